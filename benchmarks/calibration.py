@@ -36,9 +36,9 @@ from volery.core.costs import HostCosts
 from volery.core.model import SECOND
 from volery.core.records import Records
 from volery.core.trace import Trace
-from volery.live.cluster.building import Plan
-from volery.live.trials.calibrate import TimedHost, host_costs
-from volery.live.trials.load import as_lived
+from volery.live.calibration.calibrate import TimedHost, host_costs
+from volery.live.config.building import Plan
+from volery.live.load.load import as_lived
 from volery.metrics.allocation import allocation_parts
 from volery.workload import load_trace
 

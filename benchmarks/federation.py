@@ -41,7 +41,7 @@ from volery.cli.federation import choose
 from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, Address, Job, JobId, Message, Task, Time
-from volery.live.cluster.federation import API_HOST, Federation, read_federation
+from volery.live.config.federation import API_HOST, Federation, read_federation
 from volery.live.loop import run_loop
 from volery.live.running import Front, Post, running
 

@@ -31,8 +31,8 @@ from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Message, Task, Time
 from volery.live.asyncclient import AsyncClient
-from volery.live.cluster.federation import ALL, API_HOST, Federation, read_federation
 from volery.live.command import Command, encode_payload
+from volery.live.config.federation import ALL, API_HOST, Federation, read_federation
 from volery.live.loop import run_loop
 from volery.live.node.executor import TaskReport
 from volery.live.running import Front, Post, running

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from volery.core.stages import STAGES
+from volery.reproduction.experiments import FINDINGS, read_toml
+from volery.reproduction.findings import Findings
 from volery.study import compare, read_study, run_study
-from volery.study.experiments import FINDINGS, read_toml
-from volery.study.findings import Findings
 
 ROOT = Path(__file__).parents[1]
 README, FIRST, OWN = "README.md", "docs/tutorial/first-comparison.md", "docs/tutorial/write-your-own-scheduler.md"

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import volery.cli.compare
 from volery.cli.federation import choose
 from volery.cli.main import app
-from volery.live.cluster.federation import FederationFile, read_federation
+from volery.live.config.federation import FederationFile, read_federation
 from volery.live.jobs import read_job
 from volery.sim.faults import FaultPlan
 from volery.study import StudySpec

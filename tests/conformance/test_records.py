@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.study.experiments import names, read_experiment, traces_folder
-from volery.study.ledger import read_record, record_path
-from volery.study.reproduce import plan_experiment
-from volery.study.spotcheck import affordable, spot_check
+from volery.reproduction.experiments import names, read_experiment, traces_folder
+from volery.reproduction.ledger import read_record, record_path
+from volery.reproduction.reproduce import plan_experiment
+from volery.reproduction.spotcheck import affordable, spot_check
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 

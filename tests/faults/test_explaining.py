@@ -13,12 +13,12 @@ from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.why import KEPT_PER_TASK, Decision, Noted
+from volery.faults import Scenario, StormJob, draw
 from volery.metrics.why import explained, staleness
 from volery.sim.faults import Crash, FaultPlan
 from volery.sim.kernel import Kernel
 from volery.sim.network import Network
 from volery.sim.options import Options
-from volery.storm import Scenario, StormJob, draw
 
 
 def played(scenario: Scenario, *, why: bool) -> Records:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.faults.test_recovery import LONG_US, crash, run
 
 from volery.core.model import SECOND
+from volery.faults.judge import attempts_of
 from volery.sim.faults import FaultPlan, Partition
-from volery.storm.judge import attempts_of
 
 SECOND_HALF = range(6, 12)
 """The machines of the second of two sub-clusters."""

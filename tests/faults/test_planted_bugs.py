@@ -24,11 +24,11 @@ from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalM
 from volery.architectures.pigeon.surviving import SurvivingMaster
 from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
+from volery.faults import Failure, draw, shrink, weather
+from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
 from volery.roles.recovery.election import PairedMaster
 from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run
-from volery.storm import Failure, draw, shrink, weather
-from volery.storm.scenario import Scenario
 
 SEEDS = 200
 Plant = Callable[[pytest.MonkeyPatch], None]

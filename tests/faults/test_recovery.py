@@ -11,12 +11,12 @@ from volery.architectures import lookup
 from volery.core.model import SECOND, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.faults import Scenario, StormJob
+from volery.faults.judge import attempts_of
 from volery.sim.faults import Crash, FaultPlan, Partition
 from volery.sim.kernel import Kernel
 from volery.sim.network import Network
 from volery.sim.options import Options
-from volery.storm import Scenario, StormJob
-from volery.storm.judge import attempts_of
 
 LONG_US: Time = 30 * SECOND
 MACHINES = 12

@@ -10,8 +10,8 @@ import pytest
 
 from volery.architectures import lookup, registry
 from volery.core.component import FAULT_CLASSES, Architecture, role_of
-from volery.storm import Scenario, draw, weather
-from volery.storm.scenario import HEAL_US
+from volery.faults import Scenario, draw, weather
+from volery.faults.scenario import HEAL_US
 
 SEEDS = {"megha": 120, "megha-2021": 120, "central": 60, "pigeon": 120, "pigeonc": 60, "hydra": 60}
 """About 45 seconds in all; `make storm` runs 2,000 of each family."""

@@ -13,17 +13,17 @@ from volery.architectures import configure, lookup
 from volery.core.component import Component
 from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
-from volery.live.cluster.building import Plan
-from volery.live.cluster.federation import located
-from volery.live.hosts.host import Host
-from volery.live.hosts.journal import Durability, Header, unix_us
-from volery.live.hosts.segments import JournalSize, SegmentedJournal
+from volery.live.config.building import Plan
+from volery.live.config.federation import located
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
+from volery.live.runtime.host import Host
+from volery.live.runtime.journal import Durability, Header, unix_us
+from volery.live.runtime.segments import JournalSize, SegmentedJournal
 from volery.live.times import clock_from_now
-from volery.live.wire.codec import Codec
-from volery.live.wire.memory import Memory
-from volery.live.wire.transport import HostName, Transport
+from volery.live.transport.codec import Codec
+from volery.live.transport.memory import Memory
+from volery.live.transport.transport import HostName, Transport
 
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}

@@ -14,8 +14,8 @@ from pathlib import Path
 from volery.core.events import Cancel, Event, Fact, JobAccepted, JobDone, JobRejected, MoreTasks, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.machine import Machine
+from volery.live.config.fleet import Fleet
+from volery.live.config.machine import Machine
 from volery.live.node.agent import NodeAgent
 from volery.live.service.desk import Desk
 from volery.live.service.store import JobStore

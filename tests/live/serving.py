@@ -12,7 +12,7 @@ from typing import Any
 from tests.live.loopback import Loopback, loopback
 
 from volery.cli.federation import choose
-from volery.live.cluster.federation import FederationFile, resolve
+from volery.live.config.federation import FederationFile, resolve
 from volery.live.node.executor import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.running import Running, running

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from starlette.applications import Starlette
 
-from volery.live.recorded.serving import Showing
+from volery.playback.serving import Showing
 
 
 @contextmanager

@@ -16,8 +16,8 @@ import pytest
 from tests.live.bench import Bench, bench
 
 from volery.core.errors import InputError
-from volery.live.cluster.accounts import Accounts
 from volery.live.command import Call, Command
+from volery.live.config.accounts import Accounts
 from volery.live.node.agent import NodeAgent
 from volery.live.node.worker import Answer, frame
 

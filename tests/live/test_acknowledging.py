@@ -13,7 +13,7 @@ import pytest
 from tests.live.loopback import MACHINES
 
 from volery.core.events import Event
-from volery.live.cluster.fleet import Fleet
+from volery.live.config.fleet import Fleet
 from volery.live.jobs import job_from_table
 from volery.live.node.executor import Received, TaskReport
 from volery.live.service.acknowledging import Acknowledgements

@@ -20,8 +20,8 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
-from volery.live.cluster.federation import ALL, Federation, FederationFile, resolve
-from volery.live.cluster.isolation import Isolation, NodeRules
+from volery.live.config.federation import ALL, Federation, FederationFile, resolve
+from volery.live.config.isolation import Isolation, NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import OnEnd, TaskReport
 from volery.live.running import Running, running

@@ -14,9 +14,9 @@ from tests.live.federations import Federation, plan
 from volery.architectures.hydra.manager import IDS
 from volery.architectures.megha.surviving_messages import ATTEMPTS
 from volery.core.errors import InputError
-from volery.live.hosts.host import Host, Superseded
-from volery.live.wire.broker import DOUBT_S, LIFE_MAX, Assembly, BrokerTransport, pieces
-from volery.live.wire.codec import Codec, Frame
+from volery.live.runtime.host import Host, Superseded
+from volery.live.transport.broker import DOUBT_S, LIFE_MAX, Assembly, BrokerTransport, pieces
+from volery.live.transport.codec import Codec, Frame
 from volery.roles.recovery.channel import RENEWALS
 
 LIMIT_S = 20

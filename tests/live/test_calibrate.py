@@ -18,9 +18,9 @@ from volery.cli.calibrate import hop_us, measure_apart, timed_load
 from volery.cli.loading import federation_of, load_here
 from volery.core.events import MoreTasks
 from volery.core.records import Records
-from volery.live.trials import calibrate
-from volery.live.trials.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
-from volery.live.trials.load import as_lived
+from volery.live.calibration import calibrate
+from volery.live.calibration.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
+from volery.live.load.load import as_lived
 from volery.metrics.allocation import allocation_parts
 from volery.study import compare, read_costs, write_costs
 from volery.study.costs import settings

@@ -9,7 +9,7 @@ from tests.live.chaos.run import Chaos
 
 from volery.architectures import lookup
 from volery.core.model import SECOND
-from volery.storm import draw_schedule
+from volery.faults import draw_schedule
 
 SECONDS = 90
 SEED = 29

@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from volery.core.events import JobDone
-from volery.live.hosts.host import Host
-from volery.live.wire.codec import Codec, Parcel
-from volery.live.wire.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterLife
-from volery.live.wire.memory import Memory
+from volery.live.runtime.host import Host
+from volery.live.transport.codec import Codec, Parcel
+from volery.live.transport.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterLife
+from volery.live.transport.memory import Memory
 
 LIMIT_S = 20
 
@@ -140,7 +140,7 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
 
 
 def _frame_for(life: int) -> bytes:
-    from volery.live.wire.codec import Frame
+    from volery.live.transport.codec import Frame
 
     return Codec(()).encode(Frame(1, 9, [], to=life))
 

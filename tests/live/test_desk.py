@@ -16,9 +16,9 @@ from tests.live.loopback import MACHINES, Loopback, loopback
 from volery.core.errors import InputError
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, PeerLost, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, Message
-from volery.live.hosts.explaining import PeerTold
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.node.executor import TaskReport
+from volery.live.runtime.explaining import PeerTold
 from volery.live.service.desk import Desk
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed

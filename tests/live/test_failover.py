@@ -11,8 +11,8 @@ from tests.live.commands import Serving, serving, volery
 from tests.live.conftest import RUN_AS
 
 from volery.live.client import Client
+from volery.live.dashboard import frame
 from volery.live.status import JobStatus
-from volery.live.window import frame
 
 DETECTION_S = 0.5
 CONFIG = f"""

@@ -14,13 +14,13 @@ from volery.architectures import lookup
 from volery.cli.main import app
 from volery.core.component import Component
 from volery.core.errors import InputError
-from volery.core.film import FINISHED, Filmed
 from volery.core.model import Address, Time
-from volery.live.hosts.journal import Header
-from volery.live.trials.period import read_period
-from volery.live.trials.replay import journals
-from volery.live.trials.together import Together
-from volery.metrics.filming import Camera
+from volery.live.runtime.journal import Header
+from volery.live.runtime.period import read_period
+from volery.live.runtime.replay import journals
+from volery.playback.camera import Camera
+from volery.playback.film import FINISHED, Filmed
+from volery.playback.journals import Together
 
 
 def filmed(folder: Path) -> Filmed:
@@ -55,13 +55,15 @@ def test_every_task_that_ran_is_played(split: bool, tmp_path: Path) -> None:
     assert all(flight.heard_us >= flight.sent_us for flight in found.flights)
 
 
-def test_the_page_of_journals_names_hosts_and_refuses_what_is_for_results(tmp_path: Path) -> None:
+def test_a_trace_of_journals_has_every_attempt_and_options_of_results_are_refused(tmp_path: Path) -> None:
     record("megha", tmp_path, split=True)
-    answer = CliRunner().invoke(app, ["watch", str(tmp_path), "-o", str(tmp_path / "watch.html"), "--json"])
+    answer = CliRunner().invoke(app, ["watch", str(tmp_path), "-o", str(tmp_path / "trace.json"), "--json"])
     told = msgspec.json.decode(answer.stdout)
     assert len(told["hosts"]) == 3
     assert told["events"] > 150
-    page = Path(told["page"]).read_text(encoding="utf-8")
-    assert '"said":{' in page
+    events = msgspec.json.decode(Path(told["trace"]).read_bytes())["traceEvents"]
+    finished = [one for one in events if one.get("args", {}).get("outcome") == "finished"]
+    trace = read_period(journals(tmp_path), "period", lookup).trace
+    assert sorted(one["dur"] for one in finished) == sorted(trace.duration_us)
     with pytest.raises(InputError, match="are for results"):
-        CliRunner().invoke(app, ["watch", str(tmp_path), "--messages"], catch_exceptions=False)
+        CliRunner().invoke(app, ["watch", str(tmp_path), "--seed", "1"], catch_exceptions=False)

@@ -19,8 +19,8 @@ from volery.architectures import REGISTRY
 from volery.conformance.examples import examples
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.live.service.tokens import TokenFile
-from volery.live.wire.broker import Assembly
-from volery.live.wire.codec import Codec, CodecError, Frame
+from volery.live.transport.broker import Assembly
+from volery.live.transport.codec import Codec, CodecError, Frame
 
 QUICK: Final = settings(
     derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate],

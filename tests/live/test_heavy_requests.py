@@ -19,7 +19,7 @@ import pytest
 from volery.cli.federation import choose
 from volery.core.errors import PLACE_MAX, InputError, suggestion
 from volery.live import jobs
-from volery.live.cluster.federation import FederationFile, resolve
+from volery.live.config.federation import FederationFile, resolve
 from volery.live.jobs import (
     KINDS_MAX,
     LISTED_MAX,

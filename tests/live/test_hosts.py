@@ -21,15 +21,15 @@ from tests.live.serving import at_work
 
 from volery.core.errors import InputError
 from volery.live.client import Client
-from volery.live.hosts import presence
-from volery.live.hosts.host import Host
-from volery.live.hosts.lives import held
-from volery.live.hosts.presence import MISSED_MAX, HostTold, Presence, Register, this_host
+from volery.live.runtime import presence
+from volery.live.runtime.host import Host
+from volery.live.runtime.lives import held
+from volery.live.runtime.presence import MISSED_MAX, HostTold, Presence, Register, this_host
 from volery.live.service.summary import summary_of
 from volery.live.service.tally import UserLoad
 from volery.live.status import HostStatus, NodeStatus
-from volery.live.wire.codec import Codec
-from volery.live.wire.memory import Memory, MemoryTransport
+from volery.live.transport.codec import Codec
+from volery.live.transport.memory import Memory, MemoryTransport
 
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node-a", "node-b", "api")
 LAYOUT: Final = {"gm-0": ["gm/0"], "node-a": ["node/0", "node/1"], "node-b": ["node/2"], "api": ["submitter"]}

@@ -16,8 +16,8 @@ from tests.live.conftest import RUN_AS
 from volery.core.errors import InputError
 from volery.core.events import Adopted
 from volery.core.model import Address, Task
-from volery.live.cluster.isolation import NO_RULES, Isolation, NodeRules
 from volery.live.command import Command, encode_payload
+from volery.live.config.isolation import NO_RULES, Isolation, NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import OnEnd, TaskReport
 from volery.live.node.kept import KeeperLost, KeptAgent

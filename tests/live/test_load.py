@@ -16,8 +16,8 @@ from volery.cli.loading import federation_of, load_here, report_of
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, Task
-from volery.live.trials.load import Loaded, Progress, sped_up
-from volery.live.trials.replay import journals
+from volery.live.load.load import Loaded, Progress, sped_up
+from volery.live.runtime.replay import journals
 from volery.policies.queueing import ConstraintQueue
 
 CLOCK_US = 20_000

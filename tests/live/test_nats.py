@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from volery.core.errors import InputError
-from volery.live.wire import nats
-from volery.live.wire.nats import NatsClient, NatsError
+from volery.live.transport import nats
+from volery.live.transport.nats import NatsClient, NatsError
 
 LIMIT_S = 10
 ABOUT = b'INFO {"max_payload": 64}\r\n'

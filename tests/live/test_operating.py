@@ -16,8 +16,8 @@ from tests.live.serving import at_work
 from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.live.client import Client
-from volery.live.hosts.explaining import DecisionStep
 from volery.live.jsonlog import JsonLines
+from volery.live.runtime.explaining import DecisionStep
 from volery.live.service.tokens import Gate, Principal, TokenFile
 
 MACHINES: list[dict[str, Any]] = [{"count": 3, "labels": {"zone": "a"}}, {"count": 3, "labels": {"zone": "b"}}]

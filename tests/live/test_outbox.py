@@ -10,8 +10,8 @@ import pytest
 
 from volery.core.events import JobAccepted, JobDone
 from volery.core.model import PATIENCE_US, SECOND, Message
-from volery.live.hosts.outbox import Outbox
-from volery.live.wire.codec import Parcel
+from volery.live.runtime.outbox import Outbox
+from volery.live.transport.codec import Parcel
 
 Frames = list[tuple[str, list[Message]]]
 

@@ -14,8 +14,8 @@ from volery import workload
 from volery.architectures import lookup
 from volery.core.errors import InputError
 from volery.live.node.sleep import SleepExecutor
-from volery.live.trials.period import Period, read_period
-from volery.live.trials.replay import journals
+from volery.live.runtime.period import Period, read_period
+from volery.live.runtime.replay import journals
 from volery.policies.queueing import ConstraintQueue
 
 SIZES = (3, 1, 0, 20, 5)

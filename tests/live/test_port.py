@@ -15,13 +15,13 @@ from volery.core.component import Architecture, Component, Deployment
 from volery.core.events import Computed, Counted, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.live.cluster.building import Plan
-from volery.live.hosts.host import Host
-from volery.live.hosts.journal import Entry, JournalReader, JournalWriter
+from volery.live.config.building import Plan
 from volery.live.node.executor import OnEnd
-from volery.live.trials.replay import replay
-from volery.live.wire.codec import Codec, Frame
-from volery.live.wire.transport import HostName, KnownLife, OnFrame, OnLater
+from volery.live.runtime.host import Host
+from volery.live.runtime.journal import Entry, JournalReader, JournalWriter
+from volery.live.runtime.replay import replay
+from volery.live.transport.codec import Codec, Frame
+from volery.live.transport.transport import HostName, KnownLife, OnFrame, OnLater
 
 LIMIT_S = 20
 

@@ -17,17 +17,17 @@ from tests.live.test_replay import record
 
 from volery import architectures, sim
 from volery.cli.filming import Part, of_demonstration, of_journals
-from volery.core.film import Filmed
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.live.recorded import snapshot
-from volery.live.recorded.recording import Recording, staged
-from volery.live.recorded.serving import Theatre
-from volery.live.recorded.snapshot import at
 from volery.live.service.listing import JobOrder, JobQuery
-from volery.metrics.filming import Camera
+from volery.playback import snapshot
+from volery.playback.camera import Camera
+from volery.playback.film import Filmed
+from volery.playback.recording import Recording, staged
+from volery.playback.serving import Theatre
+from volery.playback.snapshot import at
 from volery.workload import synthesize
 
 EVIL = "<script>alert(1)</script>\"'&\u202e" + "x" * 10_000

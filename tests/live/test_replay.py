@@ -17,10 +17,10 @@ from volery.architectures import lookup
 from volery.core.component import Component
 from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Message, Task, Time
-from volery.live.hosts.journal import MAGIC, JournalReader, JournalWriter
-from volery.live.hosts.port import LAUNCH, Effect
 from volery.live.node.sleep import SleepExecutor
-from volery.live.trials.replay import journals, replay
+from volery.live.runtime.journal import MAGIC, JournalReader, JournalWriter
+from volery.live.runtime.port import LAUNCH, Effect
+from volery.live.runtime.replay import journals, replay
 from volery.policies.queueing import ConstraintQueue
 
 

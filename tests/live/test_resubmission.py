@@ -10,8 +10,8 @@ from tests.live.federations import DESIGNS, LIMIT_S, Federation, plan
 
 from volery.core.events import Submit
 from volery.core.model import Address, Task, TaskId
-from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.machine import Machine
+from volery.live.config.fleet import Fleet
+from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
 from volery.live.node.executor import OnEnd
 from volery.live.node.sleep import InstantExecutor

@@ -19,12 +19,12 @@ from volery.architectures import REGISTRY, lookup
 from volery.cli.filming import Part, of_journals
 from volery.core.component import Component
 from volery.core.errors import InputError
-from volery.live.hosts import segments, snapshots
-from volery.live.hosts.journal import journal_order, snapshot_path
-from volery.live.hosts.segments import JournalSize
-from volery.live.hosts.snapshots import first_difference, read_snapshot, snapshot_apart, write_snapshot
-from volery.live.trials.period import read_period
-from volery.live.trials.replay import journals, replay, replay_all
+from volery.live.runtime import segments, snapshots
+from volery.live.runtime.journal import journal_order, snapshot_path
+from volery.live.runtime.period import read_period
+from volery.live.runtime.replay import journals, replay, replay_all
+from volery.live.runtime.segments import JournalSize
+from volery.live.runtime.snapshots import first_difference, read_snapshot, snapshot_apart, write_snapshot
 
 SMALL = JournalSize(segment_mb=20, keep_mb=1_000_000)
 
@@ -197,7 +197,7 @@ def test_a_snapshot_that_fails_later_keeps_what_came_before_it(
     def failing(*_: Any) -> None:
         raise RuntimeError("it cannot be pickled")
 
-    monkeypatch.setattr("volery.live.hosts.snapshots.write_snapshot", failing)
+    monkeypatch.setattr("volery.live.runtime.snapshots.write_snapshot", failing)
     monkeypatch.setattr(segments, "obstacle", lambda _: "")
     lived(
         tmp_path, "megha", until=lambda: len(list(tmp_path.glob("*.journal"))) > 2,

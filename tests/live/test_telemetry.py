@@ -17,7 +17,7 @@ from tests.live.serving import at_work
 from volery.cli.federation import choose
 from volery.core.errors import InputError
 from volery.live.client import Client
-from volery.live.cluster.federation import FederationFile, resolve
+from volery.live.config.federation import FederationFile, resolve
 from volery.live.running import traced
 from volery.live.service import telemetry
 

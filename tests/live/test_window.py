@@ -14,9 +14,9 @@ import pytest
 from tests.live.bench import LIMIT_S
 from tests.live.serving import at_work, serving
 
+from volery.live.dashboard.html import duration
 from volery.live.service import history
 from volery.live.service.tokens import TokenFile
-from volery.live.window.html import duration
 
 EVIL = "<script>alert(1)</script>\"'&"
 

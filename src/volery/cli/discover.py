@@ -18,7 +18,7 @@ def discover(
     """Say what this machine is and has, as a table "machines" for a federation's file."""
     import msgspec
 
-    from volery.live.cluster import discovery, machine
+    from volery.live.config import discovery, machine
     from volery.live.node.confinement import permitted
 
     found = machine.discover(folder=folder)

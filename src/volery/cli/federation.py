@@ -18,7 +18,7 @@ from volery.live.status import DEFAULT_PORT
 
 if TYPE_CHECKING:
     from volery.live.running import Running
-    from volery.live.trials.replay import Replayed
+    from volery.live.runtime.replay import Replayed
 
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
 CLUSTER_PARAMETERS = ("lms", "groups")
@@ -87,7 +87,7 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Run a whole federation in this process, until Ctrl-C; what was submitted before goes on."""
-    from volery.live.cluster.federation import ALL, FederationFile, read_federation, resolve
+    from volery.live.config.federation import ALL, FederationFile, read_federation, resolve
 
     if config is not None:
         _refuse_beside_file(context)
@@ -115,7 +115,7 @@ def _refuse_beside_file(context: typer.Context) -> None:
 
 def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | None) -> tuple[int, int, int]:
     """Nodes, clusters and Global Masters as they are given, else as this machine has processors for tasks."""
-    from volery.live.cluster.discovery import MILLI, cpu_milli
+    from volery.live.config.discovery import MILLI, cpu_milli
 
     # Each Global Master has a partition of at least one node in each cluster.
     nodes = nodes or max(cpu_milli() // MILLI // slots, (clusters or 1) * (gms or 1))
@@ -182,7 +182,7 @@ def replay(
     Journals of other versions are left out and listed.
     """
     from volery.architectures import lookup
-    from volery.live.trials.replay import journals, replay_all
+    from volery.live.runtime.replay import journals, replay_all
 
     found = place / "journal" if (place / "journal").is_dir() else place
     results = list(replay_all(journals(found), lookup))

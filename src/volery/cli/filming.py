@@ -11,8 +11,8 @@ from volery.cli.progress import OneLine
 from volery.cli.timeline import kept_runs
 from volery.core.component import Architecture, Deployment
 from volery.core.errors import InputError
-from volery.core.film import Filmed
 from volery.core.model import Cluster, Time
+from volery.playback.film import Filmed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from volery.core.component import Component
     from volery.core.model import Address
-    from volery.live.hosts.journal import Header
-    from volery.live.window.frame import View
+    from volery.live.dashboard.frame import View
+    from volery.live.runtime.journal import Header
+    from volery.playback.filming import FilmedRun
     from volery.report.folder import KeptTimeline
     from volery.sim import Progress
-    from volery.study.filming import FilmedRun
     from volery.study.runs import TraceFacts
 
 SUFFIX = ".journal"
@@ -98,9 +98,9 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
     def app(self) -> Starlette:
         """The live page of it."""
         from volery.core.flow import flow_of
-        from volery.live.recorded.design import design_view
-        from volery.live.recorded.recording import Recording, staged
-        from volery.live.recorded.serving import Theatre
+        from volery.playback.design import design_view
+        from volery.playback.recording import Recording, staged
+        from volery.playback.serving import Theatre
         from volery.report.designpage import explanation
         from volery.report.flowplot import flow_svg
 
@@ -114,6 +114,12 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
 
         return Theatre(Recording(self.filmed, stage), design, self.lasts_s).app()
 
+    def chrome_trace(self) -> bytes:
+        """The film as a Chrome trace."""
+        from volery.playback.perfetto import chrome_trace
+
+        return chrome_trace(self.filmed, len(self.cluster.constraints), self.title)
+
 
 class Choice(msgspec.Struct, frozen=True, eq=False):
     """What was asked for.
@@ -122,7 +128,6 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
         place: of results or journals; None: the demonstration.
         run, seed: of results.
         part: that is shown.
-        messages: whether a page on disk shows these, too.
         silent: nothing is told of how far it is.
     """
 
@@ -130,7 +135,6 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     run: str | None
     seed: int | None
     part: Part
-    messages: bool
     silent: bool
 
     def check(self) -> None:
@@ -139,28 +143,20 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
         Raises:
             InputError: options for results, with something else.
         """
-        if self.run is None and self.seed is None and not self.messages:
+        if self.run is None and self.seed is None:
             return
         if self.place is None:
-            raise InputError("--demo", "takes no --run, --seed or --messages: it brings its own run")
+            raise InputError("--demo", "takes no --run and no --seed: it brings its own run")
         if journals_of(self.place):
-            raise InputError("--run", "journals are of one federation; --run, --seed and --messages are for results")
+            raise InputError("--run", "journals are of one federation; --run and --seed are for results")
 
     def reel(self) -> Reel:
-        """The film, to be shown on the live page."""
+        """The film."""
         if self.place is None:
             return of_demonstration(self.part)
         if found := journals_of(self.place):
             return of_journals(found, self.part, silent=self.silent)
         return of_results(self.place, self.run, self.seed, self.part, silent=self.silent)
-
-    def page(self) -> tuple[str, dict[str, object]]:
-        """The film as a page of its own, and what is said of it."""
-        if self.place is not None and not journals_of(self.place):
-            asked = (self.place, self.run, self.seed, self.part)
-            return results_text(*asked, messages=self.messages, silent=self.silent)
-        reel = self.reel()
-        return journal_text(reel), reel.told
 
 
 def journals_of(place: Path) -> list[Path]:
@@ -173,7 +169,7 @@ def journals_of(place: Path) -> list[Path]:
 
 def of_demonstration(part: Part) -> Reel:
     """A small Megha at work."""
-    from volery.study.demonstration import LENGTH_US, demonstration
+    from volery.playback.demonstration import LENGTH_US, demonstration
 
     begin, end = part.of(0, LENGTH_US)
     made = demonstration(begin, end, part=part.ends_early)
@@ -204,13 +200,11 @@ def _reel(title: str, subtitle: str, made: FilmedRun, told: dict[str, object], l
 
 def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> FilmedRun:
     """A kept run, run again."""
-    from volery.report.explore.watch import played
+    from volery.playback.filming import film_run
     from volery.report.folder import read_timeline
     from volery.sim import Progress
-    from volery.study.filming import film_run
 
-    kept = played(read_timeline(folder, one))
-    begin, end = part.of(int(kept.begin_s * MICROSECONDS), round(kept.end_s * MICROSECONDS))
+    begin, end = part.of(*read_timeline(folder, one).span_us())
     with OneLine(silent) as line:
         jobs = 1
 
@@ -224,25 +218,6 @@ def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> 
         return film_run(folder, one.label, one.seed, begin, end, part=part.ends_early, watch=moved)
 
 
-def results_text(
-    folder: Path, run: str | None, seed: int | None, part: Part, *, messages: bool, silent: bool
-) -> tuple[str, dict[str, object]]:
-    """The page of a kept run, and what is said of it."""
-    from volery.report.explore.watch import watch_page
-
-    results, chosen = kept_runs(folder, run, seed)
-    one = chosen[0]
-    filmed = filmed_run(folder, one, part, silent=silent).filmed if messages else None
-    return watch_page(results, one, filmed, part.of), {"label": one.label, "seed": one.seed}
-
-
-def journal_text(reel: Reel) -> str:
-    """The page of a film whose task runs are in no folder."""
-    from volery.report.explore.watch import journal_page
-
-    return journal_page(reel.title, reel.subtitle, reel.filmed, reel.cluster.slots)
-
-
 def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
     """What a federation has lived through.
 
@@ -250,8 +225,8 @@ def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
         InputError: a file is no journal of the same federation, or does not replay.
     """
     from volery.architectures import lookup
-    from volery.live.trials.together import Together
-    from volery.metrics.filming import Camera
+    from volery.playback.camera import Camera
+    from volery.playback.journals import Together
 
     together = Together(paths, lookup)
     span = together.span()

@@ -35,7 +35,7 @@ def answer(question: Question) -> Answer:
     from volery.architectures import lookup
     from volery.core.errors import InputError
     from volery.live.service.standing import Answer, UnaskableError, standing
-    from volery.study.forks import foretell
+    from volery.whatif.forks import foretell
 
     fleet, architecture = question.fleet(), lookup(question.architecture)
     config = msgspec.convert(question.parameters, type(architecture.defaults))

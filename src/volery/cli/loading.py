@@ -15,15 +15,15 @@ from volery.cli.federation import choose, sizes_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND, Cluster, TaskId
 from volery.core.trace import Trace
-from volery.live.cluster.federation import Federation, FederationFile, resolve
 from volery.live.command import Command, encode_payload
-from volery.live.hosts.journal import SUFFIX
+from volery.live.config.federation import Federation, FederationFile, resolve
+from volery.live.load.load import Loaded, Progress
+from volery.live.load.load import load as load_federation
+from volery.live.load.remote import Work, command, load_by_api
 from volery.live.loop import run_loop
 from volery.live.node.agent import NodeAgent
 from volery.live.node.sleep import SleepExecutor
-from volery.live.trials.load import Loaded, Progress
-from volery.live.trials.load import load as load_federation
-from volery.live.trials.remote import Work, command, load_by_api
+from volery.live.runtime.journal import SUFFIX
 from volery.metrics import Distribution
 from volery.metrics.allocation import allocation_parts
 

@@ -13,7 +13,7 @@ from volery.cli.output import print_json, terminal
 from volery.cli.trace import trace_app
 
 if TYPE_CHECKING:
-    from volery.live.trials.period import Period
+    from volery.live.runtime.period import Period
 
 
 @trace_app.command("from-journal")
@@ -27,8 +27,8 @@ def trace_from_journal(
 ) -> None:
     """Turn a live period into a trace for the lab, and say what its messages and decisions took."""
     from volery.architectures import lookup
-    from volery.live.trials.period import read_period
-    from volery.live.trials.replay import journals
+    from volery.live.runtime.period import read_period
+    from volery.live.runtime.replay import journals
     from volery.workload import write_tr
 
     found = place / "journal" if (place / "journal").is_dir() else place

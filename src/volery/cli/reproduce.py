@@ -13,9 +13,9 @@ from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.study.drawing import Drawing
-    from volery.study.experiments import Experiment
-    from volery.study.ledger import Record
+    from volery.reproduction.drawing import Drawing
+    from volery.reproduction.experiments import Experiment
+    from volery.reproduction.ledger import Record
 
 DEFAULT_FOLDER = Path("results/reproduce")
 SEEDS_MAX = 30
@@ -93,7 +93,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiment again: claim, published, ours, verdict; and its pictures."""
-    from volery.study.experiments import experiments_folder, names, read_experiment, traces_folder
+    from volery.reproduction.experiments import experiments_folder, names, read_experiment, traces_folder
 
     folder = experiments_folder(experiments)
     if sum((name is not None, every, show_list, papers)) != 1:
@@ -134,7 +134,7 @@ def reproduce(
 
 def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *, without: bool) -> Drawing | None:
     """What --seeds auto asks for."""
-    from volery.study.drawing import Drawing
+    from volery.reproduction.drawing import Drawing
 
     if seeds not in (None, "auto"):
         raise InputError(
@@ -154,8 +154,8 @@ def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *
 
 def _judge(experiments: list[Experiment], folder: Path, as_json: bool, *, every: bool) -> list[Record]:
     """Judge the recorded values of each again; where all are asked for, those without any are named and left out."""
-    from volery.study.firstforms import append_first_forms
-    from volery.study.ledger import judged_again, read_record, record_path, write_record
+    from volery.reproduction.firstforms import append_first_forms
+    from volery.reproduction.ledger import judged_again, read_record, record_path, write_record
 
     found = []
     for experiment in experiments:
@@ -191,8 +191,8 @@ def _check(
     as_json: bool,
 ) -> None:
     """Run some recorded runs of each again; what came out as recorded is noted in the record."""
-    from volery.study.ledger import read_record, record_path, write_record
-    from volery.study.spotcheck import checked_record, spot_check
+    from volery.reproduction.ledger import read_record, record_path, write_record
+    from volery.reproduction.spotcheck import checked_record, spot_check
 
     found = []
     for experiment in experiments:
@@ -234,10 +234,10 @@ def _run(
     drawing: Drawing | None,
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
-    from volery.study.drawing import reproduce_again, reproduce_until_decided
-    from volery.study.firstforms import append_first_forms
-    from volery.study.ledger import VERDICTS_FILE, make_record, read_record, record_path, reusable, write_record
-    from volery.study.pictures import draw
+    from volery.reproduction.drawing import reproduce_again, reproduce_until_decided
+    from volery.reproduction.firstforms import append_first_forms
+    from volery.reproduction.ledger import VERDICTS_FILE, make_record, read_record, record_path, reusable, write_record
+    from volery.reproduction.pictures import draw
 
     earlier = None if quick else read_record(record_path(folder, experiment.name))
     with LiveProgress(silent=as_json) as watcher:
@@ -276,8 +276,8 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from volery.study.papers import judged
-    from volery.study.wording import ours, verdict
+    from volery.reproduction.papers import judged
+    from volery.reproduction.wording import ours, verdict
 
     table = Table(
         title=Text(f"{experiment.figure}: {experiment.title}", style="bold"), title_justify="left", box=box.SIMPLE_HEAD,
@@ -306,7 +306,7 @@ def _print_table(experiment: Experiment, record: Record) -> None:
 
 
 def _print_list(folder: Path, as_json: bool) -> None:
-    from volery.study.papers import listing
+    from volery.reproduction.papers import listing
 
     found = listing(folder)
     if as_json:
@@ -345,11 +345,11 @@ def _write_page(folder: Path) -> Path:
 
     Claims that have a record and no first form get one before.
     """
-    from volery.study.experiments import FINDINGS, names, read_experiment
-    from volery.study.findings import findings_page
-    from volery.study.firstforms import append_first_forms
-    from volery.study.ledger import read_record, record_path
-    from volery.study.papers import pages
+    from volery.reproduction.experiments import FINDINGS, names, read_experiment
+    from volery.reproduction.findings import findings_page
+    from volery.reproduction.firstforms import append_first_forms
+    from volery.reproduction.ledger import read_record, record_path
+    from volery.reproduction.papers import pages
 
     for name in names(folder):
         record = read_record(record_path(folder, name))

@@ -82,7 +82,7 @@ def host(
 
     HOST is a role, api, or a name from the file.
     """
-    from volery.live.cluster.federation import read_federation
+    from volery.live.config.federation import read_federation
 
     run_host(read_federation(config, choose), str(context.info_name), as_json, log_json)
 

@@ -15,7 +15,7 @@ from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.storm import Scenario
+    from volery.faults import Scenario
 
 PROBLEM_SHOWN = 300
 MINUTES_MAX = 60 * 24 * 366
@@ -100,7 +100,7 @@ def _names(given: Sequence[str]) -> list[str]:
 
 
 def _scenario(scenario: Path | None, schedule: Path | None) -> Scenario:
-    from volery.storm import Scenario, Schedule
+    from volery.faults import Scenario, Schedule
 
     if schedule is None:
         assert scenario is not None, "one of them is given"
@@ -136,7 +136,7 @@ def _one(scenario: Scenario, as_json: bool) -> None:
 
 def _judge(name: str, seed: int, scenario: Scenario | None = None) -> _Verdict:
     from volery.architectures import lookup
-    from volery.storm import Failure, draw, weather
+    from volery.faults import Failure, draw, weather
 
     architecture = lookup(name)
     try:
@@ -149,7 +149,7 @@ def _judge(name: str, seed: int, scenario: Scenario | None = None) -> _Verdict:
 
 def _small(verdict: _Verdict) -> Scenario:
     from volery.architectures import lookup
-    from volery.storm import Failure, draw, shrink, weather
+    from volery.faults import Failure, draw, shrink, weather
 
     architecture = lookup(verdict.architecture)
 

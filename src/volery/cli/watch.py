@@ -1,4 +1,4 @@
-"""`volery watch`: a kept run, or what a federation has lived through, on the live page or as a page of its own."""
+"""`volery watch`: a kept run, or the journals of a federation, on the live page or as a Chrome trace."""
 
 from __future__ import annotations
 
@@ -37,20 +37,14 @@ def watch(
     end_s: Annotated[
         float | None, typer.Option("--to", metavar="SECONDS", help="End there.", show_default=False)
     ] = None,
-    messages: Annotated[
-        bool,
-        typer.Option(
-            "--messages", help="On a page of its own (-o): run it again, and show messages, queues, and views, too."
-        ),
-    ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = ANY_PORT,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            metavar="FILE.html",
-            help="Write a page of its own, which needs no server.",
+            metavar="FILE.json",
+            help="Write a Chrome trace, which https://ui.perfetto.dev opens, instead of showing the page.",
             show_default=False,
         ),
     ] = None,
@@ -58,23 +52,20 @@ def watch(
 ) -> None:
     """Play a run, or what a federation has journalled, on the live page, as it stood at any moment, until Ctrl-C."""
     from volery.cli.filming import Choice, part_of
-    from volery.report.page import write_page
 
     if demo == (place is not None):
         raise InputError("PLACE", "give a results folder or journals; or --demo, without them")
-    chosen = Choice(place, run, seed, part_of(begin_s, end_s), messages=messages, silent=as_json)
+    if output is not None and output.suffix != ".json":
+        raise InputError(str(output), "is no name of a Chrome trace; give one that ends in .json")
+    chosen = Choice(place, run, seed, part_of(begin_s, end_s), silent=as_json)
     chosen.check()
     if output is None:
-        if messages:
-            raise InputError("--messages", "is for a page of its own (-o FILE.html); the live page shows them anyway")
         _serve(chosen, port, as_json)
         return
-    if output.suffix != ".html":
-        raise InputError(str(output), "a page's name must end in .html")
-    text, told = chosen.page()
-    write_page(output, text)
+    reel = chosen.reel()
+    output.write_bytes(reel.chrome_trace())
     if as_json:
-        print_json({"page": str(output)} | told)
+        print_json({"trace": str(output)} | reel.told)
     else:
         typer.echo(str(output))
 
@@ -82,9 +73,9 @@ def watch(
 def _serve(chosen: Choice, port: int, as_json: bool) -> None:
     """Show it until Ctrl-C."""
     try:
-        from volery.live.recorded.serving import Showing
+        from volery.playback.serving import Showing
     except ImportError as error:
-        problem = f"{error.name} is not installed; install 'volery[live]', or write a page of its own: -o watch.html"
+        problem = f"{error.name} is not installed; install 'volery[live]', or write a Chrome trace: -o run.json"
         raise InputError("volery", problem) from None
     reel = chosen.reel()
     showing = Showing(reel.app(), port)

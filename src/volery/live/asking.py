@@ -17,8 +17,8 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.live.forecasts import Forecast, ForecastRecord
-from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
+from volery.live.runtime.explaining import JobPlan, Why
 from volery.live.service.openapi import Refusal
 from volery.live.status import (
     DEFAULT_PORT,
@@ -33,7 +33,7 @@ from volery.live.status import (
     UserStatus,
     WeightChange,
 )
-from volery.live.wire.tls import trusting
+from volery.live.transport.tls import trusting
 
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 API_VARIABLE: Final = "VOLERY_API"

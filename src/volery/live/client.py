@@ -24,8 +24,8 @@ from volery.core.errors import InputError
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike, LogPiece
 from volery.live.forecasts import Forecast, ForecastRecord
-from volery.live.hosts.explaining import JobPlan, Why
 from volery.live.node.output import OUTPUT_BYTES_MAX
+from volery.live.runtime.explaining import JobPlan, Why
 from volery.live.status import (
     ENDED_TASKS,
     RESULTS_MAX,

@@ -26,10 +26,10 @@ from volery.core.model import (
     TaskId,
     Time,
 )
-from volery.live.cluster.constraints import parse_conditions
-from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.tables import misfit, read_table
 from volery.live.command import GRACE_S, Call, Command, encode_payload
+from volery.live.config.constraints import parse_conditions
+from volery.live.config.fleet import Fleet
+from volery.live.config.tables import misfit, read_table
 
 TASKS_MAX: Final = 1_000_000
 LISTED_MAX: Final = 100_000

@@ -17,23 +17,23 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.events import Event
 from volery.core.model import SUBMITTER, Address
-from volery.live.cluster.accounts import Accounts
-from volery.live.cluster.building import recovery, survives
-from volery.live.cluster.federation import ALL, DISCOVERED, Federation, located
-from volery.live.hosts.host import Host
-from volery.live.hosts.journal import Header, JournalWriter, journal_path, unix_us
-from volery.live.hosts.lives import begin_life, coming_life, held
-from volery.live.hosts.presence import Presence, Register
-from volery.live.hosts.segments import JournalSize, SegmentedJournal
-from volery.live.hosts.watching import Watches, watched_by
+from volery.live.config.accounts import Accounts
+from volery.live.config.building import recovery, survives
+from volery.live.config.federation import ALL, DISCOVERED, Federation, located
 from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
 from volery.live.node.kept import KeeperLost
 from volery.live.node.records import Recorder
 from volery.live.node.reporting import Kept, reporter_of
+from volery.live.runtime.host import Host
+from volery.live.runtime.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.runtime.lives import begin_life, coming_life, held
+from volery.live.runtime.presence import Presence, Register
+from volery.live.runtime.segments import JournalSize, SegmentedJournal
+from volery.live.runtime.watching import Watches, watched_by
 from volery.live.times import clock_from_now
-from volery.live.wire.codec import Codec
-from volery.live.wire.transport import HostName, Transport
+from volery.live.transport.codec import Codec
+from volery.live.transport.transport import HostName, Transport
 
 if TYPE_CHECKING:
     from volery.live.service.desk import Desk
@@ -253,7 +253,7 @@ def _demand_safe(
     if front is None and SUBMITTER in here:
         from volery.live.service.api import demand_safe
         from volery.live.service.tokens import Gate, TokenFile
-        from volery.live.wire.tls import server_files
+        from volery.live.transport.tls import server_files
 
         tls = federation.file.tls
         files = server_files(tls, federation.base) if tls is not None else None
@@ -318,7 +318,7 @@ def _journal(
 
 
 def _transport(federation: Federation) -> Transport:
-    from volery.live.wire.broker import BrokerTransport
+    from volery.live.transport.broker import BrokerTransport
 
     return BrokerTransport(federation.broker, federation.file.name, federation.plan.configuration)
 
@@ -332,7 +332,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     from volery.live.service.listening import Bounds
     from volery.live.service.store import JobStore
     from volery.live.service.tokens import Gate, TokenFile
-    from volery.live.wire.tls import server_files
+    from volery.live.transport.tls import server_files
 
     class _Served(Front):
         def __init__(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from volery.core.model import SUBMITTER
-from volery.live.cluster.machine import Value
+from volery.live.config.machine import Value
 
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""

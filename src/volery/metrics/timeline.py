@@ -6,7 +6,6 @@ The bounds keep a picture readable and a results folder small; neither part chan
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -46,25 +45,6 @@ def timeline(records: Records, cluster: Cluster) -> dict[str, Columns]:
     return {HEAT: heat(ran, records, cluster)}
 
 
-def laid_out(ran: Columns, slots: Sequence[int], begin_us: int) -> dict[str, Columns]:
-    """As `timeline`, of attempts that no records hold, on machines with slots.
-
-    Args:
-        ran: columns task, job, machine, start_us, finish_us, attempt, killed.
-        slots: per machine.
-        begin_us: of the heat map.
-    """
-    if not ran["task"].size:
-        return {}
-    if ran["task"].size <= TASK_RUNS_MAX and sum(slots) <= LANES_MAX:
-        ran, lane, peak = _in_lanes(ran, len(slots))
-        lanes = np.maximum(peak, slots)
-        if int(lanes.sum()) <= LANES_MAX:
-            of = ran["machine"]
-            return {TASK_RUNS: ran | {"lane": lane, "lanes": lanes[of], "share": 1 / np.asarray(slots)[of]}}
-    return {HEAT: _heat(ran, begin_us, np.asarray(slots, dtype=np.int64), None)}
-
-
 def task_runs(records: Records) -> Columns:
     """Attempts that ended, whether finished or killed: task, machine, start_us, finish_us, attempt, killed."""
     start, finish = view(records.start_us), view(records.finish_us)
@@ -88,7 +68,7 @@ def task_runs(records: Records) -> Columns:
 
 
 def _with_lanes(ran: Columns, records: Records, cluster: Cluster) -> Columns:
-    ran, lane, peak = _in_lanes(ran, len(cluster.constraints))
+    ran, lane, peak = in_lanes(ran, len(cluster.constraints))
     lanes = peak if cluster.resources else np.maximum(peak, cluster.slots)
     job = np.searchsorted(view(records.trace.first), ran["task"], side="right") - 1
     return {
@@ -105,8 +85,13 @@ def _with_lanes(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     }
 
 
-def _in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
-    """Task runs by machine, start and finish, the lane of each, and the number of lanes that each machine takes."""
+def in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
+    """Task runs by machine, start and finish, the lane of each, and the number of lanes that each machine takes.
+
+    Args:
+        ran: columns task, machine, start_us, finish_us and others.
+        machines: how many there are.
+    """
     order = np.lexsort((ran["task"], ran["finish_us"], ran["start_us"], ran["machine"]))
     ran = {name: column[order] for name, column in ran.items()}
     lane = _lanes(ran)

@@ -99,6 +99,14 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
     submit_s: Floats
     curve: tuple[Floats, Floats]
 
+    def span_us(self) -> tuple[int, int]:
+        """When the first job came, or the first task began, and when the last task ended; microseconds."""
+        begin, end = ("start_us", "finish_us") if self.is_small else ("begin_us", "end_us")
+        first = int(self.columns[begin].min())
+        if self.is_small and self.submit_s.size:
+            first = min(first, int(self.submit_s.min() * 1e6))
+        return first, int(self.columns[end].max())
+
 
 class MethodTime(msgspec.Struct, frozen=True):
     """What a method took that realises stages; seconds of CPU time.

@@ -16,7 +16,7 @@ from tests.live.conftest import program
 
 from volery.architectures import lookup
 from volery.core.model import SECOND
-from volery.storm.schedule import Schedule, draw_schedule
+from volery.faults.schedule import Schedule, draw_schedule
 
 
 def _say(line: str) -> None:

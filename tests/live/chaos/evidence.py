@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from volery.core.model import JobId, TaskId, Time
-from volery.storm.checks import Attempt
+from volery.faults.checks import Attempt
 
 
 class Told(NamedTuple):

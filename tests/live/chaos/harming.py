@@ -17,7 +17,7 @@ from tests.live.chaos.roles import Role, Supervisor, keeper_of
 from tests.live.conftest import Server
 
 from volery.core.model import SECOND
-from volery.storm.schedule import API, KEEPER, Harm
+from volery.faults.schedule import API, KEEPER, Harm
 
 
 class Fault(NamedTuple):

@@ -15,9 +15,9 @@ from tests.live.chaos.evidence import attempts_of, read_told
 from tests.live.chaos.harming import Fault
 
 from volery.core.model import NEVER, SECOND, Amounts, JobId
-from volery.storm.checks import Attempts, excesses, losses, overlaps, told_twice
-from volery.storm.scenario import RESOURCES
-from volery.storm.schedule import Schedule
+from volery.faults.checks import Attempts, excesses, losses, overlaps, told_twice
+from volery.faults.scenario import RESOURCES
+from volery.faults.schedule import Schedule
 
 WRONG_SHOWN = 20
 PROBES = 4

@@ -24,11 +24,11 @@ from tests.live.chaos.roles import Supervisor, roles_at_work
 from tests.live.conftest import RUN_AS, Server
 
 from volery.core.model import SECOND
+from volery.faults.scenario import RESOURCES, StormJob
+from volery.faults.schedule import API, Schedule
 from volery.live.asking import EventReader
 from volery.live.status import TaskStatus
-from volery.live.wire.tls import trusting
-from volery.storm.scenario import RESOURCES, StormJob
-from volery.storm.schedule import API, Schedule
+from volery.live.transport.tls import trusting
 
 REST_S = 150
 """More than the submitter waits for ends that do not come: what is unknown then is told to be so."""

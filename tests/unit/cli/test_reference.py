@@ -16,8 +16,8 @@ from volery.cli.reference.files import described
 from volery.cli.reference.messages import PARTS
 from volery.cli.reference.structs import args, keys, structs_in
 from volery.core.events import GANG_TASKS_REFUSED
-from volery.live.cluster.federation import MACHINE_KEYS, FederationFile
-from volery.live.cluster.machine import ATTRIBUTES
+from volery.live.config.federation import MACHINE_KEYS, FederationFile
+from volery.live.config.machine import ATTRIBUTES
 from volery.live.jobs import JobDescription
 from volery.metrics import RunSummary
 from volery.study import ArchitectureChoice, run_study

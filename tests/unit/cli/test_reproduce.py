@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.study.test_reproduce import PAPERS, TEXT
+from tests.unit.reproduction.test_reproduce import PAPERS, TEXT
 
 from volery.cli.main import main
 

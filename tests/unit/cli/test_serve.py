@@ -10,7 +10,7 @@ from volery.cli import serve as command
 from volery.cli.main import main
 from volery.cli.serve import name_first
 from volery.core.errors import InputError
-from volery.live.cluster.federation import split
+from volery.live.config.federation import split
 
 RUNS_A_HOST = """
 architecture = "megha"

@@ -11,9 +11,9 @@ import pytest
 from volery.architectures import lookup
 from volery.cli.main import main
 from volery.core.model import SECOND
+from volery.faults import draw_schedule
+from volery.faults.schedule import Harm
 from volery.roles.recovery.channel import Linked
-from volery.storm import draw_schedule
-from volery.storm.schedule import Harm
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

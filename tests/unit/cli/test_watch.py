@@ -1,9 +1,10 @@
-"""`volery watch`: plays the run that is asked for, or writes its page, or says which there are."""
+"""`volery watch`: plays the run that is asked for, or writes it as a trace, or says which there are."""
 
 from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,34 +21,36 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, 
     return int(left.value.code or 0), printed.out, printed.err
 
 
-def test_it_writes_the_page_of_a_kept_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "kept"
+def events_of(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = msgspec.json.decode(path.read_bytes())["traceEvents"]
+    return found
+
+
+def test_it_writes_a_kept_run_as_a_chrome_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, trace = tmp_path / "kept", tmp_path / "one.json"
     compare("oracle", "sparrow", trace="syn:4x5", workers=10, seeds=2, folder=folder)
-    page = tmp_path / "one.html"
-    assert said(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", page)[:2] == (0, f"{page}\n")
-    first = page.read_bytes()
-    assert b"<h1>sparrow, seed 1</h1>" in first
-    said(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", page)
-    assert page.read_bytes() == first
+    assert said(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", trace)[:2] == (0, f"{trace}\n")
+    first = trace.read_bytes()
+    assert msgspec.json.decode(first)["otherData"] == {"title": "sparrow, seed 1"}
+    assert sum("outcome" in one.get("args", {}) for one in events_of(trace)) == 20
+    said(capsys, folder, "--run", "sparrow", "--seed", 1, "-o", trace)
+    assert trace.read_bytes() == first
     status, _, error = said(capsys, folder, "--seed", 7)
     assert status == 2
     assert "its seeds are 0, 1" in error
-    assert "must end in .html" in said(capsys, folder, "-o", tmp_path / "one.svg")[2]
+    assert "give one that ends in .json" in said(capsys, folder, "-o", tmp_path / "one.svg")[2]
 
 
-def test_the_film_on_disk_shows_a_part_and_says_what_is_wrong_with_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, page = tmp_path / "kept", tmp_path / "page.html"
+def test_a_trace_holds_the_part_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, trace = tmp_path / "kept", tmp_path / "part.json"
     compare("sparrow", trace="syn:4x5", workers=10, folder=folder)
-    assert said(capsys, folder, "-o", page, "--from", 1.5, "--to", 3)[0] == 0
-    assert b'"begin_s":1.5,"end_s":3.0' in page.read_bytes()
-    assert said(capsys, folder, "-o", page, "--messages", "--from", 1.5, "--to", 3)[0] == 0
-    assert b'"begin_s":1.5,"step_s":0.00375' in page.read_bytes()
+    assert said(capsys, folder, "-o", trace, "--from", 1.5, "--to", 3)[0] == 0
+    counters = [one["ts"] for one in events_of(trace) if one["ph"] == "C"]
+    assert min(counters) == 1_500_000
+    assert max(counters) == 3_000_000 - 3750
     for words, problem in (
         (("--from", 3, "--to", 3), "--to: 3 s is not after 3 s"), (("--from", 99), "--from: 99 s is after its end"),
         (("--to", -1), "--to: -1 s is before its beginning"), (("--demo",), "PLACE: give a results folder or journals"),
-        (("--messages",), "--messages: is for a page of its own"),
     ):  # fmt: skip
         status, _, error = said(capsys, folder, *words)
         assert (status, problem in error) == (2, True), error
@@ -55,10 +58,9 @@ def test_the_film_on_disk_shows_a_part_and_says_what_is_wrong_with_one(
 
 
 def test_the_demonstration_can_be_kept_as_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "megha.html"
-    assert said(capsys, "--demo", "-o", page)[0] == 0
-    text = page.read_text(encoding="utf-8")
-    assert "An inconsistency: gm/0's view was old" in text
+    trace = tmp_path / "megha.json"
+    assert said(capsys, "--demo", "-o", trace)[0] == 0
+    assert "An inconsistency: gm/0's view was old" in trace.read_text(encoding="utf-8")
 
 
 def test_it_serves_a_run_on_the_live_page_until_it_is_ended(

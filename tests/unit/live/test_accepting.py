@@ -10,8 +10,8 @@ import pytest
 
 from volery.core.events import JobDone, MoreTasks, Submit
 from volery.core.model import Message, Task
-from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.machine import Machine
+from volery.live.config.fleet import Fleet
+from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
 from volery.live.service.accepting import Sent
 from volery.live.service.feeding import TASKS_PER_TURN

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from volery.cli.main import app
 from volery.core.errors import InputError
 from volery.core.events import JobDone
-from volery.live.cluster.isolation import Retention
+from volery.live.config.isolation import Retention
 from volery.live.jobs import JobDescription
 from volery.live.node.executor import TaskReport, Usage
 from volery.live.service import archiving

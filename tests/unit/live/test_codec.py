@@ -8,7 +8,7 @@ import pytest
 from volery.architectures import registry
 from volery.core.events import JobDone, Submit
 from volery.core.model import Job, Message, Task
-from volery.live.wire.codec import VERSION, Codec, CodecError, Frame
+from volery.live.transport.codec import VERSION, Codec, CodecError, Frame
 
 
 class Old(Message, frozen=True, tag="Hop"):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from volery.core.errors import InputError
 from volery.core.model import CONSTRAINT_BITS_MAX
-from volery.live.cluster.constraints import NOWHERE, Condition, Vocabulary, holds, parse_condition, parse_conditions
-from volery.live.cluster.machine import Machine, Value
+from volery.live.config.constraints import NOWHERE, Condition, Vocabulary, holds, parse_condition, parse_conditions
+from volery.live.config.machine import Machine, Value
 
 TEXTS = ("a", "b", "c", "d")
 NUMBERS = (1, 2, 4, 8)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from volery.live.cluster import discovery
-from volery.live.cluster.constraints import holds, parse_conditions
-from volery.live.cluster.machine import amounts, discover
+from volery.live.config import discovery
+from volery.live.config.constraints import holds, parse_conditions
+from volery.live.config.machine import amounts, discover
 
 V2_MOUNT = "31 23 0:27 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
 

@@ -12,7 +12,7 @@ import pytest
 from volery.architectures import configure, lookup
 from volery.core.component import Architecture
 from volery.core.errors import InputError
-from volery.live.cluster.federation import read_federation, split
+from volery.live.config.federation import read_federation, split
 
 ADDRESSES = ("gm/0", "gm/1", "lm/0", "node/0", "node/1")
 

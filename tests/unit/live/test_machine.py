@@ -7,7 +7,7 @@ import os
 import pytest
 
 from volery.core.errors import InputError
-from volery.live.cluster.machine import MEMORY_STEP_MB, Machine, check_labels, discover, machine_from_table
+from volery.live.config.machine import MEMORY_STEP_MB, Machine, check_labels, discover, machine_from_table
 
 
 def test_this_machine_describes_itself() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from volery.core.errors import InputError
+from volery.live.dashboard.frame import View
+from volery.live.dashboard.html import Markup
+from volery.live.dashboard.pacing import EVERY_MAX_S, Meter, Pacer, thread_use
+from volery.live.dashboard.shared import KEPT_MAX, Renderings
 from volery.live.service.admission import Traffic
 from volery.live.service.tokens import Principal
-from volery.live.window.frame import View
-from volery.live.window.html import Markup
-from volery.live.window.pacing import EVERY_MAX_S, Meter, Pacer, thread_use
-from volery.live.window.shared import KEPT_MAX, Renderings
 
 
 def test_the_kernel_tells_what_a_thread_has_used() -> None:

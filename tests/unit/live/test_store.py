@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
-from volery.live.hosts.explaining import PreemptionTold
 from volery.live.jobs import JobDescription, TaskDescription, merged
 from volery.live.node.executor import AttemptState, TaskReport, Usage
+from volery.live.runtime.explaining import PreemptionTold
 from volery.live.service import listing
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
 from volery.live.service.standing import reading

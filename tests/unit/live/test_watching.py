@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import Time
-from volery.live.hosts.watching import Beat, News, Watch, Watched, Watches, watched_by
+from volery.live.runtime.watching import Beat, News, Watch, Watched, Watches, watched_by
 
 DETECTION = 1_200
 LINK = 5

@@ -11,19 +11,16 @@ from typing import Literal
 import msgspec
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser
 from pyarrow import parquet
 from tests.live.browsing import BROWSER, chromium
 from tests.unit.report.samples import LABELS, conflict_rows, delays_s, sample_run, sample_runs, write_sample
 
-from volery.report import duration, write_report
+from volery.report import write_report
 from volery.report.explore.content import ToldRun, ToldTask
 from volery.report.explore.server import open_server, url_of
 from volery.report.explore.site import site_of
-from volery.report.explore.watch import played, watch_page
-from volery.report.folder import read_results, read_timeline
 from volery.study import compare
-from volery.study.filming import film_run
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 WHY = [ToldRun("megha", 0, 9, [ToldTask(3, 1, 1.0, 2.5, 4.0, 7, [(1.5, "gm/0", "queued", -1, "", 0.1, [], 0)])])]
@@ -293,47 +290,6 @@ def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tm
         server.shutdown()
         server.server_close()
     assert asked == ["14/3"]
-    assert visit.complaints == []
-
-
-@pytest.mark.parametrize(("tasks", "said"), [("syn:4x5", "4 of 10 places"), ("syn:300x8", "of the machines")])
-def test_a_kept_run_is_played_and_scrubbed(browser: Browser, tmp_path: Path, tasks: str, said: str) -> None:
-    compare("oracle", trace=tasks, workers=10 if tasks == "syn:4x5" else 300, folder=tmp_path)
-    results = read_results(tmp_path)
-    page = watch_page(results, results.timelines[0])
-    (tmp_path / "watch.html").write_text(page, encoding="utf-8")
-    visit = Visit(browser, f"file://{tmp_path}/watch.html", 400, "dark")
-    mount = visit.page.locator("[data-view=watch]")
-    assert said in mount.inner_text()
-    visit.page.get_by_role("button", name="play").click()
-    slider = visit.page.get_by_role("slider")
-    expect(slider).not_to_have_value("0")
-    slider.fill("500")
-    assert visit.page.get_by_role("button", name="play").is_visible(), "whoever scrubs stops the film"
-    middle = (results.curves["oracle"].times_s[0][-1] + results.curves["oracle"].times_s[0][1]) / 2
-    assert f"At {duration(middle)}" in mount.inner_text()
-    visit.page.locator(".field").focus()
-    visit.page.keyboard.press("ArrowRight")
-    assert "Machine" in mount.inner_text()
-    assert visit.page.evaluate("document.documentElement.scrollWidth") == 400
-    assert visit.complaints == []
-
-
-def test_messages_queues_and_beliefs_follow_the_film(browser: Browser, tmp_path: Path) -> None:
-    compare("megha", trace="syn:12x30", workers=40, folder=tmp_path)
-    results = read_results(tmp_path)
-    kept, run = results.timelines[0], played(read_timeline(tmp_path, results.timelines[0]))
-    filmed = film_run(tmp_path, kept.label, kept.seed, int(run.begin_s * 1e6), round(run.end_s * 1e6)).filmed
-    (tmp_path / "watch.html").write_text(watch_page(results, kept, filmed), encoding="utf-8")
-    visit = Visit(browser, f"file://{tmp_path}/watch.html", 400, "dark")
-    visit.page.get_by_role("slider").fill("1000")
-    counts = {row[0]: row[3] for row in visit.rows("[data-view=roles] > .scroll:nth-of-type(2)")}
-    assert (counts["Launch"], counts["JobDone"]) == ("360", "30")
-    visit.page.get_by_label("show what is wrong in the view of").select_option(label="gm/0")
-    assert "gm/0 believes 0 slots free that are taken" in visit.page.locator("[data-view=watch]").inner_text()
-    visit.page.get_by_label("go to").select_option(index=1)
-    assert visit.page.get_by_role("slider").input_value() != "1000"
-    assert visit.page.evaluate("document.documentElement.scrollWidth") == 400
     assert visit.complaints == []
 
 

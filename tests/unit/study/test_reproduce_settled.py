@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from volery.core.errors import InputError
-from volery.study.experiments import read_experiment
-from volery.study.ledger import make_record, record_path, reusable, write_record
-from volery.study.papers import papers_page
-from volery.study.pictures import draw
-from volery.study.reproduce import reproduce
+from volery.reproduction.experiments import read_experiment
+from volery.reproduction.ledger import make_record, record_path, reusable, write_record
+from volery.reproduction.papers import papers_page
+from volery.reproduction.pictures import draw
+from volery.reproduction.reproduce import reproduce
 
 TEXT = """
 title = "one server"

@@ -38,11 +38,11 @@ def files() -> Iterator[str]:
 def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
     """Files beside a study's: name, what for, and what they are read into."""
     from volery.core.costs import CostModel
-    from volery.live.cluster.federation import FederationFile
+    from volery.faults.schedule import Schedule
+    from volery.live.config.federation import FederationFile
     from volery.live.jobs import JobDescription
+    from volery.reproduction.experiments import Experiment
     from volery.sim.faults import FaultPlan
-    from volery.storm.schedule import Schedule
-    from volery.study.experiments import Experiment
     from volery.workload.requests import RequestModel
 
     return (
@@ -90,7 +90,7 @@ def _study() -> Iterator[str]:
 
 def _machines() -> Iterator[str]:
     """The keys of [[machines]], which is a table of free attributes and has no struct."""
-    from volery.live.cluster.federation import MACHINE_MEANINGS
+    from volery.live.config.federation import MACHINE_MEANINGS
 
     yield from ("### federation.toml: `[[machines]]`", "", "Equal machines.", "")
     yield from table(("key", "meaning"), [(f"`{name}`", meaning) for name, meaning in MACHINE_MEANINGS.items()])

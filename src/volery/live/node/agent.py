@@ -8,9 +8,9 @@ from pathlib import Path
 
 from volery.core.errors import InputError
 from volery.core.model import Address, Task, TaskId
-from volery.live.cluster.accounts import Accounts
-from volery.live.cluster.isolation import NO_RULES, NodeRules
 from volery.live.command import Call, decode_payload
+from volery.live.config.accounts import Accounts
+from volery.live.config.isolation import NO_RULES, NodeRules
 from volery.live.node.becoming import Starters
 from volery.live.node.call import CallExecutor
 from volery.live.node.confinement import confinement_of, limit_processes

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from typing import Any, Final
 
-from volery.live.cluster.accounts import Account
+from volery.live.config.accounts import Account
 from volery.live.node.descendants import MARK_LIMIT
 
 _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}

@@ -19,9 +19,9 @@ from typing import Final
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND
-from volery.live.cluster.discovery import gpus_of_host
-from volery.live.cluster.isolation import Isolation
 from volery.live.command import Payload
+from volery.live.config.discovery import gpus_of_host
+from volery.live.config.isolation import Isolation
 from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.node.devices import Devices, gpu_environment
 from volery.live.node.executor import Usage

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from volery.live.cluster.accounts import SHELL
+from volery.live.config.accounts import SHELL
 
 _WAIT: Final = 'read -r go && {limit}exec "$@" <"$0"'
 _KB_PER_MB: Final = 1024

@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 
 from volery.core.component import Deployment
 from volery.core.model import SECOND, Address
-from volery.live.cluster.accounts import Accounts
-from volery.live.cluster.building import survives
-from volery.live.cluster.federation import ALL, Federation
-from volery.live.cluster.isolation import NodeRules
+from volery.live.config.accounts import Accounts
+from volery.live.config.building import survives
+from volery.live.config.federation import ALL, Federation
+from volery.live.config.isolation import NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import Confined, Executor, Report
 from volery.live.node.kept import KeptAgent
 from volery.live.node.reporting import Kept, Reporter, Tell
 from volery.live.node.sleep import InstantExecutor, SleepExecutor
-from volery.live.wire.transport import HostName
+from volery.live.transport.transport import HostName
 
 LEASE_DETECTIONS: Final = 1.5
 """Detection times that tasks go on without their node host. A master that hears nothing of a node gives its tasks up

@@ -21,8 +21,8 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.events import Outcome
 from volery.core.model import Task, TaskId
-from volery.live.cluster.accounts import Accounts
-from volery.live.cluster.isolation import NodeRules
+from volery.live.config.accounts import Accounts
+from volery.live.config.isolation import NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import TaskReport
 from volery.live.node.folders import attempt_number

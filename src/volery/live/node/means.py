@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from volery.core.model import Task
-from volery.live.cluster.accounts import Account, Accounts
+from volery.live.config.accounts import Account, Accounts
 from volery.live.node.becoming import Starters
 from volery.live.node.confinement import Confinement
 from volery.live.node.descendants import Descendants

@@ -23,8 +23,8 @@ from typing import Final, Literal
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
-from volery.live.cluster.accounts import SHELL, Account
 from volery.live.command import Command, decode_payload
+from volery.live.config.accounts import SHELL, Account
 from volery.live.node.cgroups import Group
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.executor import AttemptState, OnEnd, Report, Usage, report_now

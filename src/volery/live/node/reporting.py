@@ -15,7 +15,7 @@ from volery.core.component import Component
 from volery.core.model import SUBMITTER, Address, TaskId, Time
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputAsked, OutputReader, OutputTold
-from volery.live.wire.transport import HostName
+from volery.live.transport.transport import HostName
 
 Told = TaskReport | Confined | OutputTold
 Tell = Callable[[Told, Address], None]

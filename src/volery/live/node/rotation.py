@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from volery.live.cluster.isolation import Output
+from volery.live.config.isolation import Output
 from volery.live.node.output import STREAMS, kept_from
 
 MB: Final = 1 << 20

@@ -11,8 +11,8 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Job, JobId, Message, Task, TaskId, Time
-from volery.live.cluster.fleet import Fleet
 from volery.live.command import decode_payload, encode_payload
+from volery.live.config.fleet import Fleet
 from volery.live.jobs import Demand, JobDescription, demands, merged_tasks, plan, submission, with_tasks
 from volery.live.service.errors import ConflictError
 from volery.live.service.feeding import TASKS_PER_TURN

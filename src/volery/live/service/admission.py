@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.core.model import JobId
+from volery.live.dashboard.session import Sessions, is_foreign
 from volery.live.jobs import JobDescription
 from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
 from volery.live.service.intake import Intake
@@ -21,7 +22,6 @@ from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
 from volery.live.service.retired import Archived
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
-from volery.live.window.session import Sessions, is_foreign
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND, JobId
-from volery.live.cluster.isolation import Retention
-from volery.live.hosts.journal import unix_us
+from volery.live.config.isolation import Retention
+from volery.live.runtime.journal import unix_us
 from volery.live.service.assigned import NOTE_COLUMN
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.standing import reading

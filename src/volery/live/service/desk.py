@@ -33,12 +33,12 @@ from volery.core.events import (
 )
 from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.shares import Share
-from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import DecisionBook, Explained, PeerTold, PreemptionTold
-from volery.live.hosts.presence import Register
+from volery.live.config.fleet import Fleet
 from volery.live.jobs import JobDescription, demands, task_count
 from volery.live.node.executor import AGENT, Confined, Received, TaskReport
 from volery.live.node.reading import OutputTold
+from volery.live.runtime.explaining import DecisionBook, Explained, PeerTold, PreemptionTold
+from volery.live.runtime.presence import Register
 from volery.live.service.accepting import Sent, admit, planned_jobs, wanted
 from volery.live.service.acknowledging import Acknowledgements, Ends
 from volery.live.service.checkpoints import Checkpoints

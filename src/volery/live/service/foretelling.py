@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from volery.core.model import Address, JobId
 from volery.core.standing import Preempted
-from volery.live.cluster.federation import Federation
+from volery.live.config.federation import Federation
 from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.jobs import JobDescription, TaskDescription, demands, task_count
 from volery.live.service.admission import as_json, described, principal, seen_job

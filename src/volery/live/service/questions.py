@@ -11,8 +11,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from volery.core.model import Address, JobId, TaskId, Time
-from volery.live.cluster.fleet import Fleet
-from volery.live.hosts.explaining import (
+from volery.live.config.fleet import Fleet
+from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
+from volery.live.runtime.explaining import (
     DecisionBook,
     FunnelStep,
     JobPlan,
@@ -22,8 +23,7 @@ from volery.live.hosts.explaining import (
     candidates,
     counted,
 )
-from volery.live.hosts.presence import Register
-from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
+from volery.live.runtime.presence import Register
 from volery.live.service.failover import Failover
 from volery.live.service.history import History, Sample
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from volery.core.model import JobId, Time
 from volery.core.shares import ShareChange
-from volery.live.hosts.explaining import PreemptionTold
+from volery.live.runtime.explaining import PreemptionTold
 from volery.live.service import listing
 from volery.live.status import PreemptionStatus, SharePart, WeightChange
 

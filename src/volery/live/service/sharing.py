@@ -19,7 +19,7 @@ from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
 from volery.core.shares import Share
-from volery.live.hosts.explaining import PreemptionTold
+from volery.live.runtime.explaining import PreemptionTold
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.sharebook import NOBODY, ShareBook
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange

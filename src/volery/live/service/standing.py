@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from volery.core.errors import InputError
 from volery.core.model import Address, Amounts, Cluster, JobId, Time
 from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
-from volery.live.cluster.fleet import Fleet
-from volery.live.cluster.machine import Machine
+from volery.live.config.fleet import Fleet
+from volery.live.config.machine import Machine
 from volery.live.jobs import Demand, JobDescription, demands, estimate_us, label
 
 WAITING_MAX: Final = 500_000

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from importlib import resources
 from typing import Any, Final
 
-from volery import look
 from volery.report.elements import escaped
 from volery.report.explore.content import as_json
 
 SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "conflicts.js", "pairs.js", "why.js")
 STYLE: Final = "explore/explore.css"
-FIELD: Final = "field.js"
-"""Which is in `volery.look`, because the live page has it too."""
 CONTENT_ID: Final = "volery-content"
 
 
-def script(names: Sequence[str] = SCRIPTS) -> str:
+def script() -> str:
     """The scripts as one, which nothing outside it can reach."""
     files = resources.files("volery.report.explore")
-    own = {name: files.joinpath(name) for name in names if name != FIELD}
-    text = "\n".join(own[name].read_text(encoding="utf-8") if name in own else look.field_script() for name in names)
+    text = "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
     return f'(() => {{\n"use strict";\n{text}\nstart();\n}})();'
 
 

@@ -17,7 +17,7 @@ from volery.core.errors import InputError
 from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
-from volery.live.hosts.port import COMPUTE, checksum
+from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.runners import Completed, Kill, Launch
 from volery.sim.recording import ComputeAsked, Observed, TimerSet
 

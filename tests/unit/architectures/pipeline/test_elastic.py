@@ -17,8 +17,8 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.faults import draw, weather
 from volery.metrics.provisioning import provisioning_summary
-from volery.storm import draw, weather
 
 MINUTES = {"boot_s": "20", "scale_s": "60", "billing_s": "600", "rest_s": "100"}
 """Decisions at each minute, 20 s to boot, paid by ten minutes."""

@@ -13,10 +13,10 @@ from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
+from volery.faults import draw, weather
 from volery.sim import Options, simulate
 from volery.sim.faults import Crash, FaultPlan
 from volery.sim.network import Network
-from volery.storm import draw, weather
 
 
 def crashed(trace: Trace, cluster: Cluster, *crashes: tuple[float, int, float], **given: str) -> Records:

@@ -15,7 +15,7 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, Preemption, Submit, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
-from volery.live.hosts.port import COMPUTE, checksum
+from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.attempts import AttemptEnded, Kill, Launch
 from volery.sim.recording import ComputeAsked, Observed, Sent, TimerSet
 from volery.study.runs import execute

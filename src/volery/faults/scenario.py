@@ -1,0 +1,329 @@
+"""What a storm is made of, and how a seed draws one within the fault classes that a design tolerates.
+
+A scenario is plain data: machines, jobs, delays, and a plan of faults that all end at `HEAL_US`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.component import Architecture, role_of
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Amounts, Cluster, TaskId, Time
+from volery.core.resources import SLOT
+from volery.core.streams import Streams
+from volery.core.trace import Trace
+from volery.core.workflows import with_parents
+from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
+from volery.sim.orders import Reweighed
+
+HEAL_US: Final[Time] = 15 * SECOND
+"""Faults have ended by now: from here on progress is demanded."""
+LATE_US: Final[Time] = 3_600 * SECOND
+"""All must be quiet this long after healing and all work in sequence."""
+MACHINES: Final = (12, 40)
+MACHINES_ENOUGH: Final = 50
+"""What published defaults need: 5 x 5 partitions, or 9 reserved workers in a group."""
+MACHINES_SHARED: Final = (6, 8, 12, 20)
+"""Where users have shares: few, for there to be contention."""
+CONSTRAINTS: Final = 4
+CRASHES_MAX: Final = 6
+FLOWING: Final = (7, 2)
+"""In storms whose seeds leave this remainder tasks wait for others; no seed that was kept before is one of them."""
+REWEIGHED: Final = (5, (1, 2, 4))
+"""In storms whose seeds leave one of these remainders weights change, where users have shares; none was kept before."""
+LIVE: Final = (4, 3)
+"""In storms whose seeds leave this remainder designs have the parameters of federations."""
+GONE: Final = (3, (1,))
+"""In storms whose seeds leave one of these remainders entries that others can stand in for go, and do not come back."""
+REWEIGHS_MAX: Final = 5
+WEIGHT_MAX: Final = 8
+RESOURCES: Final = ("cpu_milli", "memory_mb")
+LARGEST: Final[Amounts] = (8_000, 16_384)
+"""Machines offer this, or a half or a quarter of it."""
+KINDS_MAX: Final = 6
+"""Distinct requests of one storm; one in twenty of its tasks asks for more than any machine has."""
+
+
+class StormJob(msgspec.Struct, frozen=True):
+    """A job.
+
+    Args:
+        arrival_us: when it comes.
+        durations_us: how long each of its tasks runs.
+        needs: per task, the bit set of machine constraints that it needs.
+        parents: per task, those of the job that it waits for; nothing: none waits.
+        requests: per task, units of each resource; nothing: a slot.
+        user: whose it is, where that matters.
+    """
+
+    arrival_us: Time
+    durations_us: tuple[Time, ...]
+    needs: tuple[int, ...]
+    parents: tuple[tuple[int, ...], ...] = ()
+    requests: tuple[Amounts, ...] = ()
+    user: str = ""
+
+
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything about one storm.
+
+    Args:
+        architecture: name of the design.
+        seed: of the components' streams and of the network.
+        parameters: of the design.
+        constraints, slots: per machine.
+        capacities: the same; nothing: slots.
+        jobs: in order of arrival.
+        delay_us, jitter_us: of the network, faults apart.
+        tie_shuffle: see `Options`.
+        plan: what goes wrong.
+        reweighs: whose weight changes when.
+    """
+
+    architecture: str
+    seed: int
+    parameters: dict[str, Any]
+    constraints: tuple[int, ...]
+    slots: tuple[int, ...]
+    jobs: tuple[StormJob, ...]
+    delay_us: Time
+    jitter_us: Time
+    tie_shuffle: int | None
+    plan: FaultPlan
+    capacities: tuple[Amounts, ...] = ()
+    reweighs: tuple[Reweighed, ...] = ()
+
+    def cluster(self) -> Cluster:
+        """The machines."""
+        resources = RESOURCES if self.capacities else ()
+        return Cluster(self.constraints, self.slots, "storm", resources, self.capacities)
+
+    def trace(self) -> Trace:
+        """The jobs."""
+        first = [0]
+        for job in self.jobs:
+            first.append(first[-1] + len(job.durations_us))
+        requests = [request for job in self.jobs for request in job.requests]
+        kinds = {request: place for place, request in enumerate(dict.fromkeys(requests))}
+        users = tuple([job.user for job in self.jobs])
+        flat = Trace(
+            "storm",
+            array("q", [job.arrival_us for job in self.jobs]),
+            array("q", first),
+            array("q", [duration for job in self.jobs for duration in job.durations_us]),
+            array("q", [sum(job.durations_us) // max(1, len(job.durations_us)) for job in self.jobs]),
+            array("q", [needs for job in self.jobs for needs in job.needs]),
+            users if any(users) else (),
+            RESOURCES if self.capacities else (),
+            tuple(kinds),
+            array("H", [kinds[request] for request in requests]),
+        )
+        parents: list[tuple[int, ...]] = []
+        for low, job in zip(first, self.jobs, strict=False):
+            waits = job.parents or ((),) * len(job.durations_us)
+            parents += [tuple(low + place for place in places) for places in waits]
+        return with_parents(flat, parents)
+
+    def request_of(self, trace: Trace, task: TaskId) -> Amounts:
+        """What a task takes where it runs, per resource or slots."""
+        return trace.requests[trace.request[task]] if self.capacities else SLOT
+
+    def config(self, architecture: Architecture) -> msgspec.Struct:
+        """The design's configuration."""
+        defaults = msgspec.to_builtins(architecture.defaults)
+        return msgspec.convert({**defaults, **self.parameters}, type(architecture.defaults))
+
+
+def draw(architecture: Architecture, seed: int) -> Scenario:
+    """The storm of a seed."""
+    stream = Streams(seed).of(f"faults/{architecture.name}")
+    parameters = dict(architecture.bearing)
+    if seed % LIVE[0] == LIVE[1]:
+        parameters |= architecture.live
+    machines = stream.randint(*MACHINES)
+    constraints, slots = _machines(stream, MACHINES_ENOUGH)
+    jobs, few = _flowing(_jobs(stream), seed), (constraints[:machines], slots[:machines])
+    scenario = Scenario(architecture.name, seed, parameters, *few, jobs, 0, 0, None, FaultPlan())
+    try:
+        architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
+    except InputError:
+        scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
+    if architecture.varies:
+        scenario = _varied(architecture, scenario)
+    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
+    addresses = list(deployment.components)
+    mortal = addresses if deployment.rebuild is not None else []
+    scenario = msgspec.structs.replace(
+        scenario,
+        delay_us=stream.choice((0, 100, 500, 500, 5_000)),
+        jitter_us=stream.choice((0, 0, 1_000)),
+        tie_shuffle=stream.choice((None, seed)),
+        plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
+    )
+    replaceable = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
+    return _without(scenario, replaceable) if len(replaceable) > 1 and seed % GONE[0] in GONE[1] else scenario
+
+
+def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
+    """With entries that go for good, all but one at most: every job has to be done before they come back.
+
+    They do come back at last, so that what is left of them is seen to do no harm. A stream of its own leaves all else
+    as it is.
+    """
+    stream = Streams(scenario.seed).of(f"faults/{scenario.architecture}/gone")
+    gone = stream.sample(entries, stream.choice((1, 1, len(entries) - 1)))
+    plan = scenario.plan
+    back_us = plan.deadline_us + SECOND
+    left = [crash for crash in plan.crashes if crash.address not in gone]
+    left += [Crash(int(stream.random() * (HEAL_US - SECOND)), entry, back_us) for entry in gone]
+    plan = msgspec.structs.replace(
+        plan, crashes=tuple(left), progress_us=plan.deadline_us, deadline_us=back_us + LATE_US
+    )
+    return msgspec.structs.replace(scenario, plan=plan)
+
+
+def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
+    """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
+    stream = Streams(scenario.seed).of(f"faults/{architecture.name}/varies")
+    chosen = {name: stream.choice(values) for name, values in architecture.varies.items()}
+    scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **chosen})
+    if architecture.vectors and stream.random() < 0.6:
+        scenario = _with_amounts(stream, scenario)
+    deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed))
+    if not deployment.due:
+        return scenario
+    scenario = _with_users(stream, scenario, tuple(deployment.due))
+    if deployment.shares is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
+        return scenario
+    return _reweighed(scenario, [share.name for share in deployment.shares({})])
+
+
+def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
+    kinds = [
+        (stream.choice((0, 100, 250, 1_000, 2_000)), stream.choice((0, 64, 1_024, 4_096))) for _ in range(KINDS_MAX)
+    ]
+    too_large = (LARGEST[0] + 1, 1)
+    jobs = []
+    for job in scenario.jobs:
+        requests = [too_large if stream.random() < 0.05 else stream.choice(kinds) for _ in job.needs]
+        jobs.append(msgspec.structs.replace(job, requests=tuple(requests)))
+    parts = [stream.choice((1, 2, 4)) for _ in scenario.slots]
+    capacities = tuple([(LARGEST[0] // part, LARGEST[1] // part) for part in parts])
+    return msgspec.structs.replace(scenario, capacities=capacities, jobs=tuple(jobs))
+
+
+def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> Scenario:
+    """Whose jobs they are, on few machines: somebody has more than its share when others come, and again."""
+    machines, factor = stream.choice(MACHINES_SHARED), stream.choice((1, 4, 10))
+    jobs = []
+    for job in scenario.jobs:
+        user = stream.choice((*users, *users, ""))
+        durations = tuple([factor * duration for duration in job.durations_us])
+        jobs.append(msgspec.structs.replace(job, user=user, durations_us=durations))
+    return msgspec.structs.replace(
+        scenario,
+        jobs=tuple(jobs),
+        constraints=scenario.constraints[:machines],
+        slots=scenario.slots[:machines],
+        capacities=scenario.capacities[:machines],
+    )
+
+
+def _reweighed(scenario: Scenario, names: Sequence[str]) -> Scenario:
+    """With other weights of users and organisations from time to time; a stream of its own leaves all else as it is."""
+    stream = Streams(scenario.seed).of(f"faults/{scenario.architecture}/reweighs")
+    changes = [
+        Reweighed(stream.choice(names), stream.randint(1, WEIGHT_MAX), int(stream.random() * HEAL_US))
+        for _ in range(stream.randint(1, REWEIGHS_MAX))
+    ]
+    return msgspec.structs.replace(scenario, reweighs=tuple(sorted(changes, key=lambda change: change.at_us)))
+
+
+def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    constrained, slots_max = stream.random() < 0.5, stream.choice((1, 1, 3))
+    return (
+        tuple(stream.getrandbits(CONSTRAINTS) if constrained else 0 for _ in range(count)),
+        tuple(stream.randint(1, slots_max) for _ in range(count)),
+    )
+
+
+def _jobs(stream: Random) -> tuple[StormJob, ...]:
+    count, constrained = stream.randint(3, 30), stream.random() < 0.5
+    mean_us, span_us = stream.choice((100_000, 500_000, 2 * SECOND)), stream.choice((0, SECOND, 10 * SECOND))
+    jobs = []
+    for _ in range(count):
+        size = stream.choice((1, 1, 2, 5, 12, stream.randint(10, 40)))
+        durations = [0 if stream.random() < 0.05 else 1 + int(stream.expovariate(1 / mean_us)) for _ in range(size)]
+        needs = [
+            1 << stream.randrange(CONSTRAINTS) if constrained and stream.random() < 0.4 else 0 for _ in range(size)
+        ]
+        jobs.append(StormJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
+    return tuple(sorted(jobs, key=lambda job: job.arrival_us))
+
+
+def _flowing(jobs: tuple[StormJob, ...], seed: int) -> tuple[StormJob, ...]:
+    """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
+    if seed % FLOWING[0] != FLOWING[1]:
+        return jobs
+    stream, found = Streams(seed).of("storm/workflows"), []
+    for job in jobs:
+        width = stream.choice((1, 2, 5, 40))
+        waits = [
+            tuple(sorted({stream.randrange(max(0, k - width), k) for _ in range(stream.choice((0, 1, 1, 3)))}))
+            if k
+            else ()
+            for k in range(len(job.durations_us))
+        ]
+        found.append(msgspec.structs.replace(job, parents=tuple(waits)))
+    return tuple(found)
+
+
+def _span(stream: Random, longest_us: Time) -> tuple[Time, Time]:
+    start = int(stream.random() * (HEAL_US - SECOND))
+    return start, min(HEAL_US, start + int(longest_us * stream.random() ** 2))
+
+
+def _plan(
+    stream: Random,
+    tolerates: frozenset[str],
+    addresses: list[Address],
+    mortal: list[Address],
+    scenario: Scenario,
+) -> FaultPlan:
+    messages, partitions = [], []
+    for _ in range(stream.randint(0, 2)):
+        start, end = _span(stream, HEAL_US)
+        drop, repeat, delay = (
+            stream.choice((0.0, 0.02, 0.3)) if fault in tolerates else 0.0 for fault in ("loss", "duplication", "delay")
+        )
+        extra_us = stream.choice((1_000, 30_000, 300_000))
+        messages.append(MessageFaults(start, end, drop, repeat, delay, extra_us if "delay" in tolerates else 0))
+    for _ in range(stream.randint(0, 3) if "partition" in tolerates else 0):
+        start, end = _span(stream, 8 * SECOND)
+        sides = stream.sample(addresses, k=min(len(addresses) - 1, stream.choice((1, 2, len(addresses) // 2))))
+        cut = stream.choice((len(sides), len(sides) // 2))
+        partitions.append(Partition(start, end, tuple(sides[: max(1, cut)]), tuple(sides[max(1, cut) :])))
+    mortal = [address for address in mortal if f"crash:{role_of(address)}" in tolerates]
+    deadline_us = HEAL_US + LATE_US + sum(sum(job.durations_us) for job in scenario.jobs)
+    return FaultPlan(tuple(messages), tuple(partitions), _crashes(stream, mortal), deadline_us)
+
+
+def _crashes(stream: Random, mortal: list[Address]) -> tuple[Crash, ...]:
+    """Of a role first, then of a component: there are many nodes and few masters."""
+    crashes, up_at = [], dict[Address, Time]()
+    by_role: dict[str, list[Address]] = {}
+    for address in mortal:
+        by_role.setdefault(role_of(address), []).append(address)
+    for _ in range(stream.randint(0, CRASHES_MAX) if mortal else 0):
+        address = stream.choice(by_role[stream.choice(list(by_role))])
+        start, end = _span(stream, 8 * SECOND)
+        if start > up_at.get(address, -1):
+            crashes.append(Crash(start, address, end))
+            up_at[address] = end
+    return tuple(crashes)

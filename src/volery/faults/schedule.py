@@ -1,0 +1,334 @@
+"""Schedules of harm: what is done to which process when, and the load meanwhile, as data for the lab and live hosts.
+
+`make chaos` draws one from a seed, does it to a live federation and can write it to a file; `volery storm --schedule`
+plays the same file in the lab. A schedule holds nothing that its design does not say it bears (`tolerates`).
+
+In the lab a host that is killed, finds garbage behind what it had written, or cannot write is a crash of all that
+stands there; one that is stopped or cut off is partitioned from all others, and so is every host from every other
+without a broker; a slow link delays what passes it. The submitter does not fail there: harm to the API's host is none.
+Nor is there a keeper: killing one is a crash of its nodes, stopping one is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from volery.core.component import Architecture, Deployment, role_of
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Amounts, Cluster, Time
+from volery.core.streams import Streams
+from volery.faults.scenario import LATE_US, RESOURCES, Scenario, StormJob
+from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
+
+API: Final = "api"
+KEEPER: Final = "/keeper"
+"""Behind the name of a host with nodes: the process that its tasks are children of."""
+MACHINES: Final = 8
+CAPACITY: Final[Amounts] = (2_000, 2_048)
+"""Of each machine, where amounts are placed."""
+REQUESTS: Final[tuple[Amounts, ...]] = ((1_000, 512), (1_000, 512), (1_000, 1_536), (2_000, 1_024))
+USERS: Final = ("a", "b")
+SHARES: Final = "a:1+b:2"
+TASKS: Final = 4
+BURST_TASKS: Final = 24
+DURATIONS_US: Final = (50_000, 300_000, 300_000, 2 * SECOND)
+JOBS_PER_S: Final = 1.5
+DETECTION_S: Final = 1.5
+GAP_US: Final = (SECOND, 3 * SECOND)
+"""Between the end of one harm and the beginning of the next, most often."""
+BESIDE: Final = 0.25
+"""How often the next harm begins half a second after this one, elsewhere."""
+BUSY_MAX: Final = 2
+BACK_US: Final[Time] = 9 * SECOND // 10
+"""What a process takes to be at work again; in the lab."""
+
+Kind = Literal["kill", "lose", "stop", "broker", "tear", "fill", "slow", "cut"]
+WEIGHTS: Final[Mapping[Kind, int]] = {"kill": 6, "stop": 4, "broker": 2, "tear": 2, "fill": 2, "slow": 2, "cut": 2}
+LASTS_S: Final[Mapping[Kind, tuple[float, ...]]] = {
+    "kill": (0.0, 0.3, 3.0, 8.0),
+    "stop": (0.5, 2.0, 9.0),
+    "broker": (0.0, 1.0, 4.0),
+    "tear": (0.0, 1.0),
+    "fill": (2.0,),
+    "slow": (2.0, 8.0),
+    "cut": (0.5, 2.0, 9.0),
+}
+"""Some are longer than a lease: with `DETECTION_S` tasks of a node that is away are given to others after 6 s."""
+FIRST_ROUND: Final = 2
+"""Every kind is done once before any is done again, for no longer than the second of its times."""
+GARBAGE_BYTES: Final = (7, 500, 5_000)
+EXTRA_US: Final = (30_000, 200_000)
+
+Moment = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Harm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that is done to a process, a disk or a link.
+
+    Args:
+        at_us: when, from the beginning of the schedule.
+        kind: kill: SIGKILL, and started again after `lasts_us`; lose: SIGKILL, and never started again; stop: SIGSTOP
+            and SIGCONT; broker: the broker is killed and started again; tear: as kill, and what was written last gets
+            a torn end; fill: nothing can be written; slow: what passes the host's link takes longer; cut: its link is
+            cut.
+        lasts_us: for how long.
+        host: whom it befalls, or the keeper of its tasks (`KEEPER`).
+        garbage_bytes: of tear.
+        extra_us: of slow, on average.
+    """
+
+    at_us: Moment
+    kind: Kind
+    lasts_us: Moment
+    host: str = ""
+    garbage_bytes: Moment = 0
+    extra_us: Moment = 0
+
+    @property
+    def base(self) -> str:
+        """The host, also of a keeper."""
+        return self.host.removesuffix(KEEPER)
+
+    @property
+    def until_us(self) -> Time:
+        """When it has ended."""
+        return self.at_us + self.lasts_us
+
+
+class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything about one run.
+
+    Args:
+        architecture: name of the design.
+        seed: it was drawn from; also of the components' streams.
+        parameters: of the design.
+        machines: how many there are.
+        capacity: of each, in units of `RESOURCES`; nothing: a slot.
+        hosts: what stands on each; the API's host is not mentioned.
+        jobs: in order of arrival.
+        harms: in order of time.
+        lasts_us: jobs come, and harm is done, until then.
+    """
+
+    architecture: str
+    seed: int
+    parameters: dict[str, Any]
+    machines: Annotated[int, msgspec.Meta(ge=1)]
+    capacity: Amounts
+    hosts: dict[str, tuple[Address, ...]]
+    jobs: tuple[StormJob, ...]
+    harms: tuple[Harm, ...]
+    lasts_us: Moment
+
+    def __post_init__(self) -> None:
+        """Refuse hosts that are not there."""
+        for place, harm in enumerate(self.harms):
+            if harm.kind != "broker" and harm.base not in (*self.hosts, API):
+                raise InputError(
+                    f"harms[{place}].host", f"{harm.host!r} is none; there are {', '.join(self.hosts)} and api"
+                )
+
+    def scenario(self) -> Scenario:
+        """The same in the lab."""
+        return Scenario(
+            architecture=self.architecture,
+            seed=self.seed,
+            parameters=self.parameters,
+            constraints=(0,) * self.machines,
+            slots=(1,) * self.machines,
+            jobs=self.jobs,
+            delay_us=500,
+            jitter_us=500,
+            tie_shuffle=None,
+            plan=self._plan(),
+            capacities=(self.capacity,) * self.machines if self.capacity else (),
+        )
+
+    def _plan(self) -> FaultPlan:
+        crashes: list[Crash] = []
+        partitions: list[Partition] = []
+        weather: list[MessageFaults] = []
+        gone: list[Address] = []
+        lost_us = 0
+        for harm in self.harms:
+            here, at, until = self.hosts.get(harm.base, ()), harm.at_us, harm.until_us
+            match harm.kind:
+                case "broker":
+                    partitions += [Partition(at, until, addresses) for addresses in self.hosts.values()]
+                case "stop" | "cut" if here and not harm.host.endswith(KEEPER):
+                    partitions.append(Partition(at, until, here))
+                case "slow" if here:
+                    weather.append(MessageFaults(at, until, delay=1.0, extra_us=harm.extra_us, among=here))
+                case "lose":
+                    gone += here
+                    crashes = [crash for crash in crashes if crash.address not in here or crash.back_us < at]
+                    lost_us = at
+                case "kill" | "tear" | "fill":
+                    crashes += [Crash(at, address, until + BACK_US) for address in here]
+                case _:
+                    continue
+        work_us = sum(sum(job.durations_us) for job in self.jobs)
+        deadline_us = max([self.lasts_us, *[harm.until_us for harm in self.harms]]) + LATE_US + work_us
+        if not gone:
+            return FaultPlan(tuple(weather), tuple(partitions), tuple(crashes), deadline_us)
+        crashes += [Crash(lost_us, address, deadline_us + SECOND) for address in gone]
+        whole_us = deadline_us + LATE_US
+        return FaultPlan(tuple(weather), tuple(partitions), tuple(crashes), whole_us, progress_us=deadline_us)
+
+
+def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amounts: bool = False) -> Schedule:
+    """The schedule of a seed.
+
+    Args:
+        architecture: a design that bears partitions at least.
+        seed: of everything.
+        lasts_us: how long it lasts.
+        amounts: machines offer amounts instead of slots, and users have shares.
+
+    Raises:
+        InputError: the design bears nothing of this, or places no amounts.
+    """
+    if "partition" not in architecture.tolerates:
+        raise InputError(architecture.name, "bears no partition, and so neither a stopped host nor a lost broker")
+    if amounts and not architecture.vectors:
+        raise InputError(architecture.name, "places slots, not amounts")
+    stream = Streams(seed).of(f"schedule/{architecture.name}")
+    parameters = dict(architecture.bearing)
+    known = architecture.defaults.__struct_fields__
+    if "detection_s" in known:
+        parameters["detection_s"] = DETECTION_S
+    if amounts and "shares" in known:
+        parameters["shares"] = SHARES
+    jobs = tuple(_jobs(stream, lasts_us, amounts))
+    cluster = Cluster((0,) * MACHINES, (1,) * MACHINES, "schedule")
+    if amounts:
+        cluster = Cluster(cluster.constraints, cluster.slots, "schedule", RESOURCES, (CAPACITY,) * MACHINES)
+    defaults = msgspec.to_builtins(architecture.defaults)
+    config = msgspec.convert({**defaults, **parameters}, type(architecture.defaults))
+    deployment = architecture.build(cluster, config, Streams(seed))
+    hosts = spread(deployment.components)
+    return Schedule(
+        architecture.name,
+        seed,
+        parameters,
+        MACHINES,
+        CAPACITY if amounts else (),
+        hosts,
+        jobs,
+        tuple(
+            _with_loss(
+                architecture,
+                deployment,
+                hosts,
+                seed,
+                lasts_us,
+                _harms(stream, borne(architecture, deployment, hosts), lasts_us),
+            )
+        ),
+        lasts_us,
+    )
+
+
+def _with_loss(
+    architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]], seed: int,
+    lasts_us: Time, harms: Iterator[Harm],
+) -> Iterator[Harm]:  # fmt: skip
+    """Of hosts of entries that others stand in for, one is lost for good; a stream of its own leaves all else."""
+    able = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
+    whom = [host for host, addresses in hosts.items() if addresses and all(one in able for one in addresses)]
+    if len(whom) < 2:
+        yield from harms
+        return
+    stream = Streams(seed).of(f"schedule/{architecture.name}/loss")
+    lost, at = stream.choice(whom), stream.randint(lasts_us // 5, lasts_us // 2)
+    ours = Harm(at, "lose", lasts_us - at, lost)
+    kept = [harm for harm in harms if harm.base != lost or harm.until_us + BACK_US < at]
+    yield from sorted([*kept, ours], key=lambda harm: harm.at_us)
+
+
+def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tuple[Address, ...]]:
+    """Two hosts per role; of a pair of masters one on each."""
+    hosts: dict[str, list[Address]] = {}
+    for address in addresses:
+        number, _, standby = address.partition("/")[2].partition("/")
+        side = (int(number) + bool(standby)) % 2
+        hosts.setdefault(f"{role_of(address)}-{'ab'[side]}", []).append(address)
+    return {host: tuple(found) for host, found in hosts.items()}
+
+
+def borne(
+    architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]]
+) -> dict[Kind, list[str]]:
+    """Which harm may befall whom, as the design declares it; kinds that may befall nobody are left out.
+
+    The API's host may end where components can be built anew; its disk may be full under any design.
+    """
+    tolerates = architecture.tolerates
+    survives = deployment.rebuild is not None and "loss" in tolerates
+    mortal = [
+        host
+        for host, addresses in hosts.items()
+        if survives and all(f"crash:{role_of(address)}" in tolerates for address in addresses)
+    ]
+    keepers = [
+        host + KEEPER for host in mortal if any(address in deployment.machines for address in hosts[host])
+    ]  # fmt: skip
+    ending = [*mortal, API] if survives else []
+    everyone = [*hosts, API]
+    found: dict[Kind, list[str]] = {
+        "kill": ending + keepers,
+        "stop": everyone + keepers,
+        "broker": [""] if "loss" in tolerates else [],
+        "tear": ending,
+        "fill": [*mortal, API],
+        "slow": everyone if "delay" in tolerates else [],
+        "cut": everyone,
+    }
+    return {kind: whom for kind, whom in found.items() if whom}
+
+
+def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[StormJob]:
+    at, number = 0, 0
+    while at < lasts_us:
+        duration = DURATIONS_US[number % len(DURATIONS_US)]
+        # Now and then somebody asks for more than there is, so that others have to wait, or it has to give way.
+        count = BURST_TASKS if amounts and stream.random() < 0.1 else TASKS
+        requests = tuple([stream.choice(REQUESTS) for _ in range(count)]) if amounts else ()
+        user = stream.choice(USERS) if amounts else ""
+        yield StormJob(at, (duration,) * count, (0,) * count, (), requests, user)
+        at += round(stream.uniform(0.5, 1.5) * SECOND / JOBS_PER_S)
+        number += 1
+
+
+def _harms(stream: Random, whom: Mapping[Kind, Sequence[str]], lasts_us: Time) -> Iterator[Harm]:
+    kinds = list(whom)
+    first = stream.sample(kinds, len(kinds))
+    at, ended, busy = stream.randint(*GAP_US), 0, set[str]()
+    while True:
+        longest = FIRST_ROUND if first else None
+        kind = first.pop() if first else stream.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
+        free = [host for host in whom[kind] if host.removesuffix(KEEPER) not in busy]
+        if not free:
+            continue
+        harm = Harm(
+            at,
+            kind,
+            round(stream.choice(LASTS_S[kind][:longest]) * SECOND),
+            stream.choice(free),
+            stream.choice(GARBAGE_BYTES) if kind == "tear" else 0,
+            stream.choice(EXTRA_US) if kind == "slow" else 0,
+        )
+        if harm.until_us > lasts_us:
+            return
+        yield harm
+        ended = max(ended, harm.until_us)
+        if stream.random() < BESIDE and len(busy) < BUSY_MAX:
+            busy.add(harm.base)
+            at += SECOND // 2
+        else:
+            busy.clear()
+            at = ended + stream.randint(*GAP_US)

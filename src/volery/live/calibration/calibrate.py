@@ -1,0 +1,311 @@
+"""Calibration: what turns, events and launches cost a live host on this machine, fitted to a host that times itself.
+
+Each turn is cut into pieces by reading the clock wherever something new begins: the turn, each event, the commit, each
+launch. A piece belongs to what began it. The pieces of one kind are explained by a constant, by the tasks that the
+event carries, and by how long the host had not handled such an event (see `volery.core.costs`), with non-negative least
+squares. Turns in which the operating system let somebody else run are left out: that time is not the host's work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from volery.core.component import role_of
+from volery.core.costs import OTHER, EventCost, HostCosts, tasks_in
+from volery.core.events import Submit, TimerFired
+from volery.core.model import SUBMITTER, Address, Time
+from volery.live.runtime.host import Host
+from volery.live.transport.transport import Transport
+
+PREEMPTED_NS: Final = 30_000
+"""More wall time than processor time in one turn means that somebody else ran meanwhile."""
+HALVES_US: Final = tuple(250.0 * 2**n for n in range(10))
+PIECES_MIN: Final = 30
+"""Fewer of a kind say nothing about rests and tasks; their mean is taken."""
+STAMPS: Final = 2_000
+STAMP_ROUNDS: Final = 50
+ROUNDS: Final = 2000
+"""Of a frame between two hosts."""
+
+Kind = tuple[str, str]
+TURN: Final[Kind] = ("", "turn")
+COMMIT: Final[Kind] = ("", "commit")
+LAUNCH: Final[Kind] = ("", "launch")
+SEND: Final[Kind] = ("", "send")
+NOTES: Final[Kind] = ("", "notes")
+"""What a host does only because it is being timed."""
+END: Final[Kind] = ("", "end")
+Matrix = npt.NDArray[np.float64]
+
+
+class Timed(Protocol):
+    """What a host has noted of its turns; see `TimedHost`."""
+
+    stamps: Stamps
+    preempted_ns: array[int]
+
+
+class Stamps:
+    """When what began: the number of a kind, the tasks that the event carries, nanoseconds.
+
+    Numbers in one flat array, not the events: to keep those would have a host allocate fresh memory for each, and work
+    with colder caches than it does when nobody is looking.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: list[Kind] = []
+        self.flat = array("q")
+        kinds = (TURN, COMMIT, LAUNCH, SEND, NOTES, END)
+        self.turn, self.commit, self.launch, self.send, self.notes, self.end = map(self.number, kinds)
+
+    def number(self, kind: Kind) -> int:
+        """The number of a kind; a new one each time it is asked for."""
+        self.kinds.append(kind)
+        return len(self.kinds) - 1
+
+    def rows(self) -> Iterator[tuple[Kind, int, int]]:
+        """Kind, tasks, nanoseconds, in order."""
+        flat, kinds = self.flat, self.kinds
+        for at in range(0, len(flat), 3):
+            yield kinds[flat[at]], flat[at + 1], flat[at + 2]
+
+
+class TimedHost(Host):
+    """A host that notes when what began, and what each turn used of the processor."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.stamps = Stamps()
+        self.preempted_ns = array("q")
+        for address, door in self._doors.items():
+            door.handle = stamped(self.stamps, address, door.handle)
+
+    def _turn(self) -> None:
+        cpu, wall = time.thread_time_ns(), time.perf_counter_ns()
+        self._note(self.stamps.turn)
+        super()._turn()
+        self.preempted_ns.append(time.perf_counter_ns() - wall - (time.thread_time_ns() - cpu))
+
+    def _commit(self, now: Time) -> None:
+        self._note(self.stamps.commit)
+        super()._commit(now)
+        self._note(self.stamps.end)
+
+    def _launch(self, *arguments: Any) -> None:
+        self._note(self.stamps.launch)
+        super()._launch(*arguments)
+
+    def _note(self, number: int) -> None:
+        self.stamps.flat.extend((number, 0, time.perf_counter_ns()))
+
+
+def turn_spans(stamps: Stamps) -> Iterator[tuple[int, int]]:
+    """Nanoseconds when each turn began and when it had ended."""
+    began = None
+    for kind, _, at in stamps.rows():
+        if kind == TURN:
+            began = at
+        elif kind == END and began is not None:
+            yield began, at
+            began = None
+
+
+def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Callable[..., None]:
+    """A component's door that notes when an event comes."""
+    add, clock, role = stamps.flat.extend, time.perf_counter_ns, role_of(address)
+    numbers: dict[type, int] = {}
+    carrying: set[type] = set()
+
+    def timed(event: Any, source: Address, now: Time) -> None:
+        of = type(event)
+        number = numbers.get(of)
+        if number is None:
+            number = numbers[of] = stamps.number((role, of.__name__))
+            if hasattr(event, "tasks") or hasattr(event, "job"):
+                carrying.add(of)
+        add((number, tasks_in(event) if of in carrying else 0, clock()))
+        handle(event, source, now)
+
+    return timed
+
+
+def stamp_us() -> float:
+    """What a stamp itself adds to a piece, by the best of many short rounds: others on the processor add to most."""
+
+    def nothing(event: Any, source: Address, now: Time) -> None:
+        pass
+
+    def took(handle: Callable[..., None]) -> int:
+        began = time.perf_counter_ns()
+        for _ in range(STAMPS):
+            handle(None, "", 0)
+        return time.perf_counter_ns() - began
+
+    timed = stamped(Stamps(), "", nothing)
+    with_stamp, without = (min(took(handle) for _ in range(STAMP_ROUNDS)) for handle in (timed, nothing))
+    return max(0.0, (with_stamp - without) / STAMPS / 1000)
+
+
+class Piece(msgspec.Struct):
+    """A part of a turn.
+
+    Args:
+        kind: role and name of the event, or what else the turn did.
+        took_us: from its beginning to that of the next piece.
+        tasks: that the event carries.
+        first: whether it was the first of its kind in its turn.
+        at_us: when its turn began.
+        end_us: when its turn had ended.
+    """
+
+    kind: Kind
+    took_us: float
+    tasks: int
+    first: bool
+    at_us: float
+    end_us: float = 0.0
+
+
+def turns_of(host: Timed) -> Iterator[list[Piece]]:
+    """The turns that nobody interrupted; start and answers to the submitter are left out."""
+    turn: list[Piece] = []
+    number = -1
+    for (kind, tasks, at), (_, _, following) in itertools.pairwise(host.stamps.rows()):
+        if kind == TURN:
+            turn, number = [], number + 1
+        elif kind == END:
+            if turn and 0 <= number < len(host.preempted_ns) and host.preempted_ns[number] < PREEMPTED_NS:
+                for piece in turn:
+                    piece.end_us = at / 1000
+                yield turn
+            turn = []
+            continue
+        first = all(piece.kind != kind for piece in turn)
+        if kind[1] == Submit.__name__:
+            for piece in turn:
+                piece.tasks += tasks if piece.kind[0] == SUBMITTER else 0
+        turn.append(Piece(kind, (following - at) / 1000, tasks, first, turn[0].at_us if turn else at / 1000))
+
+
+class _Fit:
+    """Pieces by kind, as columns: what they took, tasks, whether they are the first of their turn, rest."""
+
+    def __init__(self) -> None:
+        self.rows: dict[Kind, list[tuple[float, float, float]]] = {}
+
+    def add(self, turn: Iterable[Piece], last: dict[Kind, float]) -> None:
+        """Take a turn in; `last` says when which kind was handled last, and is brought up to date."""
+        ended: dict[Kind, float] = {}
+        for piece in turn:
+            rest_us = piece.at_us - last[piece.kind] if piece.kind in last else np.inf
+            self.rows.setdefault(piece.kind, []).append((piece.took_us, piece.tasks, rest_us if piece.first else 0.0))
+            ended[piece.kind] = piece.end_us
+        last |= ended
+
+    def solve(self, half_us: float) -> tuple[float, dict[Kind, EventCost]]:
+        """Costs per kind, and how badly they explain the pieces."""
+        error, found = 0.0, {}
+        for kind, rows in self.rows.items():
+            found[kind], wrong = fitted(rows, half_us)
+            error += wrong
+        return error, found
+
+
+def fitted(rows: Sequence[tuple[float, float, float]], half_us: float) -> tuple[EventCost, float]:
+    """The cost that explains best what pieces of one kind took, and the sum of the squares of what it does not explain.
+
+    Args:
+        rows: what it took, what it carried, how long the last one was ago (0: in the same turn).
+        half_us: after so long a rest it costs half of what a rest costs at most.
+    """
+    took, tasks, rest = np.array(rows, dtype=np.float64).T
+    share = np.where(np.isinf(rest), 1.0, rest / (np.where(np.isinf(rest), 0.0, rest) + half_us))
+    columns = np.stack([np.ones_like(took), tasks, share], axis=1)
+    solution = non_negative(columns, took) if took.size >= PIECES_MIN else np.array([took.mean(), 0.0, 0.0])
+    return EventCost(*(float(value) for value in solution)), float(((columns @ solution - took) ** 2).sum())
+
+
+def non_negative(columns: Matrix, values: Matrix) -> Matrix:
+    """Least squares whose coefficients are not below 0: those that would be are left out, the worst first."""
+    kept = list(range(columns.shape[1]))
+    solution = np.zeros(columns.shape[1])
+    while kept:
+        part, *_ = np.linalg.lstsq(columns[:, kept], values, rcond=None)
+        if (part >= 0).all():
+            solution[kept] = part
+            break
+        del kept[int(part.argmin())]
+    return solution
+
+
+def host_costs(hosts: Iterable[Timed]) -> HostCosts:
+    """The costs that explain best what hosts on this machine have noted.
+
+    Args:
+        hosts: that have run the roles in question, all of them together in one process each.
+    """
+    fit = _Fit()
+    for host in hosts:
+        last: dict[Kind, float] = {}
+        for turn in turns_of(host):
+            fit.add(turn, last)
+    half_us, (_, costs) = min(((half, fit.solve(half)) for half in HALVES_US), key=lambda found: found[1][0])
+    overhead_us = stamp_us()
+    costs = {
+        kind: msgspec.structs.replace(cost, event_us=max(0.0, cost.event_us - overhead_us))
+        for kind, cost in costs.items()
+    }
+    roles: dict[str, dict[str, EventCost]] = {}
+    for (role, name), cost in sorted(costs.items()):
+        if role == SUBMITTER:
+            roles.setdefault(role, {})[Submit.__name__ if name == TimerFired.__name__ else name] = cost
+        elif role:
+            roles.setdefault(role, {})[name] = cost
+    for role, known in roles.items():
+        if role != SUBMITTER:
+            known[OTHER] = _mean_of(known, {name: len(fit.rows[role, name]) for name in known})
+    made = costs.get(SEND, EventCost())
+    return HostCosts(roles, _sum_of(costs, TURN, COMMIT), costs.get(LAUNCH, EventCost()), half_us, made=made)
+
+
+def _mean_of(costs: Mapping[str, EventCost], counts: Mapping[str, int]) -> EventCost:
+    total = sum(counts.values())
+    fields = EventCost.__struct_fields__
+    return EventCost(*(sum(getattr(costs[n], f) * counts[n] for n in costs) / total for f in fields))
+
+
+def _sum_of(costs: Mapping[Kind, EventCost], *kinds: Kind) -> EventCost:
+    found = [costs[kind] for kind in kinds if kind in costs]
+    return EventCost(*(sum(getattr(cost, field) for cost in found) for field in EventCost.__struct_fields__))
+
+
+async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
+    """What a frame takes between two hosts: half of the median time there and back.
+
+    Args:
+        first, second: transports that are not open yet.
+        frame: what is sent.
+    """
+    back = asyncio.Event()
+    await first.open("first", lambda _sender, _frame: back.set())
+    await second.open("second", lambda sender, arrived: second.send(sender, arrived))
+    await asyncio.gather(first.meet({"second"}), second.meet({"first"}))
+    took = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter_ns()
+        first.send("second", frame)
+        await back.wait()
+        back.clear()
+        took.append(time.perf_counter_ns() - began)
+    await first.close()
+    await second.close()
+    return sorted(took)[ROUNDS // 2] / 2000

@@ -1,0 +1,283 @@
+"""Placement constraints in words, and how they become the bits that schedulers match.
+
+A condition on an attribute (`cores >= 8`, `label.zone in ["a", "b"]`) selects some of the values that the machines of a
+fleet have for it. With one bit per value v, meaning "the attribute is not v", a machine offers the bits of all values
+but its own, and a condition needs the bits of all values that it does not select. So one code expresses every
+comparison, in as many bits as the attribute has values (none where all machines agree), and a conjunction of
+conditions is the union of their bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.errors import InputError, suggestion
+from volery.core.model import CONSTRAINT_BITS_MAX
+from volery.live.config.machine import LABEL, Machine, Value
+
+NOWHERE: Final = 1 << (CONSTRAINT_BITS_MAX - 1)
+"""The bit that no machine offers: what asks for it is unsatisfiable."""
+BITS_FOR_VALUES: Final = CONSTRAINT_BITS_MAX - 1
+VERSIONS: Final = frozenset({"kernel"})
+"""Attributes that hold text but have an order, part by part."""
+SHOWN_VALUES: Final = 8
+
+_Compare = Callable[[Any, Any], bool]
+_ORDERED: Final[dict[str, _Compare]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+_MEMBERS: Final = ("in", "not in")
+_OPERATORS: Final = ("==", "!=", *_ORDERED, *_MEMBERS)
+_TOKEN: Final = re.compile(
+    r"""\s*(?:(?P<text>"[^"\n]*"|'[^'\n]*')|(?P<number>-?\d[\d_]*)(?![\w.])|(?P<sign>==|!=|<=|>=|<|>|\[|\]|,)"""
+    r"""|(?P<word>[A-Za-z_][\w.-]*)|(?P<other>\S))"""
+)
+_EXAMPLE: Final = 'as cores >= 8, arch == "x86_64" or label.zone in ["a", "b"]'
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One comparison of an attribute with a value, or with several.
+
+    Args:
+        attribute: its name, for example `cores` or `label.zone`.
+        operator: `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`.
+        values: one value, or those of the list behind `in`.
+        place: where it was written, for messages.
+    """
+
+    attribute: str
+    operator: str
+    values: tuple[Value, ...]
+    place: str = "constraint"
+
+    def __str__(self) -> str:
+        shown = [f'"{value}"' if isinstance(value, str) else str(value) for value in self.values]
+        listed = f"[{', '.join(shown)}]" if self.operator in _MEMBERS else shown[0]
+        return f"{self.attribute} {self.operator} {listed}"
+
+    def accepts(self, value: Value | None) -> bool:
+        """Whether a machine with this value will do; None stands for a label that the machine does not have."""
+        match self.operator:
+            case "==" | "in":
+                return value in self.values
+            case "!=" | "not in":
+                return value not in self.values
+        if value is None:
+            return False
+        return _ORDERED[self.operator](_rank(self.attribute, value), _rank(self.attribute, self.values[0]))
+
+
+def _rank(attribute: str, value: Value) -> Any:
+    """What is compared: a number, or the numbers of a version."""
+    if attribute in VERSIONS:
+        return tuple(int(part) for part in re.findall(r"\d+", str(value)))
+    return value
+
+
+def parse_condition(text: str, place: str) -> Condition:
+    """Read one condition.
+
+    Raises:
+        InputError: naming the place, the column and what was expected there.
+    """
+    tokens = _tokens(text, place)
+
+    def fail(at: int, wanted: str) -> InputError:
+        column = tokens[at][2] if at < len(tokens) else len(text) + 1
+        found = f"not {tokens[at][1]!r}" if at < len(tokens) else "but it ends there"
+        return InputError(place, f"{text!r}, column {column}: expected {wanted}, {found}; write it {_EXAMPLE}")
+
+    if not tokens or tokens[0][0] != "word":
+        raise fail(0, "the name of an attribute")
+    operator, at = _operator(tokens)
+    if not operator:
+        raise fail(1, f"one of {' '.join(_OPERATORS)}")
+    if operator in _MEMBERS:
+        values, at = _list(tokens, at, fail)
+    else:
+        values, at = (_value(tokens, at, fail),), at + 1
+    if at < len(tokens):
+        if tokens[at][1] in ("and", "&", "or", "|"):
+            problem = "is one condition each: write several as a list; for alternatives of one attribute use in [...]"
+            raise InputError(place, f"{text!r}, column {tokens[at][2]}: {problem}")
+        raise fail(at, "the end of the condition")
+    return Condition(tokens[0][1], operator, values, place)
+
+
+_Token = tuple[str, str, int]
+_Fail = Callable[[int, str], InputError]
+
+
+def _tokens(text: str, place: str) -> list[_Token]:
+    """Kind, text and column of every token."""
+    if not isinstance(text, str):
+        raise InputError(place, f"a constraint is a string, {_EXAMPLE}; not {text!r}")
+    found = []
+    for match in _TOKEN.finditer(text):
+        kind = str(match.lastgroup)
+        found.append((kind, match.group(kind), match.start(kind) + 1))
+    return found
+
+
+def _operator(tokens: Sequence[_Token]) -> tuple[str, int]:
+    """The operator behind the name, and where its right side begins."""
+    words = [token[1] for token in tokens[1:3]]
+    if words == ["not", "in"]:
+        return "not in", 3
+    return (words[0], 2) if words and words[0] in (*_ORDERED, "==", "!=", "in") else ("", 2)
+
+
+def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> Value:
+    if at < len(tokens):
+        kind, content, _ = tokens[at]
+        if kind == "text":
+            return content[1:-1]
+        if kind == "number":
+            return int(content.replace("_", ""))
+        if kind == "word":
+            raise fail(at, f'a whole number or text in quotes ("{content}")')
+    raise fail(at, "a whole number or text in quotes")
+
+
+def _list(tokens: Sequence[_Token], at: int, fail: _Fail) -> tuple[tuple[Value, ...], int]:
+    if at >= len(tokens) or tokens[at][1] != "[":
+        raise fail(at, "a list in [ ]")
+    values = [_value(tokens, at + 1, fail)]
+    at += 2
+    while at < len(tokens) and tokens[at][1] == ",":
+        values.append(_value(tokens, at + 1, fail))
+        at += 2
+    if at >= len(tokens) or tokens[at][1] != "]":
+        raise fail(at, "a comma or ]")
+    return tuple(values), at + 1
+
+
+class Vocabulary:
+    """The bits of one fleet: which values its machines have for which attributes.
+
+    Args:
+        machines: all of them, in any order; the same machines give the same bits.
+
+    Raises:
+        InputError: the values need more bits than a constraint set has, or a label is a number here and text there.
+    """
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        fleet = [machine.attributes() for machine in machines]
+        names = sorted({name for attributes in fleet for name in attributes})
+        self._values: dict[str, list[Value | None]] = {}
+        self._bits: dict[str, dict[Value | None, int]] = {}
+        for name in names:
+            found = {attributes.get(name) for attributes in fleet}
+            if len({type(value) for value in found if value is not None}) > 1:
+                raise InputError(name, "is a number on some machines and text on others; write it the same way on all")
+            self._values[name] = sorted(found, key=lambda value: (value is not None, value))
+        self._assign()
+
+    def _assign(self) -> None:
+        used = 0
+        for name, values in self._values.items():
+            count = len(values) if len(values) > 1 else 0
+            self._bits[name] = {value: 1 << (used + i) for i, value in enumerate(values[:count])}
+            used += count
+        if used > BITS_FOR_VALUES:
+            name, values = max(self._values.items(), key=lambda item: (len(item[1]), item[0]))
+            problem = f"the machines of the fleet have {len(values)} different values"
+            problem += f"; all attributes together need {used} bits, and a constraint set has {BITS_FOR_VALUES}"
+            fix = "leave the label out" if name.startswith(LABEL) else "declare rounded values for the machines"
+            raise InputError(name, f"{problem}; {fix}, or make it coarser")
+
+    def offered(self, machine: Machine) -> int:
+        """The bits that a machine of the fleet satisfies.
+
+        Raises:
+            InputError: the machine has a value that none of the fleet had when the vocabulary was made.
+        """
+        attributes, bits = machine.attributes(), 0
+        for name in attributes.keys() - self._bits.keys():
+            raise InputError(name, "no machine of the fleet has this attribute; declare it with the fleet")
+        for name, of_value in self._bits.items():
+            value = attributes.get(name)
+            if value not in self._values[name]:
+                raise InputError(name, f"no machine of the fleet has {value!r}; declare the machine with the fleet")
+            for other, bit in of_value.items():
+                if other != value:
+                    bits |= bit
+        return bits
+
+    def needed(self, conditions: Iterable[Condition]) -> int:
+        """The bits that a task with all of these conditions needs; `NOWHERE` where a condition selects nothing.
+
+        Raises:
+            InputError: an unknown attribute, or a comparison that its kind of value does not have.
+        """
+        bits = 0
+        for condition in conditions:
+            selected = self._selected(condition)
+            if not selected:
+                return NOWHERE
+            for value, bit in self._bits[condition.attribute].items():
+                if value not in selected:
+                    bits |= bit
+        return bits
+
+    def obstacle(self, conditions: Sequence[Condition], offers: Iterable[int]) -> str:
+        """Why no machine of those that offer these bits will do, in words; empty when one does."""
+        for condition in conditions:
+            if not self._selected(condition):
+                return f"no machine has {condition}; there {self._known_values(condition.attribute)}"
+        needed = self.needed(conditions)
+        if any(needed & ~bits == 0 for bits in offers):
+            return ""
+        return f"no single machine has {', '.join(map(str, conditions))}, although each is met by some"
+
+    def _selected(self, condition: Condition) -> set[Value | None]:
+        values = self._values.get(condition.attribute)
+        if values is None:
+            problem = f"unknown attribute {condition.attribute!r}"
+            if LABEL + condition.attribute in self._values:
+                raise InputError(condition.place, f"{problem}; did you mean {LABEL + condition.attribute!r}?")
+            raise InputError(condition.place, problem + suggestion(condition.attribute, self._values))
+        known = next(value for value in values if value is not None)
+        for wanted in condition.values:
+            if type(wanted) is not type(known):
+                kind = "a whole number" if isinstance(known, int) else "text, in quotes"
+                raise InputError(condition.place, f"{condition}: {condition.attribute} is {kind}, not {wanted!r}")
+        if condition.operator in _ORDERED and isinstance(known, str):
+            if condition.attribute not in VERSIONS:
+                problem = f"{condition}: {condition.attribute} has no order; use ==, !=, in or not in"
+                raise InputError(condition.place, problem)
+            if not _rank(condition.attribute, condition.values[0]):
+                raise InputError(
+                    condition.place, f'{condition}: compare {condition.attribute} with a version, as "6.1"'
+                )
+        return {value for value in values if condition.accepts(value)}
+
+    def _known_values(self, attribute: str) -> str:
+        values = ["none" if value is None else str(value) for value in self._values[attribute]]
+        shown = ", ".join(values[:SHOWN_VALUES]) + (", ..." if len(values) > SHOWN_VALUES else "")
+        return f"{'are' if len(values) > 1 else 'is'} {shown}"
+
+
+def parse_conditions(texts: object, place: str) -> tuple[Condition, ...]:
+    """Read a list of conditions, all of which must hold.
+
+    Raises:
+        InputError: naming the entry, as `PLACE[1]`.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Sequence):
+        raise InputError(place, f"is a list of conditions, as ['cores >= 8'], not {texts!r}")
+    return tuple(parse_condition(text, f"{place}[{i}]") for i, text in enumerate(texts))
+
+
+def holds(conditions: Iterable[Condition], machine: Machine) -> bool:
+    """Whether a machine meets all conditions, judged on its attributes and not on bits."""
+    attributes: Mapping[str, Value] = machine.attributes()
+    return all(condition.accepts(attributes.get(condition.attribute)) for condition in conditions)

@@ -1,0 +1,311 @@
+"""Views of jobs: all that may be seen, and one with its tasks as a grid and over time."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from typing import Final, get_args
+
+from starlette.requests import Request
+
+from volery.core.misses import amount_text
+from volery.live.dashboard import frame
+from volery.live.dashboard.frame import View
+from volery.live.dashboard.html import (
+    NOTHING,
+    Markup,
+    Piece,
+    address,
+    bar,
+    duration,
+    escaped,
+    facts,
+    figures,
+    joined,
+    link,
+    moment,
+    name_of,
+    part,
+    section,
+    share,
+    tag,
+    whole,
+)
+from volery.live.dashboard.logs import logs
+from volery.live.dashboard.reasons import reasons
+from volery.live.dashboard.tables import Column, pager, slice_of, table
+from volery.live.dashboard.users import last_preemptions
+from volery.live.dashboard.watched import Watched
+from volery.live.jobs import JobDescription
+from volery.live.service.admission import choice, number, principal
+from volery.live.service.listing import ORDERS, JobOrder, JobQuery
+from volery.live.service.outputs import Outputs
+from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
+
+COMMAND_SHOWN: Final = 2_000
+CELLS: Final = 500
+"""Tasks that a page shows at once."""
+SIGNS: Final = {
+    "pending": "\N{MIDDLE DOT}",
+    "running": "\N{BLACK RIGHT-POINTING SMALL TRIANGLE}",
+    "finished": "\N{CHECK MARK}",
+    "failed": "\N{MULTIPLICATION X}",
+    "killed": "k",
+    "cancelled": "c",
+    "unsatisfiable": "!",
+    "unknown": "?",
+}
+"""States as one letter each, for whoever cannot tell their colours apart."""
+COLUMNS: Final = (
+    Column("job", "id"),
+    Column("state", "state", text=True),
+    Column("name", "name", text=True),
+    Column("user", "user", text=True),
+    Column("tasks", "tasks"),
+    Column("progress", text=True),
+    Column("submitted", "submitted_us"),
+    Column("took"),
+    Column("reason", "reason", text=True),
+)
+_PARTS: Final = ("finished", "running", "failed", "killed", "unsatisfiable")
+_TELLING: Final = ("failed", "running", "finished", "killed")
+"""Of which task of a job the output is shown: the first in the first of these states."""
+
+
+async def jobs_view(desk: Watched, request: Request) -> View:
+    """Jobs, filtered, sorted, cut into pages.
+
+    Raises:
+        InputError: the query holds something else than it may.
+    """
+    who = principal(request)
+    asked = {name: request.query_params.get(name) or None for name in ("user", "state", "name", "reason")}
+    state = choice(request, "state", get_args(JobState)) if asked["state"] else None
+    shown = slice_of(request, COLUMNS, "-id", asked)
+    assert shown.key in ORDERS
+    found: list[JobStatus] = []
+    if who.sees is None or asked["user"] in (None, who.sees):
+        query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"], name=asked["name"])
+        found = await desk.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+    here = found[: shown.rows]
+    listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
+    pages = pager(shown, len(here), len(found) > len(here))
+    return View("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
+
+
+def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
+    states = [
+        tag("option", state or "any", value=state, selected=state == (asked["state"] or ""))
+        for state in ("", *get_args(JobState))
+    ]
+    fields = [tag("label", "state ", tag("select", *states, name="state"))]
+    if others:
+        fields.append(tag("label", "user ", tag("input", name="user", value=asked["user"] or "", size=12)))
+    fields.append(tag("label", "name contains ", tag("input", name="name", value=asked["name"] or "", size=12)))
+    fields.append(tag("label", "reason contains ", tag("input", name="reason", value=asked["reason"] or "", size=16)))
+    clear = link(frame.JOBS, "clear") if any(asked.values()) else None
+    return tag("form", *fields, tag("button", "show"), clear, class_="controls", action=frame.JOBS, role="search")
+
+
+def _row(job: JobStatus) -> Sequence[Piece]:
+    where = f"{frame.JOBS}/{job.id}"
+    took = None if job.started_us is None or job.ended_us is None else job.ended_us - job.started_us
+    return (
+        link(where, job.id, id=f"job-{job.id}"),
+        state_of(job.state),
+        name_of(job.name, 60),
+        user_of(job.user, 40),
+        whole(job.tasks),
+        progress(job),
+        moment(job.submitted_us),
+        duration(took),
+        name_of(job.reason, 120),
+    )
+
+
+def user_of(user: str, most: int = 120) -> Markup:
+    """A user, and the way to their jobs."""
+    return link(address(frame.JOBS, {"user": user}), name_of(user, most)) if user else tag("i", "nobody", class_="soft")
+
+
+def state_of(state: str) -> Markup:
+    """A state, with its colour."""
+    return tag("span", state, class_=f"state {state}")
+
+
+def progress(job: JobStatus) -> Markup:
+    """A bar of a job's tasks by state."""
+    counts, begin, bars = [(state, getattr(job, state)) for state in _PARTS], 0.0, []
+    for state, count in counts:
+        if count:
+            width = 100 * count / job.tasks
+            bars.append(part(width, state, begin))
+            begin += width
+    told = ", ".join(f"{whole(count)} {state}" for state, count in counts if count) or "none has started"
+    return joined((bar(*bars, told=told), Markup(" "), share(job.finished, job.tasks)))
+
+
+async def job_view(
+    desk: Watched, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
+) -> View:
+    """One job.
+
+    Args:
+        desk: knows.
+        job: which.
+        request: who asks, and from which task on.
+        outputs: finds what tasks have said; None: that is not known.
+        foretells: whether forecasts are made here.
+
+    Raises:
+        InputError: the query holds something else than it may.
+    """
+    first = min(number(request, "first", 0), max(0, job.tasks - 1)) // CELLS * CELLS
+    tasks = desk.tasks(job.id, first, CELLS)
+    where = f"{frame.JOBS}/{job.id}"
+    cancel = None
+    if desk.takes_orders and not job.ended:
+        question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
+        cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
+    took = None if job.ended_us is None else job.ended_us - job.submitted_us
+    known = facts(
+        ("name", name_of(job.name)),
+        ("user", user_of(job.user)),
+        *submitted(desk.description(job.id)),
+        ("state", state_of(job.state)),
+        ("reason", name_of(job.reason) if job.reason else NOTHING),
+        *([("scheduled", name_of(job.moved))] if job.moved else []),
+        ("progress", progress(job)),
+        ("submitted", moment(job.submitted_us)),
+        ("first task started", moment(job.started_us)),
+        ("ended", moment(job.ended_us)),
+        ("from submission to end", duration(took)),
+    )
+    pending = job.tasks - sum(getattr(job, state) for state in _PARTS)
+    states = (("pending", 0 if job.ended else pending), *((state, getattr(job, state)) for state in _PARTS))
+    shown_always = ("pending", "running", "finished")
+    told = [(state, whole(count)) for state, count in states if count or state in shown_always]
+    counts = figures(("tasks", whole(job.tasks)), *told)
+    why = await desk.explain(job.id, None)
+    shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
+    listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
+    await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
+    drawn = section("Over time", timeline(tasks, desk.now_us))
+    parts = (
+        cancel, known, counts, asking(job) if foretells and not job.ended else None,
+        section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
+        listed, drawn,
+        section("Preemptions", last_preemptions(desk, request, job.id)),
+        await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
+    )  # fmt: skip
+    return View(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
+
+
+def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
+    """The command of a job, and further keys that say what it is; the values of its environment are not shown."""
+    if description is None:
+        return []
+    tasks = description.tasks if isinstance(description.tasks, tuple) else ()
+    first = next((one for one in tasks if one.command or one.call), description)
+    words = first.command if isinstance(first.command, str) else shlex.join(first.command)
+    kinds = len({one.command for one in tasks if one.command})
+    more = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else ""
+    command = tag("code", name_of(words, COMMAND_SHOWN)) if words else escaped("a Python callable")
+    known: list[tuple[str, Piece]] = [("command", joined((command, more)))]
+    if description.env:
+        known.append(("environment", name_of(", ".join(sorted(description.env)))))
+    if description.cwd:
+        known.append(("directory", tag("code", name_of(description.cwd))))
+    if description.constraints:
+        known.append(("constraints", tag("code", name_of(", ".join(description.constraints)))))
+    if description.request:
+        asked = ", ".join(amount_text(name, amount) for name, amount in description.request.items())
+        known.append(("asks for", asked))
+    return known
+
+
+def asking(job: JobStatus) -> Markup:
+    """A question to the lab, whose answer the script puts beside it; without scripts a page of its own has it."""
+    form = tag(
+        "form", tag("button", "When will it start, and end?" if job.state == "pending" else "When will it end?"),
+        tag("span", "asks the lab, which takes some seconds", class_="soft"), class_="controls",
+        action=f"{frame.JOBS}/{job.id}/forecast", data_fill="The lab plays on from here\N{HORIZONTAL ELLIPSIS}",
+    )  # fmt: skip
+    answer = tag("div", data_filled=True, aria_live="polite")
+    return section("Forecast", form, answer, data_keep=f"forecast-{job.id}-{job.state}")
+
+
+def _legend(tasks: Sequence[TaskStatus]) -> Markup:
+    """The signs of the states that tasks are in."""
+    there = {task.state for task in tasks}
+    told = (joined((tag("b", sign), f" {state}")) for state, sign in SIGNS.items() if state in there)
+    return tag("p", joined(told, ", "), class_="soft")
+
+
+def _choosing(job: JobStatus, where: str, first: int) -> Markup:
+    last = min(first + CELLS, job.tasks) - 1
+    links = []
+    if first:
+        links.append(link(address(where, {"first": first - CELLS}), "previous", id="page-previous"))
+    if last + 1 < job.tasks:
+        links.append(link(address(where, {"first": first + CELLS}), "next", id="page-next"))
+        links.append(link(address(where, {"first": (job.tasks - 1) // CELLS * CELLS}), "last", id="page-last"))
+    told = tag("span", f"{whole(first)} to {whole(last)} of {whole(job.tasks)}", class_="soft")
+    return tag("nav", told, Markup(" "), joined(links, " "), class_="pager", aria_label="tasks")
+
+
+def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
+    """Tasks as cells; the arrow keys go from one to the next."""
+    cells = []
+    for place, task in enumerate(tasks):
+        told = f"task {task.index}: {task.state}" + (f" on {task.node}" if task.node else "")
+        where = f"{frame.JOBS}/{job.id}/tasks/{task.index}"
+        cells.append(
+            link(
+                where,
+                SIGNS[task.state],
+                class_=f"cell {task.state}",
+                title=told,
+                aria_label=told,
+                id=f"task-{task.index}",
+                tabindex=-1 if place else 0,
+            )
+        )
+    return tag("div", *cells, class_="grid", role="group", aria_label="tasks; arrow keys go from one to the next")
+
+
+def _end_us(task: TaskStatus, now_us: int) -> int:
+    """When a task's last attempt has ended; if it has not, now."""
+    if task.ended_us is not None:
+        return task.ended_us
+    return 0 if task.state in ENDED_TASKS else now_us
+
+
+def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
+    """When tasks ran, one line per task, each as its last attempt left it; times in microseconds since 1970."""
+    ran = [(task, task.started_us) for task in tasks if task.started_us is not None]
+    if not ran:
+        return None
+    begin = min(started for _, started in ran)
+    ends = [max(started, _end_us(task, now_us)) for task, started in ran]
+    span, tall, lines = max(1, max(ends) - begin), 4, []
+    for place, ((task, started), end) in enumerate(zip(ran, ends, strict=True)):
+        left = min(100 * (started - begin) / span, 99.85)
+        width = min(max(0.15, 100 * (end - started) / span), 100 - left)
+        told = tag("title", f"task {task.index}: {task.state}, {duration(end - started)}")
+        state = "killed" if task.state == "pending" else task.state  # it waits for its next attempt
+        line = tag("rect", x=f"{left:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=state)
+        lines.append(tag("g", told, line))
+    drawn = tag(
+        "svg",
+        *lines,
+        viewbox=f"0 0 100 {len(ran) * tall}",
+        height=len(ran) * tall,
+        preserveAspectRatio="none",
+        class_="timeline",
+        role="img",
+        aria_label=f"{len(ran)} tasks over {duration(span)}",
+    )
+    until = f" to {duration(span)} later; one line per task, as its last attempt left it"
+    return joined((drawn, tag("p", moment(begin), until, class_="soft")))

@@ -1,0 +1,193 @@
+"""The output of a task on a page: its end, readable whatever it holds, and what has been written since."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+
+import msgspec
+
+from volery.live.dashboard import frame
+from volery.live.dashboard.html import TURNING, Markup, joined, link, section, tag, whole
+from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
+from volery.live.service.errors import AwayError
+from volery.live.service.outputs import Outputs
+from volery.live.status import ENDED_TASKS, TaskStatus
+
+TAIL_BYTES: Final = 16 << 10
+DUMP_BYTES: Final = 512
+STRANGE: Final = 0.1
+"""With more than this part of what is no text, an output is shown in hexadecimal."""
+_COLOURS: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+_MIB: Final = 1 << 20
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """A piece of an output up to its present end.
+
+    Args:
+        text: as it can be shown.
+        end: the offset that follows it.
+        size: of all of it, in bytes.
+        skipped: bytes between what was asked for and this.
+        gone: bytes at its beginning that are kept no longer.
+        told: how much there is, in words.
+        strange: it is no text.
+    """
+
+    text: str
+    end: int
+    size: int
+    skipped: int
+    gone: int
+    told: str
+    strange: bool
+
+
+class News(msgspec.Struct, frozen=True):
+    """What has been written by a task since.
+
+    Args:
+        over: nothing more will come, or the page is about another attempt.
+    """
+
+    over: bool
+    stdout: Tail | None = None
+    stderr: Tail | None = None
+
+
+def legible(content: bytes, *, partial: bool = False) -> str:
+    """Output as text: colours and movements of a terminal's cursor are left out.
+
+    Args:
+        content: as it was written.
+        partial: more may follow, so that half a character at its end is left for then.
+    """
+    text = _cut(content).decode("utf-8", "replace") if partial else content.decode("utf-8", "replace")
+    return TURNING.sub("\N{REPLACEMENT CHARACTER}", _COLOURS.sub("", re.sub("\r+\n?", "\n", text)))
+
+
+def _cut(content: bytes) -> bytes:
+    """Without the bytes of a character at its end that is not whole."""
+    for back in range(1, min(4, len(content)) + 1):
+        byte = content[-back]
+        if byte & 0xC0 != 0x80:
+            length = 1 if byte < 0xC0 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4 if byte < 0xF8 else 1
+            return content[:-back] if length > back else content
+    return content
+
+
+def is_text(content: bytes) -> bool:
+    """Whether most of it can be read."""
+    text = legible(content, partial=True)
+    return b"\0" not in content and text.count("\N{REPLACEMENT CHARACTER}") <= STRANGE * len(text)
+
+
+def dumped(content: bytes, offset: int) -> str:
+    """Bytes in hexadecimal, sixteen to a line, with what of them is ASCII beside."""
+    lines = []
+    for at in range(0, len(content), 16):
+        row = content[at : at + 16]
+        words = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{offset + at:010x}  {row.hex(' '):<47}  {words}")
+    return "\n".join(lines)
+
+
+async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | None = None) -> Tail | None:
+    """The end of an output, at most what was written since an offset; None: it is nowhere.
+
+    Args:
+        outputs: finds it.
+        task: whose.
+        stream: one of `STREAMS`.
+        since: the offset; None: whatever is at its end.
+
+    Raises:
+        AwayError: the host that has it does not answer.
+    """
+    output = await outputs.open(task, stream)
+    if output is None:
+        return None
+    size, gone = output.there
+    start = max(gone, size - TAIL_BYTES, 0 if since is None else min(since, size))
+    content = b"".join([piece async for piece in output.content(start, min(start + TAIL_BYTES, max(start, size)))])
+    strange = not is_text(content)
+    if strange:
+        shown = content[-DUMP_BYTES:]
+        text, end = dumped(shown, start + len(content) - len(shown)), start + len(content)
+    else:
+        text, end = legible(content, partial=True), start + len(_cut(content))
+    skipped = 0 if since is None else max(0, start - since)
+    # Of a page that goes on from what it knows nobody needs to hear how large the new piece is.
+    told = len(content) if since is None or strange else 0
+    return Tail(text, end, size, skipped, gone, _told(size, gone, told, strange=strange), strange)
+
+
+def _told(size: int, gone: int, shown: int, *, strange: bool) -> str:
+    words = f"{whole(size)} bytes"
+    if gone:
+        words += f", of which the first {whole(gone)} are kept no longer"
+    if strange:
+        return f"{words}, which are no text; here are the last {min(shown, DUMP_BYTES)} in hexadecimal"
+    return f"The last {whole(shown)} of {words}" if shown and shown < size - gone else words
+
+
+async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str, int]) -> News:
+    """What a task has written since.
+
+    Args:
+        task: as it is now.
+        outputs: finds what it has said.
+        attempt: that the page shows.
+        since: stream -> offset that it knows.
+    """
+    if task.attempt != attempt or not task.folder:
+        return News(over=True)
+    try:
+        found = {stream: await tail_of(outputs, task, stream, since[stream]) for stream in since}
+    except AwayError:  # the page goes on with what it has
+        found = {}
+    return News(over=task.state in ENDED_TASKS, **found)
+
+
+async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:
+    """The ends of both outputs; while the task runs, a script goes on with them.
+
+    Args:
+        task: whose.
+        outputs: finds what it has said.
+        title: what stands before the names of the outputs.
+    """
+    if not task.folder:
+        return section(f"{title}Output", tag("p", "None yet.", class_="soft"))
+    parts = await asyncio.gather(*(_log(task, outputs, stream, title) for stream in STREAMS))
+    where = f"{frame.JOBS}/{task.job}/tasks/{task.index}"
+    if task.state in ENDED_TASKS:
+        return tag("div", *parts)
+    key = f"logs-{task.job}-{task.index}-{task.attempt}"
+    return tag("div", *parts, data_keep=key, data_tail=f"{where}/tail", data_attempt=task.attempt)
+
+
+async def _log(task: TaskStatus, outputs: Outputs, stream: str, title: str) -> Markup:
+    heading = f"{title}{stream}"
+    try:
+        found = await tail_of(outputs, task, stream)
+    except AwayError as error:
+        return section(heading, tag("p", f"{error.place}: {error.problem}.", class_="soft"))
+    if found is None:
+        gone = f"It is neither here nor on the host of {task.node}, where the task ran, or no longer."
+        return section(heading, tag("p", gone, class_="soft"))
+    where, running = f"/jobs/{task.job}/tasks/{task.index}/logs?stream={stream}", task.state not in ENDED_TASKS
+    whole_log: Markup | None = link(where, "download", id=f"log-{stream}")
+    if found.size - found.gone > OUTPUT_BYTES_MAX:
+        words = f"download the last {OUTPUT_BYTES_MAX // _MIB} MiB"
+        whole_log = link(f"{where}&offset={found.size - OUTPUT_BYTES_MAX}", words, id=f"log-{stream}")
+    if not found.size and not running:
+        return section(heading, tag("p", "Empty.", class_="soft"))
+    told = tag("span", found.told if found.size else "Nothing yet", id=f"size-{stream}")
+    shown = tag(
+        "pre", found.text, tabindex=0, role="log" if running else None, aria_label=stream, hidden=not found.size,
+        data_stream=stream, data_at=found.end,
+    )  # fmt: skip
+    return section(heading, tag("p", joined((told, whole_log), "; "), class_="soft"), shown)

@@ -1,0 +1,188 @@
+"""The view of the whole federation: how much of it is used, how fast it is, and how well schedulers know it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from starlette.requests import Request
+
+from volery.core.model import Address
+from volery.live.dashboard import cells, frame
+from volery.live.dashboard.curves import curves
+from volery.live.dashboard.frame import View
+from volery.live.dashboard.hosts import absences
+from volery.live.dashboard.html import (
+    NOTHING,
+    Markup,
+    Piece,
+    address,
+    bar,
+    duration,
+    figures,
+    joined,
+    link,
+    part,
+    section,
+    share,
+    tag,
+    whole,
+)
+from volery.live.dashboard.reasons import UNREPORTED
+from volery.live.dashboard.tables import Column, table
+from volery.live.dashboard.watched import Watched
+from volery.live.runtime.explaining import PairStatus
+from volery.live.service.admission import principal
+from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
+
+HEAT_STEPS: Final = 5
+JUDGED_MIN: Final = 100
+"""Fewer decisions say nothing about a view: the first ones of an idle federation are often wrong."""
+_CLUSTERS: Final = (
+    Column("cluster", text=True),
+    Column("nodes"),
+    Column("drained"),
+    Column("lost"),
+    Column("slots"),
+    Column("running"),
+    Column("utilisation", text=True),
+)
+
+
+def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+    """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
+
+    Args:
+        desk: answers.
+        request: who asks.
+        pace: remembers how fast tasks have ended.
+        in_charge: who is in charge of each node.
+    """
+    nodes, who = desk.nodes(), principal(request)
+    found, everybody = summary_of(desk, pace, in_charge, who.sees, nodes), who.sees is None
+    parts = [section("Clusters", partitions(found.clusters)), section("Allocation time", waits(found.allocation))]
+    views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
+    over_time = section("Over time", curves(desk.samples())) if everybody else None
+    pieces = (
+        absences(desk), cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
+        figures(*_known(found, everybody=everybody)), over_time,
+        tag("div", *parts, class_="columns"),
+        tag("div", *views, class_="columns") if everybody else None,
+    )  # fmt: skip
+    return View("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
+
+
+def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
+    whose = "" if everybody else "your "
+    known: list[tuple[str, Piece]] = [
+        ("nodes", link(frame.NODES, whole(found.nodes))),
+        *_unusable(found),
+        ("slots", whole(found.slots)),
+        ("tasks that run", whole(found.running)),
+        ("utilisation of usable slots", share(found.used, found.usable)),
+        (f"{whose}jobs pending", link(f"{frame.JOBS}?state=pending", whole(found.jobs_pending))),
+        (f"{whose}jobs running", link(f"{frame.JOBS}?state=running", whole(found.jobs_running))),
+        (f"{whose}tasks that wait", whole(found.tasks_pending)),
+    ]
+    if found.ended is not None:
+        known.append(("tasks that have ended", whole(found.ended)))
+        told = NOTHING if found.per_second is None else f"{found.per_second:,.1f} / s"
+        known.append(("throughput, last minute", told))
+    return known
+
+
+def _unusable(found: Summary) -> list[tuple[str, Piece]]:
+    """The nodes that cannot be used, as far as there are any."""
+    counts = (("drained", found.drained), ("lost", found.lost))
+    return [(state, link(address(frame.NODES, {"state": state}), whole(count))) for state, count in counts if count]
+
+
+def partitions(found: Sequence[ClusterStatus]) -> Markup | None:
+    """Nodes by who is in charge of them."""
+    rows = [
+        (
+            one.name, whole(one.nodes), whole(one.drained), whole(one.lost), whole(one.slots), whole(one.running),
+            joined((_filled(one.used, one.usable), share(one.used, one.usable)), " "),
+        )
+        for one in found
+    ]  # fmt: skip
+    return table(_CLUSTERS, rows, label="clusters") if rows else None
+
+
+def _filled(some: int, of: int) -> Markup:
+    return bar(part(100 * some / of if of else 0, "running"))
+
+
+def waits(found: AllocationTimes | None) -> Markup | None:
+    """Percentiles of allocation times, as bars on one scale."""
+    if found is None:
+        return None
+    rows = (
+        tag("li", tag("span", name, class_="demand"), tag("span", duration(us), class_="count"),
+            bar(part(100 * us / max(1, found.p99))))
+        for name, us in (("p50", found.p50), ("p95", found.p95), ("p99", found.p99))
+    )  # fmt: skip
+    said = f"From submission until a task's first attempt starts, of the last {whole(found.tasks)} that have started."
+    return joined((tag("ol", *rows, class_="funnel percentiles"), tag("p", said, class_="soft")))
+
+
+def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
+    """How old whose view of whose part was when it decided, a square per pair."""
+
+    def square(pair: PairStatus) -> tuple[str, int, str]:
+        if (age_us := pair.recent_view_age_us) is None:
+            return NOTHING, 0, f"{duration(pair.view_age_us)} before"
+        return duration(age_us), 0, f"{whole(pair.recent)} decisions"
+
+    told = (
+        "How old the view of a scheduler (rows) of a cluster (columns) was when it decided, the mean of five minutes. "
+        "A view grows old where nothing changes, so that age alone is no fault."
+    )
+    return _squares(pairs, square, told, "age of views")
+
+
+def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
+    """How often whose view of whose part was wrong, a square per pair."""
+
+    def square(pair: PairStatus) -> tuple[str, int, str]:
+        words = f"since the start {whole(pair.refused)} of {whole(pair.decisions)}"
+        if not pair.recent and not pair.recent_refused:
+            return NOTHING, 0, words
+        enough = pair.recent >= JUDGED_MIN
+        step = _step(2 * pair.recent_refused, pair.recent) if enough else 0
+        return f"{whole(pair.recent_refused)} of {whole(pair.recent)}", step, words
+
+    told = (
+        "How often it was wrong, so that the cluster refused what was placed there, of all decisions of five minutes. "
+        f"Only {JUDGED_MIN} decisions or more are coloured."
+    )
+    return _squares(pairs, square, told, "inconsistencies")
+
+
+def _step(value: int, of: int) -> int:
+    """How dark a square is: 0 where there is nothing, else from 1 up to the darkest."""
+    return 0 if not value or not of else min(HEAT_STEPS - 1, 1 + (HEAT_STEPS - 1) * value // of)
+
+
+def _squares(
+    pairs: Sequence[PairStatus], square: Callable[[PairStatus], tuple[str, int, str]], told: str, label: str
+) -> tuple[Markup, ...]:
+    if not pairs:
+        return (tag("p", UNREPORTED, class_="soft"),)
+    known = {(pair.by, pair.asked): pair for pair in pairs}
+    down = sorted({pair.by for pair in pairs}, key=in_order)
+    across = sorted({pair.asked for pair in pairs}, key=in_order)
+    head = tag("tr", tag("td"), *(tag("th", name, scope="col") for name in across))
+
+    def cell(pair: PairStatus | None) -> Markup:
+        if pair is None:
+            return tag("td", NOTHING)
+        shown, step, more = square(pair)
+        return tag("td", shown, tag("small", more), class_=f"heat{step}")
+
+    rows = (tag("tr", tag("th", by, scope="row"), *(cell(known.get((by, asked))) for asked in across)) for by in down)
+    drawn = tag("table", tag("thead", head), tag("tbody", *rows), class_="heat")
+    return (
+        tag("div", drawn, class_="scroll", tabindex=0, role="group", aria_label=label),
+        tag("p", told, class_="soft"),
+    )

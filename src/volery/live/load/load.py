@@ -1,0 +1,257 @@
+"""Load: replays a trace against a federation in this process, and writes down what the lab would have written down.
+
+The loader stands where the API otherwise does. It submits each job when the trace says (an open loop: a federation that
+falls behind gets no rest), and the table that it fills is the lab's own, so that the same metrics read both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from volery.core.component import Component, Deployment
+from volery.core.errors import InputError
+from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Outcome, Submit, TimerFired
+from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
+from volery.core.records import PATH_SHIFT, Records
+from volery.core.trace import Trace, longs
+from volery.core.workflows import comes_in_parts
+from volery.live.config.federation import ALL, Federation
+from volery.live.node.executor import Confined, Executor, TaskReport
+from volery.live.node.records import TraceRecorder
+from volery.live.running import Front, Post, running
+from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
+from volery.live.runtime.host import Host
+
+LEAD_US: Final = 20_000
+"""Between the start of the federation and the first job."""
+NEXT: Final = "next"
+TOLD_EVERY_S: Final = 0.25
+
+Payload = Callable[[TaskId], bytes]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a load is."""
+
+    submitted: int
+    done: int
+    finished: int
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What came of a load.
+
+    Args:
+        records: arrivals are those of the submissions as they were made, all on the federation's clock.
+        late_us: per job, how much later than planned it was submitted.
+        failed: attempts that failed.
+        cpu_s: processor time of this process, from the first submission to the last answer.
+        journal: path of the journal; empty where none was kept.
+    """
+
+    records: Records
+    late_us: array[int]
+    failed: int
+    cpu_s: float
+    journal: str
+
+
+def sped_up(trace: Trace, speedup: float) -> Trace:
+    """The same work in less time: arrivals, durations, estimates and deadlines divided, so the load stays the same.
+
+    Raises:
+        InputError: tasks wait for others or come after their jobs, and nobody holds them back here.
+    """
+    if comes_in_parts(trace):
+        problem = "its tasks wait or come late; workflows run in the lab alone; make a table of independent ones with"
+        raise InputError(trace.name, f"{problem} `volery trace convert --without-parents`")
+
+    def divided(column: array[int]) -> array[int]:
+        if speedup == 1:
+            return column[:]
+        return array("q", [value if value == NEVER else round(value / speedup) for value in column])
+
+    return msgspec.structs.replace(
+        trace, arrival_us=divided(trace.arrival_us), duration_us=divided(trace.duration_us),
+        estimate_us=divided(trace.estimate_us), deadline_us=divided(trace.deadline_us),
+    )  # fmt: skip
+
+
+def as_lived(records: Records) -> Trace:
+    """The work as it really was: submitted when it was, by the federation's clock, and each task as long as it took.
+
+    Args:
+        records: of a load; all tasks have finished.
+    """
+    took = array("q", [b - a for a, b in zip(records.start_us, records.finish_us, strict=True)])
+    return msgspec.structs.replace(records.trace, duration_us=took)
+
+
+class Loader(Component):
+    """Submits the jobs of a trace on time and notes the answers.
+
+    Args:
+        trace: what to submit.
+        records: filled in; their own trace gets the times of the submissions as they are made.
+        entry: the address that a job of a user is submitted to.
+        payload: of each task; None: none.
+    """
+
+    def __init__(
+        self, trace: Trace, records: Records, entry: Callable[[JobId, str], Address], payload: Payload | None
+    ) -> None:
+        self._trace = trace
+        self._records = records
+        self._entry = entry
+        self._payload = payload
+        self._origin = 0
+        self.late_us = longs(trace.job_count)
+        self.submitted = 0
+        self.done = 0
+        self.cpu_s = 0.0
+        self.complete = asyncio.Event()
+
+    def start(self, now: Time) -> None:
+        """The first job arrives a moment later."""
+        self._origin = now + LEAD_US
+        self._port.set_timer(NEXT, self._origin)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Submit what is due, or once more what was refused."""
+        if isinstance(event.key, int):
+            self._submit(event.key)
+            return
+        if not self.submitted:
+            self.cpu_s = time.process_time()
+        arrivals, count = self._trace.arrival_us, self._trace.job_count
+        while self.submitted < count and (due := self._origin + arrivals[self.submitted]) <= now:
+            job = self.submitted
+            self.submitted += 1
+            self.late_us[job] = now - due
+            self._records.trace.arrival_us[job] = now
+            self._submit(job)
+        if self.submitted < count:
+            self._port.set_timer(NEXT, self._origin + arrivals[self.submitted])
+
+    def _submit(self, job: JobId) -> None:
+        entry = self._entry(job, self._trace.user[job] if self._trace.user else "")
+        for message in self._trace.submission(job):
+            self._port.send(entry, message if self._payload is None else self._loaded(message))
+
+    def _loaded(self, message: Message) -> Message:
+        """The message, with a payload in each task."""
+        assert self._payload is not None
+        replace = msgspec.structs.replace
+        if isinstance(message, Submit):
+            tasks = tuple(replace(task, payload=self._payload(task.id)) for task in message.job.tasks)
+            return Submit(replace(message.job, tasks=tasks))
+        assert isinstance(message, MoreTasks)
+        return replace(message, tasks=tuple(replace(task, payload=self._payload(task.id)) for task in message.tasks))
+
+    def on_done(self, message: JobDone, source: Address, now: Time) -> None:
+        """Note the answer."""
+        if self._records.answered_us[message.job] != NEVER:
+            return
+        self._records.answered_us[message.job] = now
+        self._records.unsatisfiable[message.job] = message.unsatisfiable
+        self.done += 1
+        if self.done == self._trace.job_count:
+            self.cpu_s = time.process_time() - self.cpu_s
+            self.complete.set()
+
+    def on_rejected(self, message: JobRejected, source: Address, now: Time) -> None:
+        """Try again when told to."""
+        self._records.rejections += 1
+        self._port.set_timer(message.job, now + max(1, message.retry_after_us))
+
+    def on_heard(self, message: Message, source: Address, now: Time) -> None:
+        """What a desk would write down."""
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        TimerFired: on_timer,
+        JobAccepted: on_heard,
+        JobRejected: on_rejected,
+        JobDone: on_done,
+        TaskReport: on_heard,
+        Confined: on_heard,
+        Explained: on_heard,
+        PreemptionTold: on_heard,
+        PeerTold: on_heard,
+    }
+
+
+class LoadRecorder(TraceRecorder):
+    """Adds to the table what a start's own turn has taken: all processing since the event that led to it.
+
+    On one host nothing is on the wire, and whatever came before that turn was waiting.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self.machines: dict[Address, int] = {}
+        super().__init__(records, self.machines)
+        self.host: Host | None = None
+        self.finished = 0
+        self.failed = 0
+
+    def started(self, node: Address, task: Task, attempt: int, waited_us: Time, now: Time) -> None:
+        """Write the start."""
+        super().started(node, task, attempt, waited_us, now)
+        assert self.host is not None
+        self._records.path[task.id] = (now - self.host.turn_us) << PATH_SHIFT
+
+    def ended(self, node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
+        """Write the end."""
+        super().ended(node, task, attempt, outcome, now)
+        self.finished += outcome == "finished"
+        self.failed += outcome == "failed"
+
+
+async def load(
+    federation: Federation, trace: Trace, executor: Executor, payload: Payload | None = None,
+    watch: Callable[[Progress], None] | None = None, make_host: type[Host] = Host,
+) -> Loaded:  # fmt: skip
+    """Run a federation in this process and replay a trace against it, until every job is answered.
+
+    Args:
+        federation: not running yet.
+        trace: see `sped_up`.
+        executor: runs the tasks.
+        payload: what each task carries for it.
+        watch: told how far the load is, four times a second.
+        make_host: see `running`.
+
+    Raises:
+        Exception: whatever a component has raised.
+    """
+    records = Records(msgspec.structs.replace(trace, arrival_us=trace.arrival_us[:]))
+    recorder = LoadRecorder(records)
+    loaders: list[Loader] = []
+
+    def front(_: Federation, deployment: Deployment, __: Post) -> Front:
+        recorder.machines.update(deployment.machines)
+        loaders.append(Loader(trace, records, deployment.entry_for, payload))
+        return Front(loaders[0])
+
+    async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
+        recorder.host = at_work.host
+        loader = loaders[0]
+        complete = asyncio.ensure_future(loader.complete.wait())
+        stopped = asyncio.ensure_future(at_work.host.run())
+        while not complete.done():
+            await asyncio.wait((complete, stopped), timeout=TOLD_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                complete.cancel()
+                stopped.result()  # raises what the component has raised
+            if watch is not None:
+                watch(Progress(loader.submitted, loader.done, recorder.finished))
+        stopped.cancel()
+        for name, tally in at_work.host.facts.tallies.items():
+            records.tallies[name] = tally
+        records.counters.update(at_work.host.facts.counters)
+        return Loaded(records, loader.late_us, recorder.failed, loader.cpu_s, at_work.journal)

@@ -1,0 +1,500 @@
+"""The asyncio driver: any set of components in one process, with one inbox, one turn at a time.
+
+A turn drains the inbox: each event goes through its component's one door, its effects are collected and applied in
+order. What stays on the host (messages between its components, timers) joins the inbox at once. What leaves it
+(launches, messages to other hosts, answers to the submitter) waits until the turn is in the journal. So no one outside
+ever sees an effect of an event that a replay would not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor as Pool
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
+from typing import Any, Final
+
+from volery.core.component import Component, UnknownMessageError, role_of
+from volery.core.events import Adopted, Computed, Counted, Event, PeerBack, PeerLost, Preemption, TimerFired
+from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
+from volery.core.records import Facts
+from volery.core.why import Decision
+from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
+from volery.live.node.reading import OutputTold
+from volery.live.node.records import Recorder
+from volery.live.runtime import port as effect_kinds
+from volery.live.runtime.doors import Alarm, Door, Doorkeeper
+from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
+from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
+from volery.live.runtime.outbox import Outbox
+from volery.live.runtime.port import Effect, LivePort, checksum
+from volery.live.runtime.presence import HostTold, Presence
+from volery.live.runtime.watching import Beat, Watch, Watches
+from volery.live.times import Clock, clock_from_now
+from volery.live.transport.codec import Codec, CodecError, Parcel
+from volery.live.transport.delivery import Delivery, LaterLife
+from volery.live.transport.transport import HostName, Transport
+
+EVENTS_PER_TURN: Final = 4096
+"""Others get the event loop after so many."""
+TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
+"""Facts of which the submitter is told, and how."""
+
+UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
+
+
+class Superseded(RuntimeError):  # noqa: N818 - it names a state
+    """Another process has begun to be this host."""
+
+
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """Drives components.
+
+    Args:
+        name: of the host.
+        components: by address; they have never been started.
+        executor: carries launches out; needed where a node is.
+        codec: of the federation's frames; needed with a transport.
+        transport: to other hosts.
+        where: address of every component elsewhere -> its host.
+        journal: of this host; it is closed with the host.
+        incarnation: of this host.
+        recorder: hears of every attempt on this host.
+        clock: microseconds since the run began.
+        watches: who is told when another no longer answers.
+        presence: tells the API's host that this one runs.
+
+    Attributes:
+        facts: what the components have reported.
+        failed: the exception that has stopped the host, once there is one.
+        inbox: door, event and source of what is to be handled.
+        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
+        turn_us: when the last turn began, which is the `now` of all its events.
+    """
+
+    def __init__(
+        self,
+        name: HostName,
+        components: Mapping[Address, Component],
+        *,
+        executor: Executor | None = None,
+        codec: Codec | None = None,
+        transport: Transport | None = None,
+        where: Mapping[Address, HostName] | None = None,
+        journal: JournalWriter | None = None,
+        incarnation: int = 1,
+        recorder: Recorder | None = None,
+        clock: Clock | None = None,
+        watches: Watches | None = None,
+        presence: Presence | None = None,
+    ) -> None:
+        self.name = name
+        self.now: Clock = clock or clock_from_now()
+        self.facts = Facts()
+        self.failed: BaseException | None = None
+        self.explains = False
+        self.turn_us: Time = 0
+        self.inbox: deque[tuple[Door, Any, Address]] = deque()
+        self.recorder = recorder
+        self._components = components
+        self._executor = executor
+        self._codec = codec
+        self._transport = transport
+        self._where = where or {}
+        self._journal = journal
+        self._incarnation = incarnation
+        self._effects: list[Effect] = []
+        self._entries: list[Entry] = []
+        self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._held: list[tuple[Door, Event, Address]] = []
+        self._outbox = Outbox(self._send)
+        self._delivery: Delivery | None = None
+        self._watches = watches
+        self._presence = presence
+        self._watch: Watch | None = None
+        self._beating: asyncio.TimerHandle | None = None
+        self._on_new_life: list[Callable[[HostName, bool], None]] = []
+        self._pool: Pool | None = None
+        self._problems: dict[tuple[Address, Key], Any] = {}
+        self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
+        self._stopped = asyncio.Event()
+        self._doors: dict[Address, Door] = {}
+        for address, component in components.items():
+            component.bind(LivePort(address, self._effects))
+            self._doors[address] = Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
+        self._doorkeeper = Doorkeeper(name, self._doors, self._where)
+
+    async def open(self) -> None:
+        """Connect to the others and wait until they are there; nothing is handled before `start`."""
+        self._loop = asyncio.get_running_loop()
+        if self._transport is not None:
+            assert self._codec is not None
+            self._delivery = Delivery(
+                self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
+            )
+            await self._transport.open(self.name, self._arrived, self._delivery.known_life)
+            limit_s = self._watches.meeting_s(self._incarnation) if self._watches is not None else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    await self._transport.meet(set(self._where.values()) - {self.name})
+
+    def start(self, adopted: Iterable[tuple[Address, Adopted]] = ()) -> None:
+        """Start the components.
+
+        Args:
+            adopted: what still runs of an earlier life, and on which node.
+        """
+        self._loop = asyncio.get_running_loop()
+        now = self.now()
+        for address, event in adopted:
+            self._components[address].handle(event, address, now)
+            self._entries.append((address, address, event, checksum(self._effects)))
+            self._effects.clear()
+        for address, component in self._components.items():
+            component.start(now)
+            door = self._doors[address]
+            if door.journalled:
+                self._entries.append((address, address, Started(), checksum(self._effects)))
+            self._apply(door, now)
+        self._awake = False
+        self._commit(now)
+        self.wake()
+        if self._delivery is not None:
+            for peer in sorted({*self._where.values()} - {self.name}):
+                self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
+            assert self._transport is not None
+            self._transport.begun(self._incarnation, self._superseded)
+        if self._presence is not None:
+            self._presence.start(self._aside)
+        watches = self._watches
+        if watches is not None and watches.pairs and self._delivery is not None:
+            self._watch = Watch(watches, now, self._aside)
+            self._beat()
+
+    def on_new_life(self, hook: Callable[[HostName, bool], None]) -> None:
+        """Have a function told of each life of another host that is heard of, and whether an earlier one was known."""
+        self._on_new_life.append(hook)
+
+    def ended(self, address: Address) -> OnEnd:
+        """What an executor calls when an attempt on a node of this host has ended."""
+        return self._doors[address].ended
+
+    async def run(self) -> None:
+        """Wait until the host is closed.
+
+        Raises:
+            Exception: whatever a component has raised; the host has stopped then.
+        """
+        await self._stopped.wait()
+        if self.failed is not None:
+            raise self.failed
+
+    async def close(self) -> None:
+        """End what runs here, hand over what has been sent, and close the journal."""
+        if self._presence is not None:
+            self._presence.close()
+        if self._beating is not None:
+            self._beating.cancel()
+        if self._executor is not None:
+            await self._executor.close()
+        if self._delivery is not None:
+            self._outbox.release_all()
+            self._delivery.close()
+        if self._transport is not None:
+            await self._transport.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        for door in self._doors.values():
+            door.close()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._outbox.drop()
+        if self._journal is not None:
+            with suppress(OSError):  # what cannot be written was not promised
+                self._journal.close()
+            self._journal = None
+        self._stopped.set()
+
+    @property
+    def refused(self) -> int:
+        """How much of what other hosts have said was refused."""
+        return self._doorkeeper.refused
+
+    # The ways in.
+
+    def post(self, to: Address, event: Event, source: Address) -> None:
+        """Hand an event from outside to a component, on this host or on another; to another it must be a message.
+
+        Raises:
+            KeyError: no host has that address.
+        """
+        door = self._doors.get(to)
+        if door is not None:
+            self.inbox.append((door, event, source))
+        else:
+            assert isinstance(event, Message), "only messages travel between hosts"
+            self._outbox.put(self._where[to], to, source, event)
+        self.wake()
+
+    def report(self, report: TaskReport | Confined | OutputTold, source: Address = "") -> None:
+        """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
+        if SUBMITTER in self._doors or SUBMITTER in self._where:
+            self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
+
+    def _tell(self, component: Address, message: Message) -> None:
+        """Tell the submitter something that it writes down, as `report` does of attempts; no effect of an event."""
+        if self.explains and (SUBMITTER in self._doors or SUBMITTER in self._where):
+            self.post(SUBMITTER, message, component)
+
+    def _arrived(self, sender: HostName, encoded: bytes) -> None:
+        assert self._delivery is not None
+        if self._stopped.is_set():
+            return
+        try:
+            self._delivery.arrived(sender, encoded)
+        except CodecError as error:
+            self._doorkeeper.refuse(sender, error)
+        except LaterLife as error:
+            self._doorkeeper.refuse(sender, f"{error}; restart this host, and it takes the one after that")
+            assert self._transport is not None
+            self._transport.doubt()
+
+    def _superseded(self, life: int) -> None:
+        if not self._stopped.is_set():
+            self.stop(Superseded(f"life {life} of this host has begun elsewhere; this one is its {self._incarnation}"))
+
+    def _take(self, sender: HostName, parcels: Collection[Parcel]) -> None:
+        self.inbox.extend(self._doorkeeper.admitted(sender, parcels))
+        self.wake()
+
+    def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
+        for _, _, message in parcels:
+            if self._watch is not None and isinstance(message, Beat):
+                self._watch.heard(sender, message, self.now())
+                if self._watch.news:
+                    self.wake()
+            elif self._presence is not None and isinstance(message, HostTold):
+                assert self._delivery is not None
+                self._presence.heard(sender, message, self._delivery.known_life(sender))
+
+    def _meet(self, peer: HostName, known: bool) -> None:
+        if self._watch is not None:
+            self._watch.met(peer, known, self.now())
+            self.wake()
+        if known:
+            log.warning("host %s has begun anew", peer)
+        for hook in self._on_new_life:
+            hook(peer, known)
+
+    def _beat(self) -> None:
+        assert self._watch is not None
+        if self._stopped.is_set():
+            return
+        self._watch.beat(self.now())
+        self._beating = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
+        if self._watch.news:
+            self.wake()
+
+    def _send(self, peer: HostName, parcels: list[Parcel]) -> None:
+        assert self._delivery is not None
+        self._delivery.send(peer, parcels)
+
+    def _aside(self, peer: HostName, message: Message) -> None:
+        assert self._delivery is not None
+        self._delivery.aside(peer, [("", "", message)])
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._turn)
+
+    # A turn.
+
+    def _turn(self) -> None:
+        self._awake = False
+        if self._stopped.is_set():
+            return
+        inbox, effects = self.inbox, self._effects
+        now = self.now()
+        if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
+            self._tell_news(self._watch, now)
+            if self._stopped.is_set():
+                return
+        self.turn_us = now
+        pop, journal, entries = inbox.popleft, self._journal, self._entries
+        for _ in range(EVENTS_PER_TURN):
+            if not inbox:
+                break
+            door, event, source = pop()
+            if type(event) is Alarm:
+                if door.timers.get(event.key) is not event:
+                    continue
+                del door.timers[event.key]
+                event = TimerFired(event.key)
+            try:
+                door.handle(event, source, now)
+            except BaseException as error:  # whatever it is, it ends the host, unless another host is to blame
+                if not isinstance(error, UnknownMessageError) or source in self._doors:
+                    self._fail(door, event, source, now, error)
+                    return
+                self._doorkeeper.refuse(self._where[source], error)
+            if journal is not None and door.journalled:
+                if type(event) is Computed:
+                    self._problems.pop((door.address, event.key), None)
+                entries.append((door.address, source, journal.event(door.address, event), checksum(effects)))
+            if effects:
+                self._apply(door, now)
+        self._commit(now)
+
+    def _tell_news(self, watch: Watch, now: Time) -> None:
+        """Tell who is lost and who is back, before anything else: a host that was stopped has slept through its leases.
+
+        Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.
+        """
+        watch.look(now)
+        news, watch.news = watch.news, []
+        waiting = list(self.inbox)
+        self.inbox.clear()
+        for to, event, at in news:
+            door, then = self._doors[to], max(self.turn_us, at)
+            if SUBMITTER in (to, event.peer):
+                self._tell_submitter(door, event)
+                continue
+            if then > self.turn_us:
+                self._commit(self.turn_us)
+                self.turn_us = then
+            try:
+                door.handle(event, to, then)
+            except BaseException as error:  # whatever it is, it ends the host
+                self._fail(door, event, to, then, error)
+                return
+            self._entries.append((to, to, event, checksum(self._effects)))
+            self._apply(door, now)
+            self._tell(to, PeerTold(to, event.peer, isinstance(event, PeerLost)))
+        self._commit(self.turn_us)
+        self.inbox.extend(waiting)
+
+    def _tell_submitter(self, door: Door, event: PeerLost | PeerBack) -> None:
+        """Only the submitter is told: schedulers do nothing about it. It handles the news in its next turn."""
+        if door.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
+            self.inbox.append((door, event, SUBMITTER))
+            self._tell(SUBMITTER, PeerTold(SUBMITTER, event.peer, isinstance(event, PeerLost)))
+
+    def _apply(self, door: Door, now: Time) -> None:
+        """What stays here happens now, what leaves is held until the commit."""
+        doors, source = self._doors, door.address
+        for effect in self._effects:
+            first = effect[0]
+            if type(first) is not str:
+                self._request(door, effect, now)
+                continue
+            to = doors.get(first)
+            if to is None:
+                self._outbox.put(self._where[first], first, source, effect[1])
+            elif to.journalled:
+                self.inbox.append((to, effect[1], source))
+            else:
+                self._held.append((to, effect[1], source))
+        self._effects.clear()
+
+    def _request(self, door: Door, effect: Effect, now: Time) -> None:
+        kind = effect[0]
+        if kind == effect_kinds.LAUNCH:
+            if self._journal is not None:
+                self._journal.launched(door.address, effect[1], effect[2])
+            self._actions.append((self._launch, (door, *effect[1:])))
+        elif kind == effect_kinds.SET_TIMER:
+            door.set_timer(effect[1], effect[2], now)
+        elif kind == effect_kinds.CANCEL_TIMER:
+            door.drop_timer(effect[1])
+        elif kind == effect_kinds.OBSERVE:
+            self.facts.observe(effect[1])
+            if type(effect[1]) is Counted and effect[1].name == "attempts_unseated":
+                log.warning(UNSEATED, door.address, effect[1].amount)
+            if type(effect[1]) in TOLD:
+                told = TOLD[type(effect[1])]
+                self._tell(door.address, told(door.address, time.time_ns() // 1000, effect[1]))
+        elif kind == effect_kinds.KILL:
+            assert self._executor is not None
+            self._actions.append((self._executor.kill, effect[1:]))
+        else:
+            self._actions.append((self._compute, (door, *effect[1:])))
+
+    def _commit(self, now: Time) -> None:
+        """Write the turn down, then let its effects go; without the one there is no other."""
+        if self._entries:
+            if self._journal is not None:
+                try:
+                    self._journal.append(now, self._entries)
+                except OSError as error:
+                    self.stop(error)
+                    return
+            self._entries.clear()
+        if self._actions:
+            actions, self._actions = self._actions, []
+            for call, arguments in actions:
+                call(*arguments)
+        if self._held:
+            self.inbox.extend(self._held)
+            self._held.clear()
+        self._outbox.release()
+        if self._journal is not None and self._journal.is_full:
+            hosted = {address: self._components[address] for address, door in self._doors.items() if door.journalled}
+            self._journal.rotate(hosted, self._problems)
+        if self.inbox:
+            self.wake()
+
+    def stop(self, error: Exception) -> None:
+        """Handle nothing more, because of this; `run` raises it."""
+        self.failed = error
+        log.critical("host %s stops: %s", self.name, error)
+        self._stop()
+
+    def _fail(self, door: Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
+        """Stop: what a component does after it has raised is nobody's promise. The journal says how it came to this."""
+        self.failed = error
+        log.critical("host %s stops: %s raised %r", self.name, door.address, error)
+        if self._journal is not None and door.journalled:
+            self._entries.append((door.address, source, self._journal.event(door.address, event), RAISED))
+        if self._journal is not None and self._entries:
+            self._journal.append(now, self._entries)
+        self._stop()
+
+    # What components ask for.
+
+    def _launch(self, door: Door, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
+        assert self._executor is not None, f"{door.address} launches a task on a host without an executor"
+        if self.recorder is not None:
+            self.recorder.started(door.address, task, attempt, waited_us, self.now())
+        if note:
+            self._executor.start(door.address, task, attempt, door.ended, note)
+        else:
+            self._executor.start(door.address, task, attempt, door.ended)
+
+    def _compute(self, door: Door, key: Key, problem: Any) -> None:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        if self._journal is not None:
+            self._problems[door.address, key] = problem
+        future = self._pool.submit(problem.solve, problem.argument)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, door, key, done))
+
+    def _computed(self, door: Door, key: Key, done: Future[Any]) -> None:
+        if done.cancelled() or self._stopped.is_set():
+            return
+        error = done.exception()
+        if error is not None:
+            self._fail(door, Computed(key, None), door.address, self.now(), error)
+            return
+        self.inbox.append((door, Computed(key, done.result()), door.address))
+        self.wake()

@@ -1,0 +1,292 @@
+"""The journal of a host: every event that its components have handled, in order, and a checksum of what they answered.
+
+A file is a line that names the format, then records: length and CRC-32 (4 bytes each, little endian), then MessagePack.
+The first record is the `Header`, every further one a turn: its time and its entries. A record that was torn by a crash
+is the last thing in a file and is passed over, so that a file ends with the last turn that was committed.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal, NamedTuple
+
+import msgspec
+
+from volery.core.component import Component
+from volery.core.errors import InputError
+from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
+from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.live.transport.codec import union
+
+Durability = Literal["none", "flush", "fsync"]
+"""What a turn waits for before its effects leave the host: nothing, the operating system, or the disk."""
+
+MAGIC: Final = b"volery journal 1\n"
+SUFFIX: Final = ".journal"
+RAISED: Final = -1
+"""Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
+BUFFER_BYTES: Final = 1 << 20
+RECORD_BYTES_MAX: Final = 1 << 30
+_FRAME: Final = struct.Struct("<II")
+
+
+class OtherVersionError(InputError):
+    """A journal is whole, but another version of Volery or of the design wrote it."""
+
+
+def check_magic(file: BinaryIO, magic: bytes, place: Path) -> None:
+    """Read the line that names a file's format and its version, as `volery journal 1`.
+
+    Raises:
+        OtherVersionError: the file has the format in another version.
+        InputError: the file has another format.
+    """
+    found = file.read(len(magic))
+    if found == magic:
+        return
+    kind, _, _ = magic.rpartition(b" ")
+    if found.startswith(kind + b" "):
+        raise OtherVersionError(str(place), f"is a {kind.decode()} of another version")
+    raise InputError(str(place), f"is no {kind.decode()}")
+
+
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Stands for the call of `start`, the first entry of every component."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a replay needs to build the same components.
+
+    Args:
+        federation: its name.
+        host: the name of the host.
+        incarnation: of the host, from 1.
+        seed: of all random streams.
+        architecture: its name in the registry.
+        parameters: its configuration.
+        cluster: the machines as schedulers see them.
+        addresses: of the components on this host, in the order in which they were started.
+        configuration: SHA-256 of architecture, parameters and cluster, equal on all hosts of a federation.
+        origin_unix_us: the wall clock at time 0 of this journal.
+        segment: the place of this file among those of the incarnation, from 0; the others begin with a snapshot.
+    """
+
+    federation: str
+    host: str
+    incarnation: int
+    seed: int
+    architecture: str
+    parameters: dict[str, Any]
+    cluster: Cluster
+    addresses: tuple[Address, ...]
+    configuration: str
+    origin_unix_us: int
+    segment: int = 0
+
+
+Entry = tuple[Address, Address, Any, int]
+"""Component, source, event, checksum of the effects."""
+
+
+class Turn(NamedTuple):
+    """Events that were handled at one time and committed together."""
+
+    now: Time
+    entries: Sequence[Entry]
+
+
+def journal_path(folder: Path, host: str, incarnation: int, segment: int = 0) -> Path:
+    """A file of one incarnation of a host: HOST-3.journal, then HOST-3.000001.journal."""
+    place = f".{segment:06}" if segment else ""
+    return folder / f"{host}-{incarnation}{place}{SUFFIX}"
+
+
+def journal_order(path: Path) -> tuple[str, int, int]:
+    """Host, incarnation and segment that a file's name tells; what has another name comes first."""
+    host, _, numbers = path.name.removesuffix(SUFFIX).rpartition("-")
+    incarnation, _, segment = numbers.partition(".")
+    if not (incarnation.isdecimal() and (segment or "0").isdecimal()):
+        return path.name, -1, 0
+    return host, int(incarnation), int(segment or 0)
+
+
+def snapshot_path(path: Path) -> Path:
+    """The snapshot with which a journal's file begins, unless it is the first of its incarnation."""
+    return path.with_suffix(".snapshot")
+
+
+def next_incarnation(folder: Path, host: str) -> int:
+    """One more than the last incarnation that has a journal in the folder; 1 where there is none."""
+    numbers = [journal_order(path) for path in folder.glob(f"{host}-*{SUFFIX}")]
+    return 1 + max((number for name, number, _ in numbers if name == host), default=0)
+
+
+class JournalWriter:
+    """Appends turns.
+
+    Args:
+        path: of a new file.
+        header: its first record.
+        durability: see there; "none" writes a megabyte at a time.
+
+    Raises:
+        InputError: the file exists or cannot be written.
+
+    Attributes:
+        path: of the file that is written now.
+    """
+
+    def __init__(self, path: Path, header: Header, durability: Durability) -> None:
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._durability = durability
+        self._launched: dict[tuple[Address, TaskId, int], bytes] = {}
+        self._begin(path, header)
+
+    def _begin(self, path: Path, header: Header) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # commands and their environment stand in it: nobody else may read them
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
+        self.path, self.size = path, 0
+        self._launched.clear()
+        self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
+        self._file.write(MAGIC)
+        self._write(self._encode(header))
+
+    def launched(self, node: Address, task: Task, attempt: int) -> None:
+        """Note a launch, whose payload a replay of this file computes again."""
+        if task.payload:
+            self._launched[node, task.id, attempt] = task.payload
+
+    def event(self, address: Address, event: Any) -> Any:
+        """The event of a component as this file holds it.
+
+        What a replay computes again is left out: answers of `compute`, and the payload of a task that has ended, if the
+        component has launched it since this file was begun.
+        """
+        if type(event) is Computed:
+            return Computed(event.key, None)
+        if type(event) is TaskFinished:
+            task = event.task
+            if task.payload and self._launched.pop((address, task.id, event.attempt), None) == task.payload:
+                return msgspec.structs.replace(event, task=msgspec.structs.replace(task, payload=b""))
+        return event
+
+    def append(self, now: Time, entries: Iterable[Entry]) -> None:
+        """Write a turn; it is as durable as was asked for when this returns."""
+        self._write(self._encode((now, entries)))
+
+    def _write(self, record: bytes) -> None:
+        file = self._file
+        file.write(_FRAME.pack(len(record), zlib.crc32(record)))
+        file.write(record)
+        self.size += len(record)
+        if self._durability != "none":
+            file.flush()
+            if self._durability == "fsync":
+                os.fdatasync(file.fileno())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another file is due; to a journal of one file it never is."""
+        return False
+
+    def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
+        """Go on in another file, once `is_full`; called between two turns."""
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+
+
+class JournalReader:
+    """Reads a journal.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        header: its first record.
+        torn_bytes: how much of the file's end was torn, once all turns have been read.
+
+    Raises:
+        OtherVersionError: another version wrote it.
+        InputError: it is not a journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn_bytes = 0
+        with self._open() as file:
+            check_magic(file, MAGIC, path)
+            record = self._record(file)
+            if record is None:
+                raise InputError(str(path), "holds no complete header: the host ended before it began")
+            self._first_turn = file.tell()
+        try:
+            self.header = msgspec.msgpack.decode(record, type=Header)
+        except msgspec.MsgspecError as error:  # the record has its checksum, so it is not damaged
+            raise OtherVersionError(str(path), f"has another header: {error}") from None
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise InputError(str(self.path), f"cannot be read: {error.strerror}") from None
+
+    def turns(self, messages: Iterable[type[Message]]) -> Iterator[Turn]:
+        """All turns, in order.
+
+        Args:
+            messages: what the header's architecture declares.
+
+        Raises:
+            OtherVersionError: it holds an event that this version of the architecture does not know.
+        """
+        known = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
+        event = union(known)
+        decoder = msgspec.msgpack.Decoder(
+            tuple[Time, list[tuple[Address, Address, event, int]]]  # type: ignore[valid-type] # made at run time
+        )
+        with self._open() as file:
+            file.seek(self._first_turn)
+            while (record := self._record(file)) is not None:
+                try:
+                    yield Turn(*decoder.decode(record))
+                except msgspec.MsgspecError as error:
+                    problem = f"holds an event that is not known here: {error}"
+                    raise OtherVersionError(str(self.path), problem) from None
+
+    def times(self) -> tuple[Time, Time] | None:
+        """Of the first turn and of the last; None where there is none."""
+        decoder = msgspec.msgpack.Decoder(tuple[Time, msgspec.Raw])
+        first = last = None
+        with self._open() as file:
+            file.seek(self._first_turn)
+            while (record := self._record(file)) is not None:
+                last = decoder.decode(record)[0]
+                first = last if first is None else first
+        return None if first is None or last is None else (first, last)
+
+    def _record(self, file: BinaryIO) -> bytes | None:
+        at = file.tell()
+        frame = file.read(_FRAME.size)
+        if len(frame) == _FRAME.size:
+            length, crc = _FRAME.unpack(frame)
+            record = file.read(length) if length <= RECORD_BYTES_MAX else b""
+            if len(record) == length and zlib.crc32(record) == crc:
+                return record
+        self.torn_bytes = file.seek(0, os.SEEK_END) - at
+        return None
+
+
+def unix_us() -> int:
+    """The wall clock, microseconds since 1970."""
+    return time.time_ns() // 1000

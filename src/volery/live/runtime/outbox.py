@@ -1,0 +1,67 @@
+"""What is to leave a host: one frame per receiving host and turn, and nothing alone that may ride along.
+
+Messages are `patient` where nobody waits for them. They are sent with the next frame for their host, before what that
+frame is for, so that the order of each link holds; if there is none for a while, in a frame of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from volery.core.model import PATIENCE_US, SECOND, Address, Message
+from volery.live.transport.codec import Parcel
+from volery.live.transport.transport import HostName
+
+Send = Callable[[HostName, list[Parcel]], None]
+
+
+class Outbox:
+    """Collects a turn's messages for other hosts.
+
+    Args:
+        send: sends a frame.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._going: dict[HostName, list[Parcel]] = {}
+        self._waiting: dict[HostName, list[Parcel]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, host: HostName, to: Address, source: Address, message: Message) -> None:
+        """Take a message; it leaves with the next `release`, or a little later."""
+        going = self._going.get(host)
+        if going is not None:
+            going.append((to, source, message))
+        elif message.patient:
+            self._waiting.setdefault(host, []).append((to, source, message))
+        else:
+            self._going[host] = going = self._waiting.pop(host, [])
+            going.append((to, source, message))
+
+    def release(self) -> None:
+        """The turn is committed."""
+        if self._going:
+            going, self._going = self._going, {}
+            for host, parcels in going.items():
+                self._send(host, parcels)
+        if self._waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE_US / SECOND, self.release_all)
+
+    def release_all(self) -> None:
+        """What has been committed and waits for company leaves without it; what belongs to the next turn stays."""
+        self._stop_waiting()
+        waiting, self._waiting = self._waiting, {}
+        for host, parcels in waiting.items():
+            self._send(host, parcels)
+
+    def drop(self) -> None:
+        """What has not left yet never will."""
+        self._stop_waiting()
+        self._going, self._waiting = {}, {}
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

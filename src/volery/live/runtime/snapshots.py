@@ -1,0 +1,277 @@
+"""Snapshots: the state of a host's components between two turns, from which a segment of its journal is replayed.
+
+A snapshot is a pickle of the components, in which addresses stand for their ports, and of the problems that are being
+computed. A child process writes it, forked between two turns, while the host goes on; the file gets its name once it is
+on the disk. To load one runs what it names, so only classes and functions of Volery, of the design, and of a short list
+are taken: whoever replays the journal of somebody else trusts them, nevertheless, as far as their design goes.
+"""
+
+from __future__ import annotations
+
+import array
+import functools
+import gc
+import io
+import itertools
+import operator
+import os
+import pickle
+import random
+import signal
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn, get_args
+
+import msgspec
+import numpy as np
+
+from volery.core.component import Architecture, Component
+from volery.core.errors import InputError
+from volery.core.model import Address, Key
+from volery.live.runtime.journal import check_magic
+from volery.live.runtime.port import Effect, LivePort
+
+MAGIC: Final = b"volery snapshot 1\n"
+UNFINISHED: Final = ".new"
+NICE: Final = 5
+LIMIT_S: Final = 300
+"""A process that has not written a snapshot by then is ended by the kernel, with its host or without."""
+REASON_BYTES: Final = 500
+_TAKEN: Final = frozenset(
+    {"builtins.set", "builtins.frozenset", "builtins.bytearray", "builtins.range", "builtins.slice", "builtins.bytes",
+     "builtins.complex", "random.Random", "collections.deque", "collections.OrderedDict", "collections.defaultdict",
+     "collections.Counter", "fractions.Fraction", "functools.partial", "array.array", "array._array_reconstructor",
+     "itertools.count", "numpy.ndarray", "numpy.dtype", "numpy._core.multiarray._reconstruct",
+     "numpy._core.multiarray.scalar", "numpy._core.numeric._frombuffer", "numpy.core.multiarray._reconstruct",
+     "numpy.core.multiarray.scalar", "numpy.core.numeric._frombuffer", "copyreg._reconstructor", "builtins.object",
+     "_codecs.encode"}
+)  # fmt: skip
+
+Problems = Mapping[tuple[Address, Key], Any]
+Hosted = tuple[dict[Address, Component], dict[tuple[Address, Key], Any]]
+"""Components by address, and the problems whose answers have not been handled."""
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, thing: Any) -> Address | None:
+        return thing.address if isinstance(thing, LivePort) else None
+
+    def reducer_override(self, thing: Any) -> Any:
+        """Take a decoder without hooks, which pickle cannot, for the types that it decodes."""
+        if not isinstance(thing, msgspec.msgpack.Decoder) or thing.dec_hook or thing.ext_hook or not thing.strict:
+            return NotImplemented
+        return _decoder, (get_args(thing.type) or (thing.type,),)
+
+
+def _decoder(kinds: tuple[type, ...]) -> msgspec.msgpack.Decoder[Any]:
+    union: Any = functools.reduce(operator.or_, kinds)
+    return msgspec.msgpack.Decoder(union)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: BinaryIO, roots: frozenset[str], effects: list[Effect]) -> None:
+        super().__init__(file)
+        self._roots = roots
+        self._effects = effects
+        self._ports: dict[Address, LivePort] = {}
+
+    def persistent_load(self, address: Any) -> LivePort:
+        return self._ports.setdefault(address, LivePort(address, self._effects))
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return self._method
+        if f"{module}.{name}" not in _TAKEN and module.partition(".")[0] not in self._roots:
+            raise pickle.UnpicklingError(f"{module}.{name} has no place in a snapshot")
+        found = super().find_class(module, name)
+        if f"{module}.{name}" not in _TAKEN and found.__module__.partition(".")[0] not in self._roots:
+            raise pickle.UnpicklingError(f"{found.__module__}.{name} has no place in a snapshot")
+        return found
+
+    def _method(self, owner: Any, name: str) -> Any:
+        """A bound method, the only thing for which components need `getattr`."""
+        found = getattr(owner, name)
+        if name.startswith("__") or not isinstance(found, types.MethodType | types.BuiltinMethodType | type):
+            raise pickle.UnpicklingError(f"{name} is no method")
+        return found
+
+
+def write_snapshot(file: BinaryIO, components: Mapping[Address, Component], problems: Problems) -> None:
+    """Write the state of components.
+
+    Raises:
+        Exception: something in it cannot be pickled, for example a function without a name.
+    """
+    file.write(MAGIC)
+    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump((dict(components), dict(problems)))
+
+
+def read_snapshot(path: Path, architecture: Architecture, effects: list[Effect]) -> Hosted:
+    """The state in a file, its ports bound to a list of effects.
+
+    Raises:
+        OtherVersionError: it has another format.
+        InputError: it cannot be read or loaded.
+    """
+    roots = frozenset({"volery", getattr(architecture.build, "__module__", "volery").partition(".")[0]})
+    try:
+        with path.open("rb") as file:
+            check_magic(file, MAGIC, path)
+            found: Hosted = _Unpickler(file, roots, effects).load()
+            return found
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(str(path), f"cannot be loaded by this version of {architecture.name}: {error}") from None
+
+
+def obstacle(components: Mapping[Address, Component]) -> str:
+    """Why no snapshot of these components can be made; empty where one can."""
+    try:
+        write_snapshot(io.BytesIO(), components, {})
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+def snapshot_apart(path: Path, full: Path, components: Mapping[Address, Component], problems: Problems) -> int:
+    """Begin to write the state of components as it is now; the number of the process that does.
+
+    Args:
+        path: of the snapshot.
+        full: the journal's file that leads to this state; it is on the disk before the snapshot is.
+        components, problems: the state.
+
+    Raises:
+        OSError: there can be no further process.
+    """
+    fresh = path.with_suffix(UNFINISHED)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the child has none of its own
+    try:
+        child = os.fork()
+        if not child:
+            _write_and_exit(fresh, path, full, components, problems)
+        return child
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _write_and_exit(
+    fresh: Path, path: Path, full: Path, components: Mapping[Address, Component], problems: Problems
+) -> NoReturn:  # fmt: skip
+    """Run to the end of this process: nothing that the host has begun may go on in its copy."""
+    status = 1
+    try:
+        gc.disable()
+        _leave_host()
+        descriptor = os.open(full, os.O_RDONLY)
+        os.fsync(descriptor)
+        _write_durably(fresh, path, components, problems)
+        status = 0
+    except BaseException as error:
+        fresh.write_text(repr(error)[:REASON_BYTES])
+    finally:
+        os._exit(status)
+
+
+def _leave_host() -> None:
+    """Give up all that a host shares with its copy, and have the kernel end this process where it hangs.
+
+    A copy that outlives a killed host would keep the host's locks and its port from the next one.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.nice(NICE)
+
+
+def _write_durably(
+    fresh: Path, path: Path, components: Mapping[Address, Component], problems: Problems
+) -> None:  # fmt: skip
+    # commands and their environment stand in it: nobody else may read them
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        write_snapshot(file, components, problems)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    os.fsync(folder)
+
+
+def told_failure(path: Path) -> str:
+    """Why the process that was to write a snapshot has failed; what it left is removed."""
+    fresh = path.with_suffix(UNFINISHED)
+    try:
+        reason = fresh.read_bytes()[:REASON_BYTES].decode("utf-8", "replace")
+        fresh.unlink()
+    except OSError:
+        return "it was ended"
+    return reason if reason.isprintable() else "it was ended"
+
+
+def first_difference(before: Any, now: Any) -> str:
+    """Where two states differ first, as a path of fields; empty where they are equal, in order."""
+    waiting, known = [("", before, now)], dict[tuple[int, int], tuple[Any, Any]]()
+    while waiting:
+        place, first, second = waiting.pop()
+        if first is second or (id(first), id(second)) in known:
+            continue
+        if type(first) is not type(second):
+            return place or "."
+        known[id(first), id(second)] = first, second  # kept, so that nothing else gets their numbers
+        parts = _parts(first), _parts(second)
+        if parts[0] is None or parts[1] is None:
+            if first != second:
+                return place or "."
+            continue
+        names, others = list(parts[0]), list(parts[1])
+        if len(names) != len(others):
+            return place or "."
+        waiting += [(f"{place}{one[0]}", one[1], other[1]) for one, other in zip(names, others, strict=True)][::-1]
+    return ""
+
+
+def _parts(thing: Any) -> Iterator[tuple[str, Any]] | None:
+    """What a thing is made of, in order, with names; None: it is compared as a whole."""
+    if isinstance(thing, dict):
+        return itertools.chain(((".keys()", key) for key in thing), ((f"[{key!r}]", thing[key]) for key in thing))
+    if isinstance(thing, list | tuple | deque):
+        return ((f"[{at}]", one) for at, one in enumerate(thing))
+    if isinstance(thing, random.Random):
+        return iter([(".getstate()", thing.getstate())])
+    if isinstance(thing, LivePort):
+        return iter([(".address", thing.address)])
+    if isinstance(thing, np.ndarray):
+        return iter([(".dtype", thing.dtype), (".shape", thing.shape), (".tobytes()", thing.tobytes())])
+    if isinstance(thing, types.MethodType):
+        return iter([(".__func__", thing.__func__), (".__self__", thing.__self__)])
+    if isinstance(thing, types.BuiltinMethodType):
+        return iter([(".__name__", thing.__name__), (".__self__", thing.__self__)])
+    if isinstance(thing, msgspec.msgpack.Decoder):
+        return iter([(".type", thing.type)])
+    if isinstance(thing, partial):
+        return iter([(".func", thing.func), (".args", thing.args), (".keywords", thing.keywords)])
+    if isinstance(thing, itertools.count):
+        return iter([("", repr(thing))])
+    if isinstance(thing, str | bytes | int | float | set | frozenset | array.array | type | types.FunctionType):
+        return None
+    if isinstance(thing, msgspec.Struct):
+        return ((f".{name}", getattr(thing, name)) for name in thing.__struct_fields__)
+    slots = [name for kind in type(thing).__mro__ for name in _slots(kind) if hasattr(thing, name)]
+    fields = {name: getattr(thing, name) for name in slots} | getattr(thing, "__dict__", {})
+    return ((f".{name}", value) for name, value in fields.items()) if fields else None
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    found = kind.__dict__.get("__slots__", ())
+    names = (found,) if isinstance(found, str) else tuple(found)
+    return tuple(f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") else name for name in names)

@@ -1,0 +1,334 @@
+"""The NATS transport: hosts in processes of their own, on one machine or many, and a broker between them.
+
+Subjects: `volery.FEDERATION.to.RECEIVER.SENDER` for frames, `volery.FEDERATION.hello.SENDER` for presence. Core NATS
+delivers at most once and keeps the order per sender and subject. A frame larger than the broker's limit travels in
+pieces; each piece begins with a byte that says whether it is the first, the last, or both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import ssl
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.live.transport.nats import NatsClient, NatsError
+from volery.live.transport.tls import BrokerAccess
+from volery.live.transport.transport import HostName, KnownLife, OnFrame, OnLater
+
+FIRST: Final = 1
+LAST: Final = 2
+WHOLE: Final = bytes([FIRST | LAST])
+HELLO_S: Final = 0.5
+"""A host that waits for others says so this often: who came too late to hear it answers then."""
+OPEN_S: Final = 6.0
+DOUBT_S: Final = 1.0
+CLAIM_S: Final = 0.25
+"""How long a host that starts waits for another process with its name to answer."""
+CLAIM_FIRST_S: Final = 2.0
+"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one."""
+CLAIM_AGAIN_S: Final = 5.0
+"""Where a peer has met a later incarnation, the other process may run and be slow to answer."""
+LIFE_MAX: Final = 1 << 22
+"""A peer that names a later incarnation is not trusted: messages are numbered from it, 2^40 in each, in 64 bits."""
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+FRAME_BYTES_MAX: Final = 1 << 30
+"""What a sender begins and never ends must not fill the memory."""
+
+log = logging.getLogger(__name__)
+
+
+class _Hello(msgspec.Struct, frozen=True, array_like=True):
+    """What hosts say when they come.
+
+    Args:
+        configuration: only hosts that agree on it belong together.
+        wants_answer: others are to say hello, too.
+        nonce: tells two processes apart that use one name.
+        life: of the sender, once it has begun; 0 before.
+        holds: the sender has claimed its name.
+        known: by host, the latest incarnation that the sender has met.
+    """
+
+    configuration: str
+    wants_answer: bool
+    nonce: bytes
+    life: int = 0
+    holds: bool = False
+    known: dict[HostName, int] = {}
+
+
+def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
+    """Cut a frame into payloads that the broker takes."""
+    size = payload_max - 1
+    for at in range(0, max(1, len(frame)), size):
+        mark = (FIRST if at == 0 else 0) | (LAST if at + size >= len(frame) else 0)
+        yield bytes([mark]) + frame[at : at + size]
+
+
+class Assembly:
+    """Puts the pieces of one sender together; a frame that lacks its beginning, or has no end, is dropped."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, payload: bytes) -> bytes | None:
+        """The frame that this piece completes, if it does."""
+        if not payload:
+            return None
+        mark, part = payload[0], payload[1:]
+        if mark & FIRST:
+            if mark & LAST:
+                return part
+            self._parts, self._bytes = [part], len(part)
+        elif self._parts:
+            self._parts.append(part)
+            self._bytes += len(part)
+            if self._bytes > FRAME_BYTES_MAX:
+                self._parts = []
+        if mark & LAST and self._parts:
+            whole, self._parts = b"".join(self._parts), []
+            return whole
+        return None
+
+
+class BrokerTransport:
+    """One host's connection.
+
+    Args:
+        broker: its URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
+        federation: hosts of other federations on the same broker are not heard.
+        configuration: hosts that were started with another one are refused.
+        on_trouble: told in words when the connection is lost or another host does not fit.
+
+    Attributes:
+        make_client: makes the connection; whoever measures it makes one that measures itself.
+
+    Raises:
+        InputError: a federation's name that cannot be part of a subject.
+    """
+
+    def __init__(
+        self, broker: str | BrokerAccess, federation: str, configuration: str,
+        on_trouble: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        _demand_name("federation", federation)
+        self._access = broker if isinstance(broker, BrokerAccess) else BrokerAccess(broker)
+        self._url = self._access.url
+        self._federation = federation
+        self._configuration = configuration
+        self._on_trouble = on_trouble or log.error
+        self.make_client: type[NatsClient] = NatsClient
+        self._nonce = os.urandom(8)
+        self._client: NatsClient | None = None
+        self._name = ""
+        self._life = self._remembered = 0
+        self._holds = False
+        self._known_life: KnownLife = lambda _: 0
+        self._on_later: OnLater | None = None
+        self._doubted_at = -DOUBT_S
+        self._met: set[HostName] = set()
+        self._misfit = ""
+        self._changed = asyncio.Event()
+        self._assemblies: dict[HostName, Assembly] = {}
+        self._subjects: dict[HostName, bytes] = {}
+
+    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
+        """Connect under a name that no other process uses; see `Transport`.
+
+        Raises:
+            InputError: nothing answers at the broker's address, another process uses the name, or the name cannot be
+                part of a subject.
+        """
+        if self._client is None:
+            await self.connect(name)
+        loop = asyncio.get_running_loop()
+        began, greeted = loop.time(), -HELLO_S
+        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(life, peers)):
+            if now >= greeted + HELLO_S:
+                greeted = now
+                self._greet(wants_answer=True)
+            self._changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), min(until, greeted + HELLO_S) - now)
+        if self._misfit:
+            await self.close()
+            raise InputError(f"host {name}", self._misfit)
+        self._holds = True
+        return life if self._remembered < life else self._remembered + 1
+
+    def _claim_s(self, life: int, peers: Collection[HostName]) -> float:
+        """How long the answers to a claim are waited for."""
+        if 0 < life <= self._remembered:
+            return CLAIM_AGAIN_S
+        return CLAIM_FIRST_S if life == 1 and not self._met.issuperset(peers) else CLAIM_S
+
+    def measure(self, kind: type[NatsClient]) -> None:
+        """Use a client that also measures itself, from now on: its methods are added to a connection that is open."""
+        self.make_client = kind
+        if self._client is not None:
+            self._client.__class__ = kind
+
+    async def connect(self, name: HostName) -> None:
+        """Connect, and receive what other hosts send when they start.
+
+        Raises:
+            InputError: nothing answers at the broker's address, or the name cannot be part of a subject.
+        """
+        _demand_name("host", name)
+        self._name = name
+        try:
+            client = self.make_client(
+                self._url, f"volery {self._federation} {name}", self._trouble, **self._access.options(name)
+            )
+            client.subscribe(self._subject("hello", "*"), self._greeted)
+            async with asyncio.timeout(OPEN_S):
+                await client.open()
+        except (OSError, NatsError) as error:
+            raise InputError(f"broker {self._url}", _why_not(error)) from None
+        self._client = client
+
+    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
+        """Receive frames, under a name that is claimed first where it is not yet.
+
+        Raises:
+            InputError: as `claim`.
+        """
+        if not self._holds:
+            await self.claim(name)
+        assert self._client is not None
+        self._on_frame, self._known_life = on_frame, known_life or self._known_life
+        self._client.subscribe(self._subject("to", name, "*"), self._heard)
+        await self._client.flush()
+
+    async def meet(self, peers: Iterable[HostName]) -> None:
+        """Say hello until all these hosts have answered.
+
+        Raises:
+            InputError: one of them was started with another configuration, or uses this host's name.
+        """
+        wanted = set(peers)
+        self._greet(wants_answer=True)
+        while self._misfit or not wanted <= self._met:
+            self._changed.clear()
+            if self._misfit:
+                raise InputError(f"host {self._name}", self._misfit)
+            try:
+                await asyncio.wait_for(self._changed.wait(), HELLO_S)
+            except TimeoutError:
+                log.info("host %s waits for %s", self._name, ", ".join(sorted(wanted - self._met)))
+                self._greet(wants_answer=True)
+
+    def send(self, to: HostName, frame: bytes) -> None:
+        """Publish a frame; what a broker that is away does not hear is lost."""
+        client = self._client
+        assert client is not None
+        subject = self._subjects.get(to)
+        if subject is None:
+            subject = self._subjects[to] = self._subject("to", to, self._name).encode()
+        if len(frame) < client.payload_max:
+            client.publish(subject, WHOLE, frame)
+        else:
+            for payload in pieces(frame, client.payload_max):
+                client.publish(subject, payload)
+
+    def begun(self, life: int, on_later: OnLater) -> None:
+        """Say that this life has begun, for an earlier one that still hears: the broker lets nobody else say so."""
+        self._life, self._on_later = life, on_later
+        self._greet(wants_answer=False)
+
+    def doubt(self) -> None:
+        """Ask, once in a while."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._doubted_at + DOUBT_S:
+            self._doubted_at = now
+            self._greet(wants_answer=True)
+
+    async def close(self) -> None:
+        """Publish what is queued, and disconnect."""
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+
+    def _subject(self, *parts: str) -> str:
+        return ".".join(("volery", self._federation, *parts))
+
+    def _greet(self, wants_answer: bool, known: Mapping[HostName, int] = {}) -> None:
+        hello = _Hello(self._configuration, wants_answer, self._nonce, self._life, self._holds, {**known})
+        if self._client is not None:
+            self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
+
+    def _heard(self, subject: str, payload: bytes) -> None:
+        sender = subject.rpartition(".")[2]
+        assembly = self._assemblies.get(sender)
+        if assembly is None:
+            assembly = self._assemblies[sender] = Assembly()
+        frame = assembly.add(payload)
+        if frame is not None:
+            self._on_frame(sender, frame)
+
+    def _greeted(self, subject: str, payload: bytes) -> None:
+        sender = subject.rpartition(".")[2]
+        try:
+            hello = msgspec.msgpack.decode(payload, type=_Hello)
+        except msgspec.MsgspecError as error:
+            self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
+            return
+        if sender == self._name:
+            self._heard_oneself(hello)
+        elif hello.configuration != self._configuration:
+            self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
+        else:
+            self._met.add(sender)
+            if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
+                self._remember(sender, hello.known.get(self._name, 0))
+        self._changed.set()
+        if hello.wants_answer:
+            self._greet(wants_answer=False, known={sender: self._known_life(sender)})
+
+    def _remember(self, sender: HostName, life: int) -> None:
+        if life < LIFE_MAX:
+            self._remembered = max(self._remembered, life)
+        else:
+            log.error("host %s: what host %s has met is no incarnation: %d", self._name, sender, life)
+
+    def _heard_oneself(self, hello: _Hello) -> None:
+        """Another process has this host's name: an earlier life, a later one, or one that was started by mistake."""
+        if self._life and hello.life > self._life:
+            assert self._on_later is not None
+            self._on_later(hello.life)
+        elif not self._holds and (hello.holds or hello.life or hello.nonce < self._nonce):
+            self._refuse(f"another process uses the name {self._name}; every host runs once")
+        elif self._life and hello.life == self._life:
+            self._on_trouble(f"another process uses the name {self._name}, too; stop one of them, every host runs once")
+
+    def _refuse(self, misfit: str) -> None:
+        self._misfit = misfit
+        if self._holds:  # else it is raised, and said once
+            self._on_trouble(misfit)
+
+    def _trouble(self, problem: str) -> None:
+        self._on_trouble(f"host {self._name}: broker {self._url}: {problem}")
+
+
+def _why_not(error: Exception) -> str:
+    """Why there is no connection, and what to do."""
+    if isinstance(error, ssl.SSLError):
+        return f"the broker and this host do not trust each other ({error}); see broker_tls"
+    said = str(error) or type(error).__name__
+    if "authorization" in said.lower():
+        return f"the broker refuses this host ({said}); see broker_login and broker_tls"
+    return f"no NATS server answers ({said}); start one, for example: nats-server"
+
+
+def _demand_name(what: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise InputError(f"{what} {name!r}", "a name has letters, digits, - and _ only, because it is part of subjects")

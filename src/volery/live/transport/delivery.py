@@ -1,0 +1,282 @@
+"""Frames that arrive: numbered, kept until they are acknowledged, and sent again.
+
+A transport may lose what it carries: a broker that was restarted forgets what it held. What one host sends another is
+handed over there once and in order while both live. A frame names the lives of both hosts; what was sent to an earlier
+life is void, and so is what an earlier life has sent. Acknowledgements ride on frames the other way, or come alone
+after a pause. See docs/decisions/0019.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
+from typing import Final
+
+from volery.live.transport.codec import Codec, Frame, Parcel
+from volery.live.transport.transport import HostName
+
+ACKNOWLEDGE_S: Final = 0.02
+RETRY_S: Final = 0.2
+"""A host that is slow because it is busy is given twice the time that it last took to acknowledge."""
+RETRY_MAX_S: Final = 2.0
+CORRECT_S: Final = 1.0
+"""Between two answers to a host whose frames are of an earlier incarnation than one that was met."""
+AGAIN_MAX: Final = 256
+"""Frames that are sent again at once; the others follow as those are acknowledged."""
+EARLY_MAX: Final = 4096
+"""Frames that wait for one that was lost; what is beyond is sent again, too."""
+KEPT_BYTES_MAX: Final = 256 << 20
+"""Of frames for one host that does not answer; the oldest are given up beyond that."""
+
+log = logging.getLogger(__name__)
+
+
+class LaterLife(ValueError):  # noqa: N818 - it names a claim
+    """A frame is for a later incarnation of this host than its present one, by what its sender has met.
+
+    Attributes:
+        life: that later one.
+    """
+
+    def __init__(self, life: int, present: int) -> None:
+        super().__init__(f"it has met incarnation {life} of this host, which runs as incarnation {present}")
+        self.life = life
+
+
+class _Line:
+    """What is known of one peer.
+
+    Attributes:
+        life: of the peer; 0 until something was heard.
+        sent: what is not acknowledged, with its number; kept_bytes: how much that is.
+        number: of the last frame sent.
+        heard: up to which all frames have come.
+        early: frames that came before their turn.
+        owes: an acknowledgement.
+        retry_s, again_at: when what is not acknowledged is sent again, by the loop's clock.
+        corrected_at: when the peer was last answered that a later incarnation of it was met, by the loop's clock.
+        again, until: number of the last frame that was sent again, and of the last that may have to be.
+    """
+
+    __slots__ = (
+        "again",
+        "again_at",
+        "corrected_at",
+        "early",
+        "heard",
+        "kept_bytes",
+        "life",
+        "number",
+        "owes",
+        "retry_s",
+        "sent",
+        "until",
+    )
+
+    def __init__(self) -> None:
+        self.life = 0
+        self.sent: deque[tuple[int, float, bytes]] = deque()
+        self.again = self.until = self.kept_bytes = 0
+        self.number = self.heard = 0
+        self.early: dict[int, Frame] = {}
+        self.owes = False
+        self.retry_s = RETRY_S
+        self.again_at = 0.0
+        self.corrected_at = -CORRECT_S
+
+    def begin_anew(self, life: int) -> None:
+        """The peer has; what is on its way to the life before is void."""
+        if self.life:
+            self.sent.clear()
+            self.number = self.kept_bytes = self.again = self.until = 0
+        self.life, self.heard, self.retry_s = life, 0, RETRY_S
+        self.early.clear()
+
+
+class Delivery:
+    """One host's side of all its lines.
+
+    Args:
+        incarnation: which life of this host it is, from 1.
+        codec: of the federation.
+        send: hands bytes to the transport.
+        take: takes a peer's parcels, in order, with its name.
+        hear: takes what is said to this life aside (see `aside`), with its sender.
+        meet: told of each peer that has begun to live, and whether an earlier life of it was known; its frames follow.
+    """
+
+    def __init__(
+        self,
+        incarnation: int,
+        codec: Codec,
+        send: Callable[[HostName, bytes], None],
+        take: Callable[[HostName, Collection[Parcel]], None],
+        hear: Callable[[HostName, Iterable[Parcel]], None],
+        meet: Callable[[HostName, bool], None],
+    ) -> None:
+        self._incarnation = incarnation
+        self._codec = codec
+        self._send = send
+        self._take = take
+        self._hear = hear
+        self._meet = meet
+        self._lines: dict[HostName, _Line] = {}
+        self._loop = asyncio.get_running_loop()
+        self._acknowledging: asyncio.TimerHandle | None = None
+        self._retrying: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Send nothing again."""
+        for timer in (self._acknowledging, self._retrying):
+            if timer is not None:
+                timer.cancel()
+
+    def send(self, to: HostName, parcels: list[Parcel]) -> None:
+        """Send a frame, and keep it."""
+        line = self._line(to)
+        line.number += 1
+        oldest = line.sent[0][0] if line.sent else line.number
+        encoded = self._codec.encode(
+            Frame(self._incarnation, line.number, parcels, line.life, line.heard, oldest)
+        )  # fmt: skip
+        now = self._loop.time()
+        if not line.sent:
+            line.again_at = now + line.retry_s
+            self._retry_soon(line.retry_s)
+        line.sent.append((line.number, now, encoded))
+        line.kept_bytes += len(encoded)
+        line.owes = False
+        if line.kept_bytes > KEPT_BYTES_MAX:
+            self._give_up_oldest(line, to)
+        self._send(to, encoded)
+
+    def numbers(self, peer: HostName) -> tuple[int, int]:
+        """Of the last frame that was sent to a peer, and of the last up to which all of its frames have come."""
+        line = self._line(peer)
+        return line.number, line.heard
+
+    def known_life(self, peer: HostName) -> int:
+        """The latest incarnation of a peer that was met; 0: none."""
+        line = self._lines.get(peer)
+        return line.life if line is not None else 0
+
+    def aside(self, to: HostName, parcels: list[Parcel]) -> None:
+        """Say something that is not worth saying twice."""
+        line = self._line(to)
+        line.owes = False
+        self._send(to, self._codec.encode(Frame(self._incarnation, 0, parcels, line.life, line.heard)))
+
+    def arrived(self, sender: HostName, encoded: bytes) -> None:
+        """Take a frame in.
+
+        Raises:
+            CodecError: it cannot be understood.
+            LaterLife: the sender has heard of a later life of this host; the frame is not for this one.
+        """
+        frame = self._codec.decode(encoded)
+        line = self._line(sender)
+        if frame.incarnation < line.life:
+            self._correct(line, sender)
+            return
+        if frame.to > self._incarnation:
+            raise LaterLife(frame.to, self._incarnation)
+        if frame.incarnation > line.life:
+            known = line.life > 0
+            line.begin_anew(frame.incarnation)
+            self._meet(sender, known)
+        if frame.to == self._incarnation:
+            self._acknowledged(line, frame.heard, sender)
+            if not frame.number:
+                self._hear(sender, frame.parcels)
+        if not frame.number:
+            return
+        if not line.owes:
+            line.owes = True
+            if self._acknowledging is None:
+                self._acknowledging = self._loop.call_later(ACKNOWLEDGE_S, self._acknowledge)
+        if frame.to in (0, self._incarnation):
+            self._in_order(line, frame, sender)
+
+    def _correct(self, line: _Line, peer: HostName) -> None:
+        """Answer an earlier incarnation with the one that was met, so that it can log it."""
+        now = self._loop.time()
+        if now >= line.corrected_at + CORRECT_S:
+            line.corrected_at = now
+            self._send(peer, self._codec.encode(Frame(self._incarnation, 0, [], line.life, line.heard)))
+
+    def _in_order(self, line: _Line, frame: Frame, sender: HostName) -> None:
+        if frame.oldest > line.heard + 1:
+            log.error("%d frames of host %s are lost for good", frame.oldest - line.heard - 1, sender)
+            line.heard = frame.oldest - 1
+        if frame.number == line.heard + 1:
+            line.heard += 1
+            self._take(sender, frame.parcels)
+        elif frame.number > line.heard and len(line.early) < EARLY_MAX:
+            line.early[frame.number] = frame
+        while line.early and (early := line.early.pop(line.heard + 1, None)) is not None:
+            line.heard += 1
+            self._take(sender, early.parcels)
+
+    def _line(self, peer: HostName) -> _Line:
+        line = self._lines.get(peer)
+        if line is None:
+            line = self._lines[peer] = _Line()
+        return line
+
+    def _acknowledged(self, line: _Line, heard: int, peer: HostName) -> None:
+        sent, number, now = line.sent, 0, self._loop.time()
+        while sent and sent[0][0] <= heard:
+            number, at, encoded = sent.popleft()
+            line.kept_bytes -= len(encoded)
+        if number:
+            if number > line.again:
+                line.retry_s = min(max(RETRY_S, 2 * (now - at)), RETRY_MAX_S)
+            else:  # which of the two sendings has come is not known: it may have been lost, or slow
+                line.retry_s = max(RETRY_S, 0.75 * line.retry_s)
+            line.again_at = now + line.retry_s
+            if line.again < line.until:
+                self._send_again(line, peer)
+
+    def _acknowledge(self) -> None:
+        self._acknowledging = None
+        for peer, line in self._lines.items():
+            if line.owes:
+                self.aside(peer, [])
+
+    def _retry_soon(self, after_s: float) -> None:
+        if self._retrying is None:
+            self._retrying = self._loop.call_later(after_s, self._retry)
+
+    def _retry(self) -> None:
+        """Send again what is due; one timer for all peers, and none while nothing is outstanding."""
+        self._retrying = None
+        now, next_s = self._loop.time(), 0.0
+        for peer, line in self._lines.items():
+            if not line.sent:
+                continue
+            if now >= line.again_at:
+                line.again, line.until = line.sent[0][0] - 1, line.number
+                self._send_again(line, peer)
+                line.retry_s = min(2 * line.retry_s, RETRY_MAX_S)
+                line.again_at = now + line.retry_s
+            next_s = min(next_s or RETRY_MAX_S, line.again_at - now)
+        if next_s:
+            self._retry_soon(next_s)
+
+    def _send_again(self, line: _Line, peer: HostName) -> None:
+        """What may be lost and comes into the window."""
+        if line.sent:
+            oldest = line.sent[0][0]
+            line.again = max(line.again, oldest - 1)
+            last = min(line.until, oldest + AGAIN_MAX - 1)
+            for _, _, encoded in islice(line.sent, line.again + 1 - oldest, max(0, last + 1 - oldest)):
+                self._send(peer, encoded)
+            line.again = max(line.again, last)
+
+    def _give_up_oldest(self, line: _Line, peer: HostName) -> None:
+        log.error("host %s does not answer; the oldest frames for it are given up", peer)
+        while line.kept_bytes > KEPT_BYTES_MAX // 2:
+            line.kept_bytes -= len(line.sent.popleft()[2])

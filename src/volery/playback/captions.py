@@ -1,0 +1,148 @@
+"""What a film says at its moments, in words: the first of every kind of message and fact, as it happened.
+
+An architecture may declare what to say (`Architecture.captions`); where it does not, a message is told by its own
+documentation. Who speaks to whom, and about which tasks, is read from the message.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from volery.core.events import Counted, Fact, JobDone, Submit
+from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
+from volery.core.why import Decision
+from volery.playback.queues import flat, naming
+
+KINDS_MAX: Final = 30
+"""Kinds of messages of which the first is told."""
+_ARROW: Final = re.compile(r"^([^:>]{1,60})>[^:]{1,60}: ")
+_WAITS: Final = "{sender} finds no free machine for {tasks}: it waits. Passed over: {passed}."
+
+
+class Captions:
+    """Tells the first of each kind.
+
+    Args:
+        declared: what to say, by the name of a message or of a counted fact; nothing: messages speak for themselves.
+        where: tells the job of a task and its place there; None where nobody knows it.
+
+    Attributes:
+        said: time, and what happened.
+    """
+
+    def __init__(self, declared: Mapping[str, str], where: Callable[[TaskId], tuple[JobId, int] | None]) -> None:
+        self.said: list[tuple[Time, str]] = []
+        self._declared = declared
+        self._known: set[str] = set()
+        self._where = where
+
+    def sent(self, now: Time, sender: Address, receiver: Address, message: Message) -> None:
+        """A message goes out, or is handed over by the submitter."""
+        name = type(message).__name__
+        if name in self._known:
+            return
+        template = self._template(type(message))
+        self._known.add(name)
+        if template:
+            self._say(now, template, sender, receiver, list(tasks_of(message)), message)
+
+    def _template(self, kind: type[Message]) -> str:
+        name = kind.__name__
+        if name in self._declared:
+            return self._declared[name]
+        if kind in _OF_ALL:
+            return _OF_ALL[kind]
+        if self._declared or len(self._known) >= KINDS_MAX:
+            return ""
+        doc = (inspect.getdoc(kind) or "").partition("\n")[0].replace("{", "(").replace("}", ")")
+        arrow = _ARROW.match(doc)
+        if arrow is None:
+            return ""  # an answer to the submitter, or a part of other messages
+        return "{sender} > {receiver}: " + doc[arrow.end() :].rstrip(".") + " ({tasks})."
+
+    def observed(self, now: Time, address: Address, fact: Fact) -> bool:
+        """A component reports a fact; whether something was said of it."""
+        name = fact.name if isinstance(fact, Counted) else type(fact).__name__
+        if isinstance(fact, Decision):
+            if fact.chosen != "queued" or "queued" in self._known:
+                return False
+            self._known.add("queued")
+            counts = [f"{one.count:,} {_SCOPES[one.scope]} {_REASONS[one.reason]}" for one in fact.rejected]
+            passed = ", ".join(counts) or "nothing"
+            words = _WAITS.format(sender=address, tasks=self._in_words([fact.task]), passed=passed)
+            self.said.append((now, words))
+            return True
+        if name in self._known or name not in self._declared:
+            return False
+        self._known.add(name)
+        if self._declared[name]:
+            self._say(now, self._declared[name], address, "", [], None)
+        return True
+
+    def once(self, now: Time, what: str, words: str) -> None:
+        """Something happened that may be told again and again; it is said once."""
+        if what not in self._known:
+            self._known.add(what)
+            self.said.append((now, words))
+
+    def again(self, what: str) -> None:
+        """It may be said once more."""
+        self._known.discard(what)
+
+    def _say(
+        self, now: Time, template: str, sender: Address, receiver: Address, tasks: Sequence[TaskId],
+        message: Message | None,
+    ) -> None:  # fmt: skip
+        job = message.job if isinstance(message, Submit) else None
+        words = template.format(
+            sender=sender, receiver=receiver, tasks=self._in_words(tasks), count=len(tasks),
+            job=job.id if job is not None else getattr(message, "job", ""), user=_user(job),
+            tasks_of_job=f"{job.task_count:,} task{'s' if job.task_count != 1 else ''}" if job is not None else "",
+        )  # fmt: skip
+        self.said.append((now, words.replace(" (no task)", "")))
+
+    def _in_words(self, tasks: Sequence[TaskId]) -> str:
+        return in_words([found for found in map(self._where, tasks[:TASKS_MAX]) if found is not None])
+
+
+_OF_ALL: Final[Mapping[type[Message], str]] = {
+    Submit: "Job {job}{user} comes to {receiver}: {tasks_of_job}.",
+    JobDone: "{sender} tells the submitter that job {job} is done.",
+}
+_SCOPES: Final = {"internal": "own", "external": "of others"}
+_REASONS: Final = {
+    "constraint": "that do not suit it", "resource": "too small", "busy": "taken", "share": "due to others",
+    "inconsistency": "taken after all",
+}  # fmt: skip
+NAME_MAX: Final = 60
+TASKS_MAX: Final = 1_000
+
+
+def _user(job: Job | None) -> str:
+    if job is None or not job.user:
+        return ""
+    return f" of {job.user[:NAME_MAX]}" + ("\N{HORIZONTAL ELLIPSIS}" if len(job.user) > NAME_MAX else "")
+
+
+def tasks_of(message: Message) -> Iterator[TaskId]:
+    """Tasks that a message names."""
+    for name, whole in naming(type(message)):
+        for found in flat(getattr(message, name)):
+            if isinstance(found, Job):
+                yield from (task.id for task in found.tasks)
+            elif isinstance(found, Task):
+                yield found.id
+            elif not whole and isinstance(found, int):
+                yield found
+
+
+def in_words(tasks: Sequence[tuple[JobId, int]]) -> str:
+    """Tasks, by job and place in it, as a sentence names them."""
+    if not tasks:
+        return "no task"
+    jobs = sorted({job for job, _ in tasks})
+    of = f" of job {jobs[0]}" if len(jobs) == 1 else f" of {len(jobs)} jobs"
+    return f"task {tasks[0][1]}{of}" if len(tasks) == 1 else f"{len(tasks):,} tasks{of}"

@@ -1,0 +1,221 @@
+"""A recording: what a camera has seen, as columns that tell how everything stood at any moment."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from threading import Lock
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from volery.core.component import Deployment
+from volery.core.misses import nearest_miss
+from volery.core.model import NEVER, Address, Amounts, Cluster, JobId, TaskId, Time
+from volery.core.shares import Share
+from volery.playback.film import RUNNING, Filmed
+
+Longs = npt.NDArray[np.int64]
+LATER: Final = 1 << 62
+"""After the end of every film."""
+KEPT: Final = 16
+"""Moments of which the answer is kept: a page asks for one several times."""
+
+
+class Staged(msgspec.Struct, frozen=True, eq=False):
+    """Where a recording was made.
+
+    Args:
+        title: what it is called.
+        subtitle: how many machines, and where it comes from.
+        cluster: the machines.
+        nodes: address of each node -> number of its machine.
+        in_charge: who is in charge of each node, where the scheduler has said so.
+        due: per user who has one, its share.
+        shares: the tree of shares.
+        origin_us: the film's time 0, microseconds since 1970; 0: a run that counts from its beginning.
+    """
+
+    title: str
+    subtitle: str
+    cluster: Cluster
+    nodes: Mapping[Address, int]
+    in_charge: Mapping[Address, Sequence[Address]] = {}
+    due: Mapping[str, Fraction] = {}
+    shares: tuple[Share, ...] = ()
+    origin_us: Time = 0
+
+
+def staged(
+    title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
+) -> Staged:  # fmt: skip
+    """Where a deployment was filmed."""
+    in_charge = deployment.in_charge
+    known = {} if in_charge is None else {node: in_charge(node) for node in deployment.machines}
+    tree = deployment.shares({}) if deployment.shares is not None else ()
+    return Staged(title, subtitle, cluster, deployment.machines, known, deployment.due, tree, origin_us)
+
+
+class Jobs:
+    """Jobs as columns, by number.
+
+    Attributes:
+        id, submitted_us, tasks, first, done_us, cancelled_us: see `FilmedJob`; `LATER` stands for never.
+        started_us: when the first task started.
+        unsatisfiable: tasks that no machine can run.
+        users: all names, sorted; user: per job, the place of its own.
+    """
+
+    def __init__(self, filmed: Filmed) -> None:
+        self.of = filmed.jobs
+
+        def column(name: str) -> Longs:
+            return np.array([getattr(job, name) for job in self.of], dtype=np.int64)
+
+        self.id, self.submitted_us = column("id"), column("submitted_us")
+        self.tasks, self.first = column("tasks"), column("first")
+        self.done_us, self.cancelled_us = (_later(column(name)) for name in ("done_us", "cancelled_us"))
+        self.users = sorted({job.user for job in self.of})
+        place = {name: at for at, name in enumerate(self.users)}
+        self.user = np.array([place[job.user] for job in self.of], dtype=np.int64)
+        self.started_us = np.full(len(self.of), LATER)
+        self.unsatisfiable = np.zeros(len(self.of), dtype=np.int64)
+
+    def place(self, number: JobId) -> int:
+        """The row of a job; -1: there is none."""
+        at = int(np.searchsorted(self.id, number))
+        return at if at < len(self.of) and self.of[at].id == number else -1
+
+
+class Attempts:
+    """Attempts as columns, by when they started.
+
+    Attributes:
+        job: rows of `Jobs`; place: of the task in its job.
+        machine, start_us, finish_us, attempt, outcome: see `playback.worklog`; what runs at the end ends `LATER`.
+        by_task: rows by job, place and start; bounds: where in it each job begins.
+    """
+
+    def __init__(self, filmed: Filmed, jobs: Jobs) -> None:
+        known = {name: np.frombuffer(column, dtype=np.int64) for name, column in filmed.attempts.items() if column}
+        if not known:
+            known = {name: np.zeros(0, dtype=np.int64) for name in filmed.attempts}
+        job = np.searchsorted(jobs.id, known["job"])
+        there = job < len(jobs.of)
+        there[there] &= jobs.id[job[there]] == known["job"][there]
+        order = np.flatnonzero(there)[np.lexsort((known["task"][there], known["start_us"][there]))]
+        self.job: Longs = job[order]
+        self.place: Longs = known["task"][order] - jobs.first[self.job]
+        self.machine, self.start_us, self.attempt, self.outcome = (
+            known[name][order] for name in ("machine", "start_us", "attempt", "outcome")
+        )
+        self.finish_us: Longs = np.where(self.outcome == RUNNING, LATER, known["finish_us"][order])
+        self.by_task: Longs = np.lexsort((self.start_us, self.place, self.job))
+        self.bounds: Longs = np.searchsorted(self.job[self.by_task], np.arange(len(jobs.of) + 1))
+        np.minimum.at(jobs.started_us, self.job, self.start_us)
+
+    def of_tasks(self, job: int, first: int, limit: int) -> Longs:
+        """Rows of some tasks of a job, by place and start."""
+        rows = self.by_task[self.bounds[job] : self.bounds[job + 1]]
+        low, high = np.searchsorted(self.place[rows], (first, first + limit))
+        return rows[low:high]
+
+
+class Recording:
+    """What has been recorded.
+
+    Args:
+        filmed: by a camera.
+        stage: where.
+
+    Attributes:
+        moments: when, and all that happened in that instant, in the order of time.
+        node_on: number of a machine -> address of its node.
+    """
+
+    def __init__(self, filmed: Filmed, stage: Staged) -> None:
+        self.filmed, self.stage = filmed, stage
+        self.jobs = Jobs(filmed)
+        self.attempts = Attempts(filmed, self.jobs)
+        self.node_on = {machine: address for address, machine in stage.nodes.items()}
+        self.moments = _moments(filmed)
+        decided = filmed.decided
+        self.asked = tuple(
+            np.frombuffer(column, dtype=np.int64) if column else np.zeros(0, dtype=np.int64)
+            for column in (decided.time_us, decided.pair, decided.age_us)
+        )
+        self._misses: dict[tuple[int, Amounts], str] = {}
+        for at in range(len(self.jobs.of)):
+            self.jobs.unsatisfiable[at] = sum(count for _, count, miss in self.groups(at) if miss)
+        self._kept: OrderedDict[tuple[Time, str], Any] = OrderedDict()
+        self._lock = Lock()
+
+    @property
+    def begin_us(self) -> Time:
+        """Of the film."""
+        return self.filmed.begin_us
+
+    @property
+    def end_us(self) -> Time:
+        """Of the film."""
+        return self.filmed.end_us
+
+    def groups(self, at: int) -> list[tuple[int, int, str]]:
+        """Equal tasks of a job that follow each other: place of the first, how many, why no machine can run them."""
+        job, found = self.jobs.of[at], []
+        ends = [first for first, _, _ in job.kinds[1:]] + [job.first + job.tasks]
+        for (first, mask, request), end in zip(job.kinds, ends, strict=True) if job.kinds else ():
+            found.append((first - job.first, max(0, end - first), self.miss(mask, request)))
+        return found
+
+    def miss(self, mask: int, request: Amounts) -> str:
+        """Why no machine can run such a task; empty where one can."""
+        if (mask, request) not in self._misses:
+            self._misses[mask, request] = nearest_miss(self.stage.cluster, mask, request)
+        return self._misses[mask, request]
+
+    def wanted(self, at: int, place: int) -> tuple[int, Amounts]:
+        """Constraints and amounts of a task."""
+        job = self.jobs.of[at]
+        found: tuple[int, Amounts] = (0, ())
+        for first, mask, request in job.kinds:
+            if first - job.first > place:
+                break
+            found = mask, request
+        return found
+
+    def where(self, task: TaskId) -> tuple[int, int]:
+        """The row of a task's job, and its place there; (-1, -1): it is not known."""
+        order = np.argsort(self.jobs.first, kind="stable")
+        at = int(np.searchsorted(self.jobs.first[order], task, side="right")) - 1
+        if at < 0:
+            return -1, -1
+        row = int(order[at])
+        place = task - int(self.jobs.first[row])
+        return (row, place) if place < self.jobs.tasks[row] else (-1, -1)
+
+    def kept(self, key: tuple[Time, str], make: Callable[[], Any]) -> Any:
+        """What was made for a moment, or what is made now."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            made = self._kept[key] = make()
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return made
+
+
+def _moments(filmed: Filmed) -> list[tuple[Time, str]]:
+    found: dict[Time, list[str]] = {}
+    for at_us, what in filmed.moments:
+        if filmed.begin_us <= at_us <= filmed.end_us:
+            found.setdefault(at_us, []).append(what)
+    return [(at_us, " ".join(what)) for at_us, what in sorted(found.items())]
+
+
+def _later(times: Longs) -> Longs:
+    return np.where(times == NEVER, LATER, times)

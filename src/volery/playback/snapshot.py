@@ -1,0 +1,419 @@
+"""A recording as it stood at a moment: answers what the page's views ask, as a desk answers them about now."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from volery.core.model import Address, JobId, TaskId, Time
+from volery.live.jobs import JobDescription
+from volery.live.runtime.explaining import (
+    DecisionStep,
+    FunnelStep,
+    PairStatus,
+    Passed,
+    Why,
+    candidates,
+    counted,
+)
+from volery.live.service.history import Sample
+from volery.live.service.listing import NEWEST, JobOrder, JobQuery
+from volery.live.service.tally import UserLoad
+from volery.live.status import (
+    HostStatus,
+    JobStatus,
+    NodeStatus,
+    TaskState,
+    TaskStatus,
+    UserStatus,
+)
+from volery.playback.counts import BUSY, CANCELLED, FAULTY, PENDING, STATES, Counts
+from volery.playback.film import FAILED, FINISHED, KILLED
+from volery.playback.recording import LATER, Longs, Recording
+from volery.playback.shares import RecordedShares
+
+MINUTE_US: Final = 60_000_000
+RECENT_US: Final = 5 * MINUTE_US
+"""As a live page counts what is recent."""
+LOOK_MAX: Final = 1_000
+
+
+def at(recording: Recording, time_us: Time) -> Snapshot:
+    """How it stood; of one moment the same object, whoever asks."""
+    time_us = min(max(time_us, recording.begin_us), recording.end_us)
+    found: Snapshot = recording.kept((time_us, ""), lambda: Snapshot(recording, time_us))
+    return found
+
+
+class Snapshot:
+    """See `volery.live.dashboard.watched.Watched`.
+
+    Args:
+        recording: of which.
+        time_us: the moment, by the film's clock.
+    """
+
+    takes_orders = False
+    drains = False
+
+    def __init__(self, recording: Recording, time_us: Time) -> None:
+        self.recording, self.time_us = recording, time_us
+        self._stage = recording.stage
+        self._count = Counts(recording, time_us)
+        self.sharing = RecordedShares(recording, time_us)
+
+    @property
+    def now_us(self) -> Time:
+        """The moment."""
+        return self._unix(self.time_us)
+
+    def _unix(self, time_us: Time) -> Time:
+        return self._stage.origin_us + time_us
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """Attempts that are over, by how they ended."""
+        outcomes = np.bincount(self.recording.attempts.outcome[self._count.over], minlength=3)
+        return {"finished": int(outcomes[FINISHED]), "killed": int(outcomes[KILLED]), "failed": int(outcomes[FAILED])}
+
+    def per_second(self, ended: int) -> float | None:
+        """Tasks per second over the last minute, or since the film has begun."""
+        before_us = max(self.recording.begin_us, self.time_us - MINUTE_US)
+        if self.time_us <= before_us:
+            return None
+        rows = self._count.over
+        since = int(np.count_nonzero(self.recording.attempts.finish_us[rows] > before_us))
+        return since / (self.time_us - before_us) * 1e6
+
+    # Nodes.
+
+    def _last(self, told: Sequence[tuple[Time, Address, bool]]) -> set[Address]:
+        found: set[Address] = set()
+        for time_us, node, holds in told:
+            if time_us > self.time_us:
+                break
+            (found.add if holds else found.discard)(node)
+        return found
+
+    def lost(self) -> set[Address]:
+        """Components that have crashed and are not back."""
+        return self._last(self.recording.filmed.crashed)
+
+    @functools.cached_property
+    def _drained(self) -> set[Address]:
+        return self._last(self.recording.filmed.drained)
+
+    def all_hosts(self) -> list[HostStatus]:
+        """None: a recording does not know hosts."""
+        return []
+
+    def absent(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def samples(self) -> tuple[Sample, ...]:
+        """None: the film shows every moment."""
+        return ()
+
+    def description(self, number: JobId) -> JobDescription | None:
+        """None: a recording does not know what was submitted."""
+        return None
+
+    def nodes(self) -> list[NodeStatus]:
+        """All nodes, in order of their machines."""
+        cluster, running = self._stage.cluster, self._count.on_machine.tolist()
+        capacities, lost = cluster.capacities or [()] * len(cluster.slots), self.lost()
+        return [
+            NodeStatus(
+                address=address, slots=cluster.slots[machine], running=running[machine],
+                drained=address in self._drained, lost=address in lost, arch="", os="", kernel="", cores=0, memory_mb=0,
+                labels=_constraints(cluster.constraints[machine]),
+                offers=dict(zip(cluster.resources, capacities[machine], strict=True)),
+            )
+            for address, machine in sorted(self._stage.nodes.items(), key=lambda found: (found[1], found[0]))
+        ]  # fmt: skip
+
+    def partitions(self) -> Mapping[Address, Sequence[Address]]:
+        """Who is in charge of each node, where the scheduler has said so."""
+        return self._stage.in_charge
+
+    def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
+        """Tasks that run on a node, at most so many."""
+        attempts = self.recording.attempts
+        rows = self._count.runs[attempts.machine[self._count.runs] == self._stage.nodes[node]][:limit]
+        jobs = self.recording.jobs
+        return [
+            self.tasks(int(jobs.id[attempts.job[row]]), int(attempts.place[row]), 1)[0] for row in rows.tolist()
+        ]  # fmt: skip
+
+    # Jobs.
+
+    def job(self, number: JobId) -> JobStatus | None:
+        """One job, once it was submitted."""
+        row = self.recording.jobs.place(number)
+        return None if row < 0 or self._count.states[row] < 0 else self._status(row)
+
+    def _status(self, row: int) -> JobStatus:
+        jobs, now = self.recording.jobs, self.time_us
+        job, state = jobs.of[row], int(self._count.states[row])
+        unsatisfiable, failed = int(jobs.unsatisfiable[row]), int(self._count.failed[row])
+        killed = 0
+        if state == CANCELLED:
+            killed = len({*self._killed_places(row)})
+        started, done = int(jobs.started_us[row]), int(jobs.done_us[row])
+        return JobStatus(
+            id=job.id, name="", user=job.user, state=STATES[state], reason=self._reason(row, state), tasks=job.tasks,
+            running=int(self._count.running[row]), finished=int(self._count.finished[row]), failed=failed,
+            killed=killed, unsatisfiable=unsatisfiable, submitted_us=self._unix(job.submitted_us),
+            started_us=self._unix(started) if started <= now else None,
+            ended_us=self._unix(done) if done <= now else None, revision=0,
+        )  # fmt: skip
+
+    def _killed_places(self, row: int) -> list[int]:
+        attempts = self.recording.attempts
+        rows = attempts.of_tasks(row, 0, LATER)
+        rows = rows[(attempts.finish_us[rows] <= self.time_us) & (attempts.outcome[rows] == KILLED)]
+        found: list[int] = attempts.place[rows].tolist()
+        return found
+
+    def _reason(self, row: int, state: int) -> str:
+        if state == CANCELLED or int(self.recording.jobs.cancelled_us[row]) <= self.time_us:
+            return "cancelled on request"
+        if state == FAULTY:
+            return f"{int(self._count.failed[row])} of {self.recording.jobs.of[row].tasks} tasks failed"
+        if self.recording.jobs.unsatisfiable[row]:
+            return next(miss for _, _, miss in self.recording.groups(row) if miss)
+        return ""
+
+    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """Jobs, in the order that is asked for; those that are equal: the newest first."""
+        jobs = self.recording.jobs
+        wanted = self._count.states >= 0
+        if query.state is not None:
+            wanted &= self._count.states == STATES.index(query.state)
+        if query.user is not None:
+            place = jobs.users.index(query.user) if query.user in jobs.users else -1
+            wanted &= jobs.user == place
+        if query.before is not None:
+            wanted &= jobs.id < query.before
+        if query.since_us is not None:
+            wanted &= jobs.submitted_us >= query.since_us - self._stage.origin_us
+        rows: Longs = np.flatnonzero(wanted)
+        if query.reason is not None:
+            words = query.reason
+            rows = np.array(
+                [r for r in rows.tolist() if words in self._reason(r, int(self._count.states[r]))], dtype=np.int64
+            )
+        keys = self._keys(order.by, rows)
+        ranked = rows[np.lexsort((-jobs.id[rows], -keys if order.falling else keys))]
+        return [self._status(row) for row in ranked[order.skip : order.skip + limit].tolist()]
+
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`: a recording serves one who looks at it."""
+        return self.jobs(query, limit, order)
+
+    def _keys(self, by: str, rows: Longs) -> Longs:
+        """What rows are sorted by, as numbers."""
+        jobs = self.recording.jobs
+        if by == "state":
+            return np.array([sorted(STATES).index(state) for state in STATES])[self._count.states[rows]]
+        if by == "reason":
+            found = [self._reason(row, int(self._count.states[row])) for row in rows.tolist()]
+            words = {text: place for place, text in enumerate(sorted(set(found)))}
+            return np.array([words[text] for text in found], dtype=np.int64)
+        columns = {
+            "id": jobs.id, "name": np.zeros_like(jobs.id), "user": jobs.user, "tasks": jobs.tasks,
+            "submitted_us": jobs.submitted_us, "ended_us": np.where(jobs.done_us <= self.time_us, jobs.done_us, -1),
+        }  # fmt: skip
+        found_keys: Longs = columns[by][rows]
+        return found_keys
+
+    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """Tasks of a job, each as its last attempt has left it."""
+        row = self.recording.jobs.place(number)
+        if row < 0:
+            return []
+        attempts, last = self.recording.attempts, dict[int, int]()
+        for at_row in attempts.of_tasks(row, first, limit).tolist():
+            if attempts.start_us[at_row] <= self.time_us:
+                last[int(attempts.place[at_row])] = at_row
+        count = self.recording.jobs.of[row].tasks
+        misses = [
+            (begin, begin + many, miss) for begin, many, miss in self.recording.groups(row) if miss
+        ]  # fmt: skip
+        return [
+            self._task(row, place, last.get(place), next((m for a, b, m in misses if a <= place < b), ""))
+            for place in range(first, min(first + limit, count))
+        ]
+
+    def _task(self, row: int, place: int, at_row: int | None, miss: str) -> TaskStatus:
+        jobs, attempts = self.recording.jobs, self.recording.attempts
+        number, given_up = jobs.of[row].id, int(self._count.states[row]) == CANCELLED
+        if at_row is None:
+            state: TaskState = "unsatisfiable" if miss else "cancelled" if given_up else "pending"
+            return TaskStatus(job=number, index=place, state=state, reason=miss)
+        finish, outcome = int(attempts.finish_us[at_row]), int(attempts.outcome[at_row])
+        over = finish <= self.time_us
+        state = "running"
+        if over:
+            state = "finished" if outcome == FINISHED else "failed" if outcome == FAILED else "pending"
+            if outcome == KILLED and given_up:
+                state = "killed"
+        reason = ""
+        if state == "pending":
+            reason = self.sharing.why_again(row, place, int(attempts.attempt[at_row])) or LOST
+        return TaskStatus(
+            job=number, index=place, state=state, reason=reason, attempt=int(attempts.attempt[at_row]),
+            node=self.recording.node_on.get(int(attempts.machine[at_row]), ""),
+            started_us=self._unix(int(attempts.start_us[at_row])), ended_us=self._unix(finish) if over else None,
+        )  # fmt: skip
+
+    def allocations_us(self, limit: int) -> list[Time]:
+        """From a job's submission until the first attempt of a task starts, of the tasks of the last jobs."""
+        jobs, attempts, found = self.recording.jobs, self.recording.attempts, list[Time]()
+        for row in np.flatnonzero(jobs.started_us <= self.time_us)[::-1][:limit].tolist():
+            of_job = attempts.of_tasks(row, 0, LATER)
+            firsts = of_job[np.diff(attempts.place[of_job], prepend=-1) != 0]
+            began = attempts.start_us[firsts]
+            found += np.maximum(began[began <= self.time_us] - jobs.submitted_us[row], 0)[: limit - len(found)].tolist()
+            if len(found) >= limit:
+                break
+        return found
+
+    # Why.
+
+    async def explain(self, number: JobId, place: int | None) -> Why | None:
+        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        job, row = self.job(number), self.recording.jobs.place(number)
+        if job is None or (place is not None and place >= job.tasks):
+            return None
+        whole = place is None
+        if place is None:
+            place = self._first_waiting(job)
+        task = self.tasks(number, place, 1)[0]
+        mask, request = self.recording.wanted(row, place)
+        drained = {self._stage.nodes[node] for node in self._drained if node in self._stage.nodes}
+        taken = {machine: count for machine, count in enumerate(self._count.on_machine.tolist()) if count}
+        steps = counted(candidates(self._stage.cluster, mask, request, drained, taken))
+        heard = job.running + job.finished + job.failed + job.killed
+        started = heard if whole else int(task.state not in ("pending", "unsatisfiable", "cancelled"))
+        words = "were given to tasks of the job" if whole else "were given to it"
+        decided = self.recording.filmed.decided
+        return Why(
+            job=number, index=place, state=task.state, reason=task.reason or job.reason,
+            waiting=0 if job.ended else max(0, job.tasks - heard - job.unsatisfiable),
+            funnel=(*steps, FunnelStep(words, started)),
+            decisions=self._decisions(self.recording.jobs.of[row].first + place), explained=bool(decided.of_task),
+        )  # fmt: skip
+
+    def _first_waiting(self, job: JobStatus) -> int:
+        for first in (max(0, job.running + job.finished + job.failed - 1), 0):
+            for task in self.tasks(job.id, first, LOOK_MAX):
+                if task.state == "pending":
+                    return task.index
+        return 0
+
+    def _decisions(self, task: TaskId) -> tuple[DecisionStep, ...]:
+        decided = self.recording.filmed.decided
+        dropped = decided.dropped.get(task, 0)
+        return tuple(
+            DecisionStep(
+                at_us=self._unix(time_us), by=by, chosen=one.chosen, node=self.recording.node_on.get(one.machine, ""),
+                asked=one.asked, view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
+                passed=tuple(Passed(passed.scope, passed.reason, passed.count) for passed in one.rejected),
+            )
+            for place, (time_us, by, one) in enumerate(decided.of_task.get(task, ()))
+            if time_us <= self.time_us
+        )  # fmt: skip
+
+    def views(self) -> list[PairStatus]:
+        """What schedulers have decided so far on their views of each other's parts."""
+        names = self.recording.filmed.decided.pairs
+        decisions, refused, ages_us = self._decided(0)
+        recent, recent_refused, recent_ages_us = self._decided(self.time_us - RECENT_US)
+        return [
+            PairStatus(
+                by=by, asked=asked, decisions=decisions[place], refused=refused[place],
+                view_age_us=ages_us[place] // max(1, decisions[place]), recent=recent[place],
+                recent_refused=recent_refused[place],
+                recent_view_age_us=recent_ages_us[place] // recent[place] if recent[place] else None,
+            )
+            for (by, asked), place in sorted((pair, place) for place, pair in enumerate(names))
+            if decisions[place] or refused[place]
+        ]  # fmt: skip
+
+    def _decided(self, since_us: Time) -> tuple[list[int], list[int], list[int]]:
+        """Per pair, from then until now: placements that held, those that were refused, and the sum of ages, us."""
+        times, pairs, ages = self.recording.asked
+        first = int(np.searchsorted(times, since_us)) if since_us > 0 else 0
+        until, many = int(np.searchsorted(times, self.time_us, side="right")), len(self.recording.filmed.decided.pairs)
+        of, age_us = pairs[first:until], ages[first:until]
+        held, none = age_us >= 0, np.zeros(many, dtype=np.int64)
+        if not of.size:
+            return none.tolist(), none.tolist(), none.tolist()
+        sums = np.bincount(of[held], weights=age_us[held], minlength=many).astype(np.int64)
+        counts, refused = (np.bincount(of[some], minlength=many) for some in (held, ~held))
+        return counts.tolist(), refused.tolist(), sums.tolist()
+
+    # Users.
+
+    def loads(self, user: str | None = None) -> list[UserLoad]:
+        """What every user has under way, or one."""
+        jobs, many = self.recording.jobs, len(self.recording.jobs.users)
+
+        def summed(weights: Longs) -> list[int]:
+            counts: list[int] = np.bincount(jobs.user, weights=weights, minlength=many).astype(np.int64).tolist()
+            return counts
+
+        count = self._count
+        running = np.where(count.states >= 0, count.running, 0)
+        columns = [summed(column) for column in (count.states == PENDING, count.states == BUSY, count.pending, running)]
+        found = [UserLoad(name, *counts) for name, counts in zip(jobs.users, zip(*columns, strict=True), strict=True)]
+        return [load for load in found if any(load[1:]) and user in (None, load.user)]
+
+    def users(self, user: str | None) -> list[UserStatus]:
+        """Users with something under way or a share, or only one."""
+        loads = {load.user: load for load in self.loads(user)}
+        due, weights = (
+            self.sharing.due(),
+            {share.name: share.weight for share in self._stage.shares if not share.members},
+        )
+        names = sorted({*loads, *due} if user is None else {user})
+        found = []
+        for name in names:
+            counts = loads[name]._asdict() if name in loads else {"user": name}
+            share = due.get(name)
+            found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
+        return found
+
+    # What only recordings know.
+
+    @property
+    def interval(self) -> int:
+        """Of the film's intervals, the one that the moment is in."""
+        filmed = self.recording.filmed
+        many = len(filmed.sent[0]) if filmed.sent else 1
+        return min(many - 1, max(0, (self.time_us - filmed.begin_us) // filmed.step_us))
+
+    def archived(self, number: JobId) -> None:
+        """Whose a job was that has left for the archive: none has."""
+
+    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:
+        """Where a scheduler's view is wrong: first node of a group -> slots believed free, slots believed taken."""
+        belief = next((one for one in self.recording.filmed.beliefs if one.by == by), None)
+        if belief is None:
+            return {}
+        node_on, wrong = self.recording.node_on, belief.wrong[self.interval]
+        return {node_on[machine]: (free, taken) for machine, free, taken in wrong if machine in node_on}
+
+
+LOST: Final = "its last attempt was lost, or given up; the task begins anew when there is room"
+
+
+def _constraints(mask: int) -> dict[str, str | int]:
+    """What a machine meets, as a label."""
+    met = [str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1]
+    return {"constraints": " ".join(met)} if met else {}

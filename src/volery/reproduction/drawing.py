@@ -1,0 +1,233 @@
+"""Adds seeds to an experiment until its claims are decided (`volery reproduce --seeds auto`).
+
+The seeds of the file are the first look. Each further look draws seeds for the runs of undecided claims alone; claims
+that want for something else than seeds, and timed stages, draw none. All looks together keep the confidence of one
+(see `volery.statistics.looks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.reproduction.claims import EVERY, Case, Claim, Judgement
+from volery.reproduction.experiments import Experiment
+from volery.reproduction.judging import Look
+from volery.reproduction.ledger import Record, reusable
+from volery.reproduction.reproduce import Reproduction, reproduce
+from volery.reproduction.stagecosts import STAGE_COSTS
+from volery.reproduction.values import Place, ValueTable, claim_metrics, full_label
+from volery.statistics import looks
+from volery.study.pool import Watcher
+
+FIRST_MIN = 2
+"""One seed decides nothing: the first look that may is at two."""
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """The limits of the seeds that are drawn.
+
+    Args:
+        seeds_max: per run of an undecided claim, those of the file among them.
+        budget_s: CPU seconds of all runs of added seeds, beyond which no look begins; None: no limit.
+    """
+
+    seeds_max: int
+    budget_s: float | None = None
+
+
+def check_drawing(experiment: Experiment, drawing: Drawing) -> None:
+    """Check that seeds can be drawn for an experiment.
+
+    Raises:
+        InputError: the budget is none, or the file has more seeds than may be drawn.
+    """
+    if drawing.budget_s is not None and not drawing.budget_s > 0:
+        raise InputError("--budget-s", f"{drawing.budget_s:g} CPU seconds pay for no run; give a number above 0")
+    first = max(FIRST_MIN, len(experiment.seeds))
+    if drawing.seeds_max < first:
+        raise InputError(
+            "--seeds-max", f"{drawing.seeds_max} is below the first look of {experiment.name}; give {first} or more"
+        )
+
+
+def seeds_of(experiment: Experiment, count: int) -> tuple[int, ...]:
+    """The first so many seeds: those of the file, then the numbers above them."""
+    above = max(experiment.seeds) + 1
+    return (*experiment.seeds, *range(above, above + max(0, count - len(experiment.seeds))))[:count]
+
+
+def planned_looks(experiment: Experiment, seeds_max: int) -> tuple[Look, ...]:
+    """The looks, with a confidence each; after a single seed nothing can be decided and nothing is spent."""
+    plan = looks(max(FIRST_MIN, len(experiment.seeds)), seeds_max)
+    alone = (Look(1),) if len(experiment.seeds) == 1 else ()
+    return alone + tuple(Look(count, plan.confidence_at(count)) for count in plan.counts)
+
+
+def reproduce_until_decided(
+    experiment: Experiment,
+    drawing: Drawing,
+    *,
+    folder: Path,
+    traces: Path,
+    processes: int = 1,
+    dask: str | None = None,
+    watcher: Watcher | None = None,
+    kept: ValueTable | None = None,
+) -> Reproduction:
+    """Run an experiment, and add seeds until every claim is decided or the drawing ends.
+
+    Args:
+        experiment: what to run.
+        drawing: how many seeds may be drawn.
+        folder, traces, processes, dask, watcher, kept: as for `volery.reproduction.reproduce.reproduce`.
+
+    Raises:
+        InputError: as `reproduce` does, or the drawing is wrong.
+        LostRunError: when a run's process died.
+    """
+    check_drawing(experiment, drawing)
+    planned = planned_looks(experiment, drawing.seeds_max)
+    drawn: dict[Place, Sequence[int]] = {}
+    stopped = f"{drawing.seeds_max} seeds were drawn, the most that were allowed"
+    found = None
+    for number, look in enumerate(planned):
+        seeds = seeds_of(experiment, look.seeds)
+        if found is not None:
+            wanted = _undecided(experiment, found)
+            if not wanted:
+                stopped = "every claim that seeds can decide is decided"
+                break
+            places = _affordable(found, wanted, look.seeds, drawing.budget_s)
+            if not places:
+                stopped = _unpaid(found, wanted, drawing.budget_s or 0.0)
+                break
+            drawn |= dict.fromkeys(places, seeds)
+        found = reproduce(
+            experiment, folder=folder, traces=traces, processes=processes, dask=dask, watcher=watcher, kept=kept,
+            drawn=drawn,
+        )  # fmt: skip
+        found.seeds, found.looks = seeds, planned[: number + 1]
+        if found.interrupted:
+            stopped = "it was interrupted"
+            break
+    assert found is not None, "there is one look at least"
+    if stopped.endswith("allowed") and not _undecided(experiment, found):
+        stopped = "every claim that seeds can decide is decided"
+    found.stopped = stopped
+    return found
+
+
+def reproduce_again(experiment: Experiment, record: Record | None, **options: Any) -> Reproduction:
+    """Run an experiment with its own seeds; seeds that were added for its record stay, where their runs are at hand.
+
+    Args:
+        experiment: what to run.
+        record: the last one.
+        options: as for `volery.reproduction.reproduce.reproduce`.
+
+    Raises:
+        InputError, LostRunError: as `reproduce` does.
+    """
+    kept = reusable(experiment, record)
+    drawn = redrawn(experiment, record)
+    if record is not None and drawn:
+        found = reproduce(experiment, kept=kept, drawn=drawn, **{**options, "only_finished": True})
+        if found.complete:
+            found.seeds, found.looks, found.stopped = record.seeds, record.looks, record.stopped
+            return found
+    return reproduce(experiment, kept=kept, **options)
+
+
+def redrawn(experiment: Experiment, record: Record | None) -> dict[Place, tuple[int, ...]]:
+    """Return all seeds of the places for which --seeds auto drew more than the file names."""
+    kept = record.table if record is not None and record.stopped else None
+    if kept is None:
+        return {}
+    found: dict[Place, list[int]] = {}
+    for run in kept.runs:
+        found.setdefault((run.of, run.workload, run.population), []).append(run.seed)
+    for one in kept.inputs:
+        found.setdefault(("", one.workload, one.population), []).append(one.seed)
+    own = experiment.seeds
+    more = {place: tuple(seeds) for place, seeds in found.items() if len(seeds) > len(own)}
+    return {place: seeds for place, seeds in more.items() if seeds[: len(own)] == own}
+
+
+Wanted = list[tuple[Judgement, frozenset[Place]]]
+"""Undecided claims with the places whose runs may decide them."""
+
+
+def _undecided(experiment: Experiment, found: Reproduction) -> Wanted:
+    claims = {claim.id: claim for claim in experiment.claim}
+    return [
+        (judgement, frozenset(_places(experiment, claims[judgement.claim], judgement)))
+        for judgement in found.judgements()
+        if judgement.wants_seeds and not _is_timed(claims[judgement.claim])
+    ]
+
+
+def _is_timed(claim: Claim) -> bool:
+    return any(metric.startswith(f"{STAGE_COSTS}.") for metric in claim_metrics(claim))
+
+
+def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[Place]:
+    """The places of the undecided cases of a claim."""
+    found = []
+    for case in judgement.cases:
+        if case.wants_seeds:
+            populations = [case.population]
+            if case.population == EVERY:
+                populations = list(claim.populations) or [one.label for one in experiment.population]
+            found += [place for population in populations for place in _sides(experiment, judgement, case, population)]
+    return found
+
+
+def _sides(experiment: Experiment, judgement: Judgement, case: Case, population: str) -> list[Place]:
+    found = []
+    for side in (case.left, case.right):
+        if side is None or not side.on or side.of in experiment.unseeded:
+            continue
+        several = isinstance(experiment.architectures.get(side.of), dict)
+        found.append((full_label(side.of, judgement.reading if several else ""), side.on, population))
+    return found
+
+
+def _affordable(found: Reproduction, wanted: Wanted, count: int, budget_s: float | None) -> set[Place]:
+    """The places to draw for: of all undecided claims, or of the cheapest ones that the rest of the budget pays."""
+    if budget_s is None:
+        return set().union(*(places for _, places in wanted))
+    costs = {place: _cost_s(found, place, count) for _, places in wanted for place in places}
+    own = found.experiment.seeds
+    spent_s = sum(one.summary.cpu_s for one in found.finished.values() if one.summary.seed not in own)
+    chosen: set[Place] = set()
+    for _, places in sorted(wanted, key=lambda one: sum(costs[place] for place in one[1])):
+        if spent_s + sum(costs[place] for place in chosen | places) <= budget_s:
+            chosen |= places
+    return chosen
+
+
+def _cost_s(found: Reproduction, place: Place, count: int) -> float:
+    """CPU seconds that the further runs of a place are expected to take, from the stored ones; 0 where none is."""
+    runs = found.planned.runs.get(place, [])
+    return _run_s(found, place) * max(0, count - len(runs))
+
+
+def _run_s(found: Reproduction, place: Place) -> float:
+    """Mean CPU seconds of the stored runs of a place, or of all where it has none."""
+    times = [summary.cpu_s for summary in found.summaries(found.planned.runs.get(place, []))]
+    times = times or [stored.summary.cpu_s for stored in found.finished.values()]
+    return sum(times) / len(times) if times else 0.0
+
+
+def _unpaid(found: Reproduction, wanted: Wanted, budget_s: float) -> str:
+    slowest = max(_run_s(found, place) for _, places in wanted for place in places)
+    claims = len({judgement.claim for judgement, _ in wanted})
+    return (
+        f"the budget of {budget_s:g} CPU seconds does not pay the next look at {claims} undecided claims "
+        f"(a run takes up to {slowest:.0f} s)"
+    )

@@ -1,0 +1,150 @@
+"""Metric paths of claims: which there are, and their values in the measures of a run or of an input."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+from volery.core.errors import InputError, suggestion
+from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
+from volery.reproduction.stagecosts import ALL, COUNTED, STAGE_COSTS
+from volery.study.settled import Settled
+
+LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
+
+
+class InputMeasures(msgspec.Struct, frozen=True):
+    """What a workload asks of its cluster, before any scheduler has a say.
+
+    Args:
+        load: of the cluster as a whole, over seconds (slots needed / slots).
+        constraint_load: "c0" to "c20": of one constraint; "highest", "lowest", "average": over the constraints,
+            statistic by statistic.
+        conflicts: "waiting", "collisions": per second (see `volery.metrics.conflicts`); empty where not asked for.
+        loads: load per constraint, for pictures.
+    """
+
+    load: TotalLoad
+    constraint_load: dict[str, dict[str, float]] = {}
+    conflicts: dict[str, Distribution] = {}
+    loads: tuple[ConstraintLoad, ...] = ()
+
+
+INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
+_SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed")
+_CONFLICTS: Final = ("waiting", "collisions")
+_OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
+
+
+def constraint_statistics(loads: Sequence[ConstraintLoad]) -> dict[str, dict[str, float]]:
+    """`InputMeasures.constraint_load` from the loads of all constraints."""
+    found = {f"c{one.constraint}": {name: getattr(one, name) for name in LOAD_STATISTICS} for one in loads}
+    single = list(found.values())
+    for name, over in (("highest", max), ("lowest", min), ("average", _mean)):
+        if single:
+            found[name] = {statistic: over([one[statistic] for one in single]) for statistic in LOAD_STATISTICS}
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+SETTLED: Final = "settled"
+"""Measures of a run without its warm-up, see `volery.study.settled`."""
+
+
+def check_metric(path: str, place: str) -> bool:
+    """Whether the metric is one of the input, else it is one of a run.
+
+    Raises:
+        InputError: at `place`, when there is no such metric.
+    """
+    root, *rest = path.split(".")
+    if root == "load":
+        _expect(rest, [LOAD_STATISTICS], place, path)
+        return True
+    if root == "constraint_load":
+        over = (*_OVER_CONSTRAINTS, *(f"c{number}" for number in range(64)))
+        _expect(rest, [over, LOAD_STATISTICS], place, path)
+        return True
+    if root == "conflicts":
+        _expect(rest, [_CONFLICTS, Distribution.__struct_fields__], place, path)
+        return True
+    if root == SETTLED:
+        _expect(rest, [Settled.__struct_fields__], place, path)
+        return False
+    if root == STAGE_COSTS:
+        _expect(rest, [(*COUNTED, ALL)], place, path)
+        return False
+    _check_run_metric(path, place)
+    return False
+
+
+def _expect(parts: Sequence[str], known: Sequence[Iterable[str]], place: str, path: str) -> None:
+    if len(parts) != len(known):
+        raise InputError(place, f"{path!r} has {len(parts) + 1} parts where {len(known) + 1} are needed")
+    for part, names in zip(parts, known, strict=True):
+        if part not in names:
+            raise InputError(place, f"{path!r}: unknown part {part!r}{suggestion(part, names)}")
+
+
+def _check_run_metric(path: str, place: str) -> None:
+    kind: Any = RunSummary
+    for part in path.split("."):
+        if get_origin(kind) is dict:
+            kind = get_args(kind)[1]
+            continue
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            raise InputError(place, f"{path!r}: nothing stands below {kind.__name__ if kind else kind}")
+        fields = {field.name: _bare(field.type) for field in msgspec.structs.fields(kind)}
+        if part not in fields:
+            known = (*fields, *INPUT_ROOTS) if kind is RunSummary else fields
+            raise InputError(place, f"{path!r}: unknown part {part!r}{suggestion(part, known)}")
+        kind = fields[part]
+    if kind not in (int, float):
+        raise InputError(place, f"{path!r} is no number; go on to a part of it")
+
+
+def _bare(kind: Any) -> Any:
+    """The type without its None."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(one for one in get_args(kind) if one is not type(None))
+    return kind
+
+
+def value(measures: Any, path: str) -> float | None:
+    """The number at a path; None where the run has no such thing (no long job, for example)."""
+    for part in path.split("."):
+        # A counter of what never happened is not there.
+        measures = measures.get(part, 0.0) if isinstance(measures, Mapping) else getattr(measures, part)
+        if measures is None:
+            return None
+        if isinstance(measures, Distribution) and not measures.count:
+            return None
+    return float(measures)
+
+
+_FRACTIONS: Final = frozenset(
+    ("attainment", "busyness", "busyness_mad", "useful", "wasted", "fruitless", "conflict_fraction", "wasted_fraction",
+     "under_accuracy", "over_accuracy", "under_share", "over_share", "of_oracle", "above_oracle")
+)  # fmt: skip
+"""Last parts of further metrics from 0 to about 1; tables print them as plain numbers."""
+
+
+def is_share(path: str) -> bool:
+    """Whether a metric is a fraction, which is compared by differences."""
+    return unit(path) == "%" or path.rpartition(".")[2] in _FRACTIONS or path.startswith("utilisation.")
+
+
+def unit(path: str) -> str:
+    """The unit of a metric: "s", "%" for a fraction, or nothing."""
+    root, _, part = path.partition(".")
+    if root in ("load", "constraint_load", "utilisation_mean") or path in _SHARES:
+        return "%"
+    if root == "locality" and part != "tasks":
+        return "%"
+    return "s" if any(part.endswith("_s") and not part.endswith("per_cpu_s") for part in path.split(".")) else ""

@@ -1,0 +1,253 @@
+"""The pictures of an experiment: those of `volery.report.plots` where they fit, and the paper's own kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from volery.metrics import ConstraintLoad
+from volery.metrics.columns import Floats
+from volery.report import plots
+from volery.report.analysisplot import Line, analysis_curves
+from volery.report.folder import StageProfile
+from volery.report.plots import Series
+from volery.report.stageplot import stage_times
+from volery.reproduction.experiments import Workload
+from volery.reproduction.measures import LOAD_STATISTICS, SETTLED
+from volery.reproduction.reproduce import Reproduction
+from volery.reproduction.values import full_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH_INCHES, HEIGHT_INCHES = 6.6, 3.9
+CURVE_POINTS: Final = 400
+
+
+def draw(found: Reproduction) -> Iterator[tuple[str, str]]:
+    """Yield the file name and the SVG text of every picture that there is something to draw for."""
+    for kind in found.experiment.pictures:
+        if kind == "utilisation_ratio":
+            picture = _utilisation_ratio(found)
+            if picture:
+                yield f"{kind}.svg", picture
+            continue
+        if kind == "stage_times":
+            picture = _stage_times(found)
+            if picture:
+                yield f"{kind}.svg", picture
+            continue
+        if kind in ("conflicts", "analysis"):
+            picture = _conflicts(found) if kind == "conflicts" else _analysis(found)
+            if picture:
+                yield f"{kind}.svg", picture
+            continue
+        for workload in found.experiment.workload:
+            picture = _of_workload(found, workload, kind)
+            if picture:
+                yield f"{kind}_{workload.label}.svg", picture
+
+
+def _stage_times(found: Reproduction) -> str:
+    """The last run of every architecture on the first workload and population."""
+    experiment = found.experiment
+    place = (experiment.workload[0].label, experiment.population[0].label)
+    runs = [runs[-1].key for of, runs in found.planned.runs.items() if of[1:] == place]
+    profiles = [
+        msgspec.convert(msgspec.to_builtins(found.stages[key].profile), StageProfile)
+        for key in runs
+        if key in found.stages
+    ]
+    return stage_times(profiles, title=f"{experiment.figure}: {place[0]}") if profiles else ""
+
+
+def _of_workload(found: Reproduction, workload: Workload, kind: str) -> str:
+    title = f"{found.experiment.figure}: {workload.label}, {workload.workers:,} workers"
+    if kind == "constraint_load":
+        loads = _mean_loads(found, workload)
+        return plots.constraint_load_bars(loads, title=title) if loads else ""
+    if kind == "delay_cdf":
+        series = _series(found, workload, "jobs", "delay_s")
+        return plots.delay_cdf(series, title=title) if series else ""
+    series = _series(found, workload, "curve", "utilisation")
+    return _utilisation_cdf(series, title) if series else ""
+
+
+def _series(found: Reproduction, workload: Workload, part: str, column: str) -> list[Series]:
+    """One sample per finished run; jobs that were not measured are left out."""
+    series = []
+    for label, reading, _ in found.experiment.variants():
+        of = full_label(label, reading)
+        places = [(of, workload.label, population.label) for population in found.experiment.population]
+        runs = [run for place in places for run in found.planned.runs.get(place, []) if run.key in found.finished]
+        known = "jrt_s" if column == "delay_s" else column  # a delay may be negative where machines are fast
+        tables = (found.store.columns(run.key, part) for run in runs)
+        kept = tuple(columns[column][columns[known] >= 0] for columns in tables)
+        if kept:
+            series.append(Series(of, kept))
+    return series
+
+
+def _mean_loads(found: Reproduction, workload: Workload) -> list[ConstraintLoad]:
+    """Load per constraint, averaged over seeds and populations."""
+    inputs = [one for population in found.experiment.population
+              for one in found.measured.get((workload.label, population.label), [])]  # fmt: skip
+    numbers = sorted({load.constraint for one in inputs for load in one.loads})
+    means = []
+    for number in numbers:
+        same = [load for one in inputs for load in one.loads if load.constraint == number]
+        statistics = (sum(getattr(load, name) for load in same) / len(same) for name in LOAD_STATISTICS)
+        means.append(ConstraintLoad(number, *statistics))
+    return means
+
+
+def _utilisation_cdf(series: Sequence[Series], title: str) -> str:
+    """Which share of the time the utilisation is at most so much."""
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
+        axes = _axes(title, len(series))
+        for place, one in enumerate(series):
+            ordered = np.sort(np.concatenate(one.per_seed))
+            share = np.arange(1, ordered.size + 1) / ordered.size
+            chosen = np.unique(np.linspace(0, ordered.size - 1, CURVE_POINTS).astype(np.int64))
+            axes.plot(
+                100 * ordered[chosen], 100 * share[chosen], color=plots.colour(place), linestyle=plots.dash(place),
+                label=plots.literal(one.label),
+            )  # fmt: skip
+        axes.set_xlabel("utilisation is at most (%)")
+        axes.set_ylabel("share of the time (%)")
+        axes.set_ylim(0, 102)
+        return _svg(axes)
+
+
+def _utilisation_ratio(found: Reproduction) -> str:
+    """Mean utilisation of each architecture over that of the first, as bars per workload."""
+    workloads = list(found.experiment.workload)
+    labels = [full_label(label, reading) for label, reading, _ in found.experiment.variants()]
+    means = {
+        (of, workload.label): _mean_utilisation(found, of, workload.label) for of in labels for workload in workloads
+    }
+    shown = [workload.label for workload in workloads if all(means[of, workload.label] for of in labels)]
+    if not shown:
+        return ""
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
+        axes = _axes(f"{found.experiment.figure}: mean utilisation over that of {labels[0]}", len(labels))
+        places, width = np.arange(len(shown)), 0.8 / len(labels)
+        for number, of in enumerate(labels):
+            ratios = [means[of, workload] / means[labels[0], workload] for workload in shown]
+            axes.bar(
+                places + (number - (len(labels) - 1) / 2) * width, ratios, width, color=plots.colour(number),
+                label=plots.literal(of),
+            )  # fmt: skip
+        axes.set_xticks(places, shown)
+        axes.set_ylabel("ratio of mean utilisations")
+        axes.grid(visible=False, axis="x")
+        return _svg(axes)
+
+
+def _mean_utilisation(found: Reproduction, of: str, workload: str) -> float:
+    runs = [run for population in found.experiment.population
+            for run in found.planned.runs.get((of, workload, population.label), [])]  # fmt: skip
+    values = [summary.utilisation_mean for summary in found.summaries(runs)]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _analysis(found: Reproduction) -> str:
+    """What was simulated beside what theory expects of it, one line per claim that holds them against each other."""
+    panels: dict[str, list[Line]] = {}
+    claims = {claim.id: claim for claim in found.experiment.claim if isinstance(claim.right, str)}
+    for judgement in found.judgements():
+        if judgement.claim not in claims:
+            continue
+        expected, simulated = [], []
+        for case in judgement.cases:
+            if case.left is None or case.right is None:
+                continue
+            several = isinstance(found.experiment.architectures[case.left.of], dict)
+            of = full_label(case.left.of, judgement.reading if several else "")
+            runs = found.planned.runs[of, case.left.on, case.population]
+            loads = [load for load in found.values(f"{SETTLED}.load", runs) if load is not None]
+            load = sum(loads) / len(loads)
+            expected.append((load, case.right.mean))
+            simulated.append((load, case.left.mean))
+        if expected:
+            line = Line(judgement.claim, tuple(sorted(expected)), tuple(sorted(simulated)))
+            panels.setdefault(claims[judgement.claim].left.metric, []).append(line)
+    title = f"{found.experiment.figure}: analysis (lines), simulation (circles)"
+    return analysis_curves(panels, title=title) if panels else ""
+
+
+def _conflicts(found: Reproduction) -> str:
+    """Conflicts per second, mean and 99th percentile, in both readings, per workload."""
+    shown: dict[str, list[Any]] = {}
+    for workload in found.experiment.workload:
+        inputs = [one.conflicts for population in found.experiment.population
+                  for one in found.measured.get((workload.label, population.label), []) if one.conflicts]  # fmt: skip
+        if inputs:
+            shown[workload.label] = inputs
+    if not shown:
+        return ""
+    from matplotlib import rc_context
+
+    with rc_context(STYLE):
+        axes = _axes(f"{found.experiment.figure}: conflicts per second", 4)
+        places, bars = np.arange(len(shown)), [("waiting", "mean"), ("waiting", "p99"), ("collisions", "mean"),
+                                               ("collisions", "p99")]  # fmt: skip
+        for number, (kind, statistic) in enumerate(bars):
+            heights: Floats = np.array(
+                [sum(getattr(one[kind], statistic) for one in inputs) / len(inputs) for inputs in shown.values()]
+            )
+            axes.bar(
+                places + (number - 1.5) * 0.2, heights, 0.2, color=plots.colour(number), label=f"{kind}, {statistic}"
+            )
+        axes.set_xticks(places, list(shown))
+        axes.set_ylabel("tasks per second")
+        axes.grid(visible=False, axis="x")
+        return _svg(axes)
+
+
+STYLE: Final[dict[Any, Any]] = {
+    "svg.hashsalt": "volery",
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",
+    "font.size": 10.5,
+    "axes.edgecolor": plots.GRID,
+    "axes.labelcolor": plots.INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": plots.GRID,
+    "text.color": plots.INK,
+    "xtick.labelcolor": plots.INK,
+    "ytick.labelcolor": plots.INK,
+    "legend.frameon": False,
+}
+
+
+def _axes(title: str, legend_lines: int) -> Axes:
+    from matplotlib.figure import Figure
+
+    height = HEIGHT_INCHES + plots.LEGEND_LINE_INCHES * legend_lines
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    figure.suptitle(plots.literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    return figure.add_subplot()
+
+
+def _svg(axes: Axes) -> str:
+    """The figure as SVG text, without date or version."""
+    import io
+
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), alignment="left")
+    buffer = io.StringIO()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
