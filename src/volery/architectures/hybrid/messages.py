@@ -136,8 +136,6 @@ class Scarcity(Message, frozen=True):
 MESSAGES: frozenset[type[Message]] = frozenset(
     {
         Probe, LongProbe, TaskRequest, Assign, NoTask, Rejected, Withdraw, Steal, Stolen, Kill, Completed, Ended,
-        CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector,
+        CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector, Demanded, Crowded, Reorder, Scarcity,
     }
 )  # fmt: skip
-
-PHOENIX_MESSAGES: frozenset[type[Message]] = MESSAGES | {Demanded, Crowded, Reorder, Scarcity}
