@@ -13,7 +13,7 @@ from volery.architectures.omega.scheduler import Scheduler
 from volery.architectures.tetrisched import TETRISCHED
 from volery.architectures.tetrisched import build as build_tetrisched
 from volery.architectures.tetrisched.requests import Requests
-from volery.architectures.tetrisched.requests import Waiting as Gang
+from volery.architectures.tetrisched.requests import WaitingJob as Gang
 from volery.core.component import Deployment
 from volery.core.model import Cluster, Time
 from volery.core.streams import Streams

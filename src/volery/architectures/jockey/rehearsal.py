@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.architectures.jockey.remaining import Remaining, tabulated
-from volery.architectures.jockey.stages import Indicator, Places, Stage, progress, sizes
+from volery.architectures.jockey.stages import Indicator, JobStage, Places, progress, sizes
 from volery.core.model import Time
 from volery.core.streams import Streams
 
@@ -49,7 +49,11 @@ def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time
 
 
 def samples_of(
-    finish_us: Sequence[Time], stage_of: Sequence[int], stages: Sequence[Stage], indicator: Indicator, period_us: Time
+    finish_us: Sequence[Time],
+    stage_of: Sequence[int],
+    stages: Sequence[JobStage],
+    indicator: Indicator,
+    period_us: Time,
 ) -> list[tuple[float, Time]]:
     """(progress, time left) at the beginning of a run and after every period of it.
 
@@ -72,7 +76,7 @@ def samples_of(
     return samples
 
 
-class Rehearsing(msgspec.Struct, frozen=True):
+class RehearsalSetting(msgspec.Struct, frozen=True):
     """How often a job is simulated, and what is made of it.
 
     Args:
@@ -103,9 +107,9 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
     waits: tuple[tuple[int, ...], ...]
     stage_of: tuple[int, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[JobStage, ...]
     run_us: tuple[tuple[Time, ...], ...]
-    rehearsing: Rehearsing
+    rehearsing: RehearsalSetting
     seed: int
 
 

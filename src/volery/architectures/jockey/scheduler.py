@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from volery.architectures.jockey.arbiter import arbitrated
-from volery.architectures.jockey.controlled import Controlled, Setting
+from volery.architectures.jockey.job import ControlledJob, Setting
 from volery.architectures.jockey.profiles import Learned
 from volery.architectures.jockey.rehearsal import rehearse
 from volery.architectures.jockey.tokens import Holder, Tokens
@@ -44,7 +44,7 @@ class Scheduler(Component):
         self._slots = self._free = cluster.slot_count
         self._holders: dict[JobId, Holder] = {}
         self._graphs: dict[JobId, Workflow] = {}
-        self._controlled: dict[JobId, Controlled] = {}
+        self._controlled: dict[JobId, ControlledJob] = {}
         self._ticking = False
         self._arrivals = self._launches = 0
 
@@ -64,7 +64,7 @@ class Scheduler(Component):
         self._holders[job.id] = Holder(job.id, self._arrivals, capped=has_deadline and not self._spare)
         self._graphs[job.id] = Workflow()
         if has_deadline:
-            self._controlled[job.id] = Controlled(job, now, self._setting)
+            self._controlled[job.id] = ControlledJob(job, now, self._setting)
         self._take(job.id, tasks, job.parents, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
@@ -124,14 +124,14 @@ class Scheduler(Component):
         if self._controlled:
             self._tick(now)
 
-    def _shared(self, jobs: Sequence[Controlled], now: Time) -> list[int]:
+    def _shared(self, jobs: Sequence[ControlledJob], now: Time) -> list[int]:
         """What each is given: what it wants where that is not too much for all, else by marginal utility."""
         if sum([controlled.wanted for controlled in jobs]) <= self._slots:
             return [controlled.wanted for controlled in jobs]
         self._port.observe(Counted("periods_arbitrated"))
         return arbitrated([controlled.claim(now) for controlled in jobs], self._slots)
 
-    def _simulate_anew(self, controlled: Controlled) -> None:
+    def _simulate_anew(self, controlled: ControlledJob) -> None:
         """A job that is not as its model: simulate it as it is, or let it share."""
         asked = controlled.rehearsal()
         if asked is None:

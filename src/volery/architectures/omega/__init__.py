@@ -30,7 +30,7 @@ from volery.architectures.omega.elastic import Elasticity, Policy
 from volery.architectures.omega.firstfit import Rings
 from volery.architectures.omega.framework import Framework
 from volery.architectures.omega.jobs import Setting
-from volery.architectures.omega.layout import WORKLOADS, Deciding, Layout, Workload, parse_rule
+from volery.architectures.omega.layout import WORKLOADS, DecisionTimes, Layout, Workload, parse_rule
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.node import Front, Node
 from volery.architectures.omega.precedence import LowerHolds, PrecedenceClaims
@@ -210,7 +210,7 @@ def _setting(name: str, config: PlacingConfig) -> Setting:
         raise InputError(f"{name}:gang", problem)
     return Setting(
         rule=msgspec.structs.replace(parse_rule(config.service, f"{name}:service"), fill=config.fill),
-        deciding=Deciding(
+        deciding=DecisionTimes(
             {"batch": us(config.batch_job_s), "service": us(config.service_job_s), "fill": 0},
             {"batch": us(config.batch_task_s), "service": us(config.service_task_s), "fill": 0},
         ),

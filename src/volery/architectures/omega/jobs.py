@@ -15,7 +15,7 @@ import msgspec
 
 from volery.architectures.omega.elastic import Elasticity
 from volery.architectures.omega.firstfit import Placing, place, stretch
-from volery.architectures.omega.layout import Deciding, Layout, Rule, Workload
+from volery.architectures.omega.layout import DecisionTimes, Layout, Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
 from volery.core.events import (
     GANG_TASKS_REFUSED,
@@ -50,7 +50,7 @@ class Setting(msgspec.Struct, frozen=True):
     """
 
     rule: Rule
-    deciding: Deciding
+    deciding: DecisionTimes
     gang: bool
     pickiness: float
     retry_us: Time

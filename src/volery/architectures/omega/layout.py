@@ -109,7 +109,7 @@ def parse_rule(text: str, place: str) -> Rule:
     raise InputError(place, f"{text!r} is neither none, user:NAME+NAME nor estimate:SECONDS")
 
 
-class Deciding(msgspec.Struct, frozen=True):
+class DecisionTimes(msgspec.Struct, frozen=True):
     """How long a scheduler decides on a job: t_job + t_task * n for n tasks that are left (section 4).
 
     Args:

@@ -15,7 +15,7 @@ from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskR
 
 QueuePolicy = Literal["fifo", "priority", "fair"]
 
-Waiting = tuple[int, Address, Time, Time]
+QueuedProbe = tuple[int, Address, Time, Time]
 """The batch of a reservation, its scheduler, when it came, and the node's blocked time until then."""
 
 
@@ -56,7 +56,7 @@ class NodeMonitor(SlotKeeper):
         super().__init__(slots)
         self._setting = setting
         self._users = setting.user_queues()
-        self._queue: dict[int, Waiting] = {}
+        self._queue: dict[int, QueuedProbe] = {}
         self._requests = 0
         self._asked = 0
         self._waited_us: Time = 0

@@ -9,8 +9,8 @@ import msgspec
 from volery.architectures.tetrisched.expressions import leaves
 from volery.architectures.tetrisched.highs import Limits
 from volery.architectures.tetrisched.machines import Machines
-from volery.architectures.tetrisched.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed
-from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
+from volery.architectures.tetrisched.planning import NO_BRANCH, Placed, Plan, PlanProblem, Solver, answer, packed
+from volery.architectures.tetrisched.requests import Request, Requests, RequestSetting, WaitingJob
 from volery.architectures.tetrisched.wishes import Grid
 from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
@@ -45,7 +45,7 @@ class Setting(msgspec.Struct, frozen=True):
     jobs_max: int
     decision_us: Time
     leaf_us: float
-    asking: Asking
+    asking: RequestSetting
 
     def grid(self, now: Time) -> Grid:
         """Time from now on; best effort loses its value over two plan-aheads."""
@@ -64,8 +64,8 @@ class Scheduler(Component):
         self._setting = setting
         self._machines = Machines(cluster)
         self._requests = Requests(self._machines, setting.asking)
-        self._open: dict[JobId, Waiting] = {}
-        self._waiting: dict[JobId, Waiting] = {}
+        self._open: dict[JobId, WaitingJob] = {}
+        self._waiting: dict[JobId, WaitingJob] = {}
         self._asked: tuple[Request, ...] = ()
         self._planned_us = NEVER
         self._planning = False
@@ -80,7 +80,7 @@ class Scheduler(Component):
         """A job waits from now on."""
         tasks = self._jobs.admit(message, source, sum(waiting.tasks for waiting in self._waiting.values()))
         if tasks:
-            self._open[message.job.id] = Waiting(msgspec.structs.replace(message.job, tasks=()), now, {})
+            self._open[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
             self._wait(message.job.id, tasks, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
@@ -105,7 +105,7 @@ class Scheduler(Component):
         self._close_if_done(job)
         self._change(now)
 
-    def _is_impossible(self, waiting: Waiting) -> bool:
+    def _is_impossible(self, waiting: WaitingJob) -> bool:
         """Tell if all tasks of the job came together, wait, and never fit on the empty cluster."""
         if (
             not self._setting.asking.gangs
@@ -115,7 +115,7 @@ class Scheduler(Component):
             return False
         return waiting.lacking > 0 or not self._requests.is_possible(waiting)
 
-    def _refuse(self, waiting: Waiting) -> None:
+    def _refuse(self, waiting: WaitingJob) -> None:
         """Report the tasks of a gang that the empty cluster cannot hold as tasks that fit no machine."""
         job, count = waiting.job.id, waiting.tasks
         self._waiting.pop(job, None)
@@ -159,7 +159,7 @@ class Scheduler(Component):
                 self._port.observe(Counted("deadlines_given_up"))
         expressions = tuple([request.expression for request in asked])
         named = [name for expression in expressions for leaf in leaves(expression) for name in leaf.where]
-        planning = Planning(
+        planning = PlanProblem(
             expressions,
             {name: self._machines.sets[name] for name in dict.fromkeys(named)},
             self._machines.supply(grid),
@@ -268,12 +268,12 @@ class Scheduler(Component):
     sends = ANSWERS | sent_to("node", Launch, Kill)
 
 
-def _urgency(waiting: Waiting) -> bool:
+def _urgency(waiting: WaitingJob) -> bool:
     """Jobs with a deadline that can be met come first."""
     return waiting.missed or waiting.job.deadline_us == NEVER
 
 
-def _before(waiting: Waiting, request: Request) -> int:
+def _before(waiting: WaitingJob, request: Request) -> int:
     """The alternative that is nearest to what the last plan had for the job."""
     if waiting.planned is None:
         return NO_BRANCH

@@ -12,9 +12,9 @@ from volery.architectures.jockey.arbiter import Claim
 from volery.architectures.jockey.control import Left, Loop
 from volery.architectures.jockey.curves import Curve, due
 from volery.architectures.jockey.profiles import Learned, estimated
-from volery.architectures.jockey.rehearsal import Rehearsal, Rehearsing
+from volery.architectures.jockey.rehearsal import Rehearsal, RehearsalSetting
 from volery.architectures.jockey.remaining import Remaining
-from volery.architectures.jockey.stages import Stage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths
+from volery.architectures.jockey.stages import JobStage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths
 from volery.core.model import Job, Task, TaskId, Time
 
 Control = Literal["adaptive", "first", "max"]
@@ -47,11 +47,11 @@ class Setting(msgspec.Struct, frozen=True):
     deviation: Deviation
     off: float
     off_periods: int
-    rehearsing: Rehearsing
+    rehearsing: RehearsalSetting
     rehearsal_us: Time
 
 
-class Controlled:
+class ControlledJob:
     """A job with a deadline.
 
     Args:
@@ -213,7 +213,7 @@ class Controlled:
         return Claim(steps, tuple(worth))
 
 
-def _scaled(stage: Stage, by: float, tasks: int) -> Stage:
+def _scaled(stage: JobStage, by: float, tasks: int) -> JobStage:
     """A stage with other tasks, so many, and so many times as long."""
     work_us = round(stage.work_us * by * tasks / stage.tasks)
     return msgspec.structs.replace(stage, tasks=tasks, work_us=work_us, longest_us=round(stage.longest_us * by))
