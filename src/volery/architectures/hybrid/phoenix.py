@@ -47,7 +47,7 @@ class CrowdReport:
             port.set_timer(BEAT, next_beat(now, self._setting.heartbeat_us))
 
     def _wait_us(self) -> tuple[bool, Time]:
-        """Whether the estimated wait is above the threshold, and the wait."""
+        """The verdict (the estimated wait is above the threshold), and the wait."""
         if self._recent is None:
             return False, 0
         wait_us = self._recent.wait_us(self._recent.load())

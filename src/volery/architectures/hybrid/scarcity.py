@@ -53,7 +53,7 @@ class Demand:
         self._positions: dict[int, list[int]] = {}
 
     def add(self, needs: int, tasks: int) -> None:
-        """So many more tasks, or fewer, wait that need all of these."""
+        """Count further waiting tasks, or fewer, that need all of these."""
         listed = self._positions.get(needs)
         if listed is None:
             if len(self._positions) >= POSITIONS_MAX:
@@ -126,7 +126,7 @@ class RecentService:
         self._servers = servers
 
     def add(self, came: Time, ran_us: Time) -> None:
-        """A task that had come then has run for so long."""
+        """Note the arrival and the run time of a task that has ended."""
         if self._count < WINDOW:
             self._came.append(came)
             self._ran.append(ran_us)

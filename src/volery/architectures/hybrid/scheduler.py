@@ -334,7 +334,7 @@ class Scheduler(ReservingScheduler):
             self._forget(batch, source)
 
     def _holds(self, batch: Batch, place: int, source: Address) -> bool:
-        """Whether the reservation is good: a sticky one where it was sent, any other, which may be stolen, once."""
+        """True for a good reservation: a sticky one where it was sent, any other, which may be stolen, once."""
         node = batch.nodes[place]
         return node == source if self._setting.sticky else node is not None
 

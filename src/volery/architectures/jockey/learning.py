@@ -1,4 +1,4 @@
-"""What earlier runs teach: profiles of recurring jobs, and tables from simulated runs on these very components."""
+"""Models of recurring jobs from earlier runs: profiles, and tables from simulated runs on the same components."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Alone = Callable[[Cluster], Deployment]
 
 
 def learned(earlier: Records, how: RehearsalSetting, alone: Alone, simulate: Simulate) -> tuple[Learned, ...]:
-    """What a scheduler is told of the recurring jobs of earlier runs: those that have a name and a deadline.
+    """The models of the recurring jobs of earlier runs: those that have a name and a deadline.
 
     Args:
         earlier: records; the runs of a job have its name as their user.

@@ -1,4 +1,4 @@
-"""What earlier runs have taught about a recurring job."""
+"""Profiles of recurring jobs from earlier runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """What a scheduler is told of a recurring job.
+    """The model of a recurring job.
 
     Args:
         job: its name, which its runs have as their user.

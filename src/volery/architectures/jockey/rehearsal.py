@@ -1,4 +1,4 @@
-"""Simulating a job on a number of tokens: ready tasks start in the order in which they have become ready.
+"""Simulated runs of a job on a number of tokens: ready tasks start in the order in which they have become ready.
 
 The lab's own kernel makes the table of a job before it runs. While it runs, a scheduler cannot reach the kernel: what
 is here answers then, and tests demand that both agree to the microsecond where no message takes time.
@@ -19,7 +19,7 @@ from volery.core.streams import Streams
 
 
 def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time]:
-    """When each task finishes, microseconds after the job's submission.
+    """The finish time of each task, microseconds after the job's submission.
 
     Args:
         waits: per task, places of those that it waits for.
@@ -77,7 +77,7 @@ def samples_of(
 
 
 class RehearsalSetting(msgspec.Struct, frozen=True):
-    """How often a job is simulated, and what is made of it.
+    """The parameters of simulated runs.
 
     Args:
         grid: allocations, tokens.
@@ -95,7 +95,7 @@ class RehearsalSetting(msgspec.Struct, frozen=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """What `rehearse` is asked.
+    """The problem of `rehearse`.
 
     Args:
         waits, stage_of: per task of the job.

@@ -97,7 +97,7 @@ def with_paths(stages: Sequence[JobStage]) -> tuple[JobStage, ...]:
 
 
 def progress(indicator: Indicator, stages: Sequence[JobStage], done: Sequence[float]) -> float:
-    """How far a job is, from 0 to 1.
+    """The progress of a job, from 0 to 1.
 
     Args:
         indicator: `totalworkWithQ` (default of the paper) weighs stages by queueing and run time, `totalwork` by run
@@ -128,7 +128,7 @@ def _weighed(weights: Sequence[int], done: Sequence[float]) -> float:
 
 
 def critical_us(stages: Sequence[JobStage], done: Sequence[float]) -> float:
-    """What is left of the longest path: S = max over unfinished stages of (1 - f) * longest task + path after it."""
+    """The rest of the longest path: S = max over unfinished stages of (1 - f) * longest task + path after it."""
     left = [(1.0 - f) * one.longest_us + one.after_us for one, f in zip(stages, done, strict=True) if f < 1.0]
     return max(left, default=0.0)
 

@@ -48,7 +48,7 @@ CELL = "cell/0"
 
 
 class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What all three have: types of jobs, decision times, retries."""
+    """Parameters of all three: types of jobs, decision times, retries."""
 
     service: Annotated[
         str, msgspec.Meta(description="which jobs are service jobs: none, user:NAME+NAME or estimate:SECONDS (longer)")

@@ -117,7 +117,7 @@ class Allocator(Component):
             self._offer(self._first(allowed), offered)
 
     def _idle(self) -> dict[int, int]:
-        """What machines have free, guarded; nothing where that is too little for an offer."""
+        """The free amounts of machines, guarded; nothing if they are too little for an offer."""
         packing, free = self._layout.packing, self._claims.free
         guards = packing.guards
         offered = {machine: amounts for machine, amounts in enumerate(free) if amounts != guards}

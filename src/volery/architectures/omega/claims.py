@@ -92,7 +92,7 @@ class Claims:
         self._port, self._freed = port, freed
 
     def put(self, machine: int, packed: int) -> None:
-        """So much more is free on a machine, or less where it is negative."""
+        """Add to what is free on a machine; a negative amount takes."""
         self.free[machine] = self._layout.packing.settled(self.free[machine] + packed)
 
     def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> Claim | None:

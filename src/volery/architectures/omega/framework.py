@@ -46,7 +46,7 @@ class Reply:
         self.began_us: Time = 0
 
     def goes_on(self, queue: Collection[PendingJob]) -> bool:
-        """Whether there is another job to try, and room."""
+        """True while there is another job to try, and room."""
         return bool(self.turns and queue and any(self.room))
 
 
@@ -198,7 +198,7 @@ class Framework(Component):
             self._answer(reply)
 
     def _others_hoard(self, work: PendingJob) -> bool:
-        """Whether something is kept for another gang: two that hoard at the same time may never be whole."""
+        """True if machines are kept for another gang: two that hoard at the same time may never be whole."""
         return self._hoarding is not None and self._hoarding is not work
 
     def _hoard(self, work: PendingJob, found: dict[Task, int], now: Time) -> None:

@@ -204,11 +204,11 @@ class JobQueue:
             self._owner.queued(now)
 
     def _allowed(self, work: PendingJob) -> bool:
-        """Whether further tasks of the job may be placed, if the cell has room."""
+        """True if further tasks of the job may be placed, given room."""
         return bool(work.tasks) and self._setting.elasticity.most(len(work.running)) > 0
 
     def count(self, work: PendingJob, free: Sequence[int]) -> int:
-        """How many tasks of the job may be placed on a cell with this much free; of a gang, all."""
+        """The number of tasks of the job that may be placed on a cell with this much free; of a gang, all."""
         if not work.tasks:
             return 0
         if work.gang:

@@ -75,7 +75,7 @@ class PrecedenceClaims:
 
     @property
     def free(self) -> list[int]:
-        """What no claim holds, per machine."""
+        """The amounts that no claim holds, per machine."""
         return self._account.free
 
     def open(self, port: Port, freed: Freed) -> None:
@@ -290,7 +290,7 @@ class LowerHolds:
         return Contest(placing, [lower[band] for band in sorted(lower)]) if lower else None
 
     def is_news(self, message: Preempted) -> bool:
-        """Whether the loss of this attempt was not reported before."""
+        """True if the loss of this attempt was not reported before."""
         if message.attempt <= self._lost.get(message.task.id, -1):
             return False
         self._lost[message.task.id] = message.attempt

@@ -1,4 +1,4 @@
-"""The scheduler: it draws tasks and slots as a network, and does what the cheapest flow says."""
+"""The scheduler: it draws tasks and slots as a network, and acts on the cheapest flow."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Scheduler(Component):
         }
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
-        """Stop, move and launch as the flow says, where that still holds."""
+        """Stop, move and launch tasks by the flow, as far as it still holds."""
         answer: Answer = event.answer
         drawn, graph = self._drawn, self._graph
         assert drawn is not None, "an answer that nobody asked for"
@@ -185,7 +185,7 @@ class Scheduler(Component):
             self._wait_for(drawn, now)
 
     def _follow(self, wishes: Sequence[Wish], places: Sequence[int | None], now: Time) -> None:
-        """Let tasks have their places; who runs elsewhere is told to stop first."""
+        """Give tasks their places; a task that runs elsewhere is stopped first."""
         leaving: list[Item] = []
         coming: dict[int, list[Item]] = {}
         for wish, machine in zip(wishes, places, strict=True):

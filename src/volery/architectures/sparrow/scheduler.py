@@ -69,7 +69,7 @@ class Scheduler(ReservingScheduler):
         return None
 
     def _maybe_forget(self, batch: Batch) -> None:
-        """When all tasks of the chunk are bound, its reservations are in vain."""
+        """Forget the chunk, and withdraw its reservations, if all its tasks are bound."""
         for sibling in batch.siblings:
             if sibling.tasks:
                 return

@@ -83,7 +83,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What it took to plan.
+    """The effort of planning.
 
     Args:
         variables, rows: of the program; 0 without one.
@@ -213,7 +213,7 @@ def solve(planning: PlanProblem) -> Plan:
 
 
 def packed(planning: PlanProblem) -> Question:
-    """What `answer` is asked, from what a planner has."""
+    """The question for `answer`, from a problem."""
     return Question(
         planning.requests,
         tuple([(name, _bytes(machines)) for name, machines in planning.sets.items()]),

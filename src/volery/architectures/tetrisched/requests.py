@@ -25,7 +25,7 @@ Groups = dict[int, list[Task]]
 
 
 class RequestSetting(msgspec.Struct, frozen=True):
-    """How jobs become expressions.
+    """The parameters of requests.
 
     Args:
         gangs: tasks of a job start together; otherwise every job is elastic.
@@ -63,12 +63,12 @@ class WaitingJob(msgspec.Struct):
 
     @property
     def tasks(self) -> int:
-        """How many wait."""
+        """The number of waiting tasks."""
         return sum(map(len, self.groups.values()))
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a job asks for in a cycle.
+    """The request of a job in a cycle.
 
     Args:
         job: whose.
@@ -177,7 +177,7 @@ class Requests:
         return Request(waiting.job.id, expression, tuple([(o.where, grid.now_us) for o in options]), needs)
 
     def is_possible(self, waiting: WaitingJob) -> bool:
-        """Whether the tasks that wait, if they are a gang, fit on the empty cluster at once."""
+        """True if the waiting tasks, taken as a gang, fit on the empty cluster at once."""
         if not (self._asking.gangs and waiting.groups):
             return True
         kind = tuple([(mask, len(tasks)) for mask, tasks in waiting.groups.items()])

@@ -1,4 +1,4 @@
-"""The scheduler of TetriSched and alsched: jobs wait, a plan is made, what starts now is launched, the rest dropped."""
+"""The scheduler of TetriSched and alsched: it plans all waiting jobs, and launches the tasks that start now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAN = "plan"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What the configuration means.
+    """The parameters of the scheduler.
 
     Args:
         cycle_us: from one plan to the next at least; 0: whenever something has changed.
@@ -34,7 +34,7 @@ class Setting(msgspec.Struct, frozen=True):
         solver, limits: of the plan.
         jobs_max: that a plan looks at.
         decision_us, leaf_us: modelled time of a decision, and more per leaf of its expressions.
-        asking: how jobs become expressions.
+        asking: the parameters of requests.
     """
 
     cycle_us: Time
@@ -53,7 +53,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Scheduler(Component):
-    """Plans in cycles."""
+    """Plans the waiting jobs in cycles."""
 
     __slots__ = (
         "_asked", "_changed", "_jobs", "_launches", "_machines", "_open", "_planned_us", "_planning", "_requests",
@@ -77,14 +77,14 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """A job waits from now on."""
+        """Queue a job."""
         tasks = self._jobs.admit(message, source, sum(waiting.tasks for waiting in self._waiting.values()))
         if tasks:
             self._open[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
             self._wait(message.job.id, tasks, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """More of a job waits; a gang of its own if the rest has started."""
+        """Queue a further chunk; it is a gang of its own if the rest has started."""
         tasks = self._jobs.more(message)
         if tasks:
             self._open[message.job].in_parts |= comes_in_parts(message)
@@ -141,7 +141,7 @@ class Scheduler(Component):
         self._port.set_timer(CYCLE, due_us)  # also if that is now: jobs of one instant are planned together
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The next cycle begins."""
+        """Begin the next cycle."""
         if self._waiting and not self._planning:
             self._plan(now)
 

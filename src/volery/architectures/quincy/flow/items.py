@@ -69,7 +69,7 @@ class WaitingItems:
         self._lines: dict[JobId, dict[Place, _Line]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting tasks."""
         return len(self.items)
 
     def add(self, item: Item) -> None:

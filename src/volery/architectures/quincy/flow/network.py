@@ -1,4 +1,4 @@
-"""Quincy's network, from the state of a cluster, and what a flow through it says.
+"""Quincy's network of a cluster's state, and the placements that a flow through it means.
 
     task > its places (machine, rack, anywhere) > .. > machine > sink, slots as capacity
     task > unscheduled of its job > sink
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How many of a job's tasks in the network are to run.
+    """Bounds on the running tasks of a job.
 
     Args:
         least: if there is room.
