@@ -204,7 +204,8 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
     for machine, address in enumerate(layout.nodes):
         draws = Draws(streams.number(address) if config.stealing != "off" else 0)
         slots = cluster.slots[machine]
-        crowd, scarce = (CrowdReport(watch, slots), ScarceFirst(watch)) if watch is not None else (None, None)
+        crowd = CrowdReport(watch, slots) if watch is not None else None
+        scarce = ScarceFirst(watch) if watch is not None else None
         components[address] = Worker(slots, cluster.constraints[machine], shared, draws, crowd, scarce)
     delays = {("scheduler", "central"): 0, ("central", "scheduler"): 0}
     if config.steal_free:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.architectures.omega.claims import Claim, Claims
+from volery.architectures.omega.claims import CellClaim, Claims
 from volery.architectures.omega.layout import Layout, Workload
 from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.core.component import Component, sent_to
@@ -70,7 +70,7 @@ class Allocator(Component):
         self._numbers: dict[Address, int] = {}
         self._offers = 0
         self._offered: dict[Address, tuple[int, dict[int, int]]] = {}
-        self._held: dict[TaskId, Claim] = {}
+        self._held: dict[TaskId, CellClaim] = {}
         self._released: dict[Address, int] = {}
         self._armed = False
 
@@ -172,7 +172,7 @@ class Allocator(Component):
             self._asking[source] = None
         self._arm(now)
 
-    def _take(self, framework: Address, task: Task, machine: int) -> Claim | None:
+    def _take(self, framework: Address, task: Task, machine: int) -> CellClaim | None:
         """None where messages that overtook each other have misled the framework: there is no room."""
         claim = self._claims.claim(framework, task, machine)
         if claim is not None:
@@ -183,11 +183,11 @@ class Allocator(Component):
         """Free what the task had."""
         self._claims.ended(message, now)
 
-    def _freed(self, claim: Claim, now: Time) -> None:
+    def _freed(self, claim: CellClaim, now: Time) -> None:
         self._return(claim, now)
         self._port.send(claim.owner, Ended(claim.task.job, claim.task.id))
 
-    def _return(self, claim: Claim, now: Time) -> None:
+    def _return(self, claim: CellClaim, now: Time) -> None:
         self._order.ended(self._role_of[claim.owner], self._layout.packing.amounts(claim.packed))
         self._arm(now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from volery.architectures.omega.claims import ChangeLog, Claim, Claims
+from volery.architectures.omega.claims import CellClaim, ChangeLog, Claims
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
 from volery.architectures.omega.precedence import PrecedenceClaims
@@ -75,7 +75,7 @@ class CellState(Component):
             return
         self._committed[source] = message.number
         claims, sequences, coarse = self._claims, self._sequences, self._coarse
-        taken: list[Claim] = []
+        taken: list[CellClaim] = []
         refused: list[TaskId] = []
         for task, machine, sequence in zip(message.tasks, message.machines, message.sequences, strict=True):
             stale = coarse and sequence != sequences[machine]
@@ -94,7 +94,7 @@ class CellState(Component):
         self._log.trim()
         self._port.send(source, Verdict(message.number, tuple(refused)))
 
-    def _undo(self, taken: list[Claim]) -> None:
+    def _undo(self, taken: list[CellClaim]) -> None:
         for claim in reversed(taken):
             self._claims.undo(claim)
             if self._restore:
@@ -106,7 +106,7 @@ class CellState(Component):
         """Free what the attempt had."""
         self._claims.ended(message, now)
 
-    def _freed(self, claim: Claim, now: Time) -> None:
+    def _freed(self, claim: CellClaim, now: Time) -> None:
         """Log the change, and report the end to the owner."""
         self._log.add(claim.machine)
         self._log.trim()

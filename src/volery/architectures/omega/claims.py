@@ -16,7 +16,7 @@ Bands = tuple[tuple[int, bytes], ...]
 """What tasks of each priority hold of one machine, lowest first."""
 
 
-class Claim(NamedTuple):
+class CellClaim(NamedTuple):
     """A task's hold on a machine."""
 
     owner: Address
@@ -25,7 +25,7 @@ class Claim(NamedTuple):
     packed: int
 
 
-Freed = Callable[[Claim, Time], None]
+Freed = Callable[[CellClaim, Time], None]
 
 
 class ChangeLog:
@@ -79,7 +79,7 @@ class Claims:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self.free = list(layout.whole)
-        self.running: dict[TaskId, Claim] = {}
+        self.running: dict[TaskId, CellClaim] = {}
         self._launches = 0
 
     def open(self, port: Port, freed: Freed) -> None:
@@ -95,7 +95,7 @@ class Claims:
         """Add to what is free on a machine; a negative amount takes."""
         self.free[machine] = self._layout.packing.settled(self.free[machine] + packed)
 
-    def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> Claim | None:
+    def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
         """Take what a task asks for; None: there is too little."""
         packing = self._layout.packing
         packed = packing[task.request]
@@ -103,18 +103,18 @@ class Claims:
         if left & packing.guards != packing.guards:
             return None
         self.free[machine] = packing.settled(left)
-        return Claim(owner, task, machine, packed)
+        return CellClaim(owner, task, machine, packed)
 
-    def undo(self, claim: Claim) -> None:
+    def undo(self, claim: CellClaim) -> None:
         """Give back what was claimed and has not begun."""
         self.put(claim.machine, claim.packed)
 
-    def begin(self, claim: Claim) -> None:
+    def begin(self, claim: CellClaim) -> None:
         """Start the task."""
         self.running[claim.task.id] = claim
         self.launch(claim)
 
-    def launch(self, claim: Claim, attempt: int = 0) -> None:
+    def launch(self, claim: CellClaim, attempt: int = 0) -> None:
         """Send an attempt of the task to its machine."""
         self._launches += 1
         self._port.send(self._layout.nodes[claim.machine], Launch(self._launches, claim.task, attempt))

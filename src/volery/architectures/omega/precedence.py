@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from volery.architectures.omega.claims import Bands, ChangeLog, Claim, Claims, Freed
+from volery.architectures.omega.claims import Bands, CellClaim, ChangeLog, Claims, Freed
 from volery.architectures.omega.firstfit import NOWHERE, Placed, Placing, place
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Preempted
@@ -34,7 +34,7 @@ class Held(NamedTuple):
         number: claims are counted.
     """
 
-    claim: Claim
+    claim: CellClaim
     attempt: int
     priority: int
     number: int
@@ -96,7 +96,7 @@ class PrecedenceClaims:
         pending = self._pending.get(machine, {})
         return [one for task, one in self._on[machine].items() if task not in pending and one.attempt < ATTEMPT_MAX]
 
-    def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> Claim | None:
+    def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
         """Take what a task asks for, from lower priorities where too little is free; None: that is too little, too."""
         packed = self._layout.packing[task.request]
         losers = self._in_the_way(machine, packed, priority)
@@ -105,7 +105,7 @@ class PrecedenceClaims:
         for loser in losers:
             self._take(loser)
         self._count += 1
-        claim = Claim(owner, task, machine, packed)
+        claim = CellClaim(owner, task, machine, packed)
         self._give(Held(claim, self._attempts.get(task.id, 0), priority, self._count))
         self._losers[task.id] = losers
         return claim
@@ -135,12 +135,12 @@ class PrecedenceClaims:
         self._account.put(machine, -one.claim.packed)
         self._account.running[task], self._held[task], self._on[machine][task] = one.claim, one, one
 
-    def undo(self, claim: Claim) -> None:
+    def undo(self, claim: CellClaim) -> None:
         self._take(self._held[claim.task.id])
         for loser in self._losers.pop(claim.task.id):
             self._give(loser)
 
-    def begin(self, claim: Claim) -> None:
+    def begin(self, claim: CellClaim) -> None:
         """End what is in the way, and start the task as soon as that has ended."""
         for loser in self._losers.pop(claim.task.id):
             self._evict(loser, claim.task.id)

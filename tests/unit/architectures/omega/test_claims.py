@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.architectures.omega.claims import LOG_MIN, ChangeLog, Claim, Claims
+from volery.architectures.omega.claims import LOG_MIN, CellClaim, ChangeLog, Claims
 from volery.architectures.omega.firstfit import Rings
 from volery.architectures.omega.layout import Layout
 from volery.core.model import Cluster, Task, Time
@@ -19,10 +19,14 @@ class Cell:
     def __init__(self) -> None:
         cluster = Cluster.uniform(2, slots=2)
         self.layout = Layout(cluster, Rings(cluster, Streams(0).of("rings")))
-        self.claims, self.port, self.freed = Claims(self.layout), RecordingPort("cell/0"), list[tuple[Claim, Time]]()
+        self.claims, self.port, self.freed = (
+            Claims(self.layout),
+            RecordingPort("cell/0"),
+            list[tuple[CellClaim, Time]](),
+        )
         self.claims.open(self.port, lambda claim, now: self.freed.append((claim, now)))
 
-    def begun(self, task: int, machine: int) -> Claim:
+    def begun(self, task: int, machine: int) -> CellClaim:
         claim = self.claims.claim("scheduler/0", Task(task, 0), machine)
         assert claim is not None
         self.claims.begin(claim)
