@@ -19,11 +19,8 @@ class Cell:
     def __init__(self) -> None:
         cluster = Cluster.uniform(2, slots=2)
         self.layout = Layout(cluster, Rings(cluster, Streams(0).of("rings")))
-        self.claims, self.port, self.freed = (
-            Claims(self.layout),
-            RecordingPort("cell/0"),
-            list[tuple[CellClaim, Time]](),
-        )
+        self.claims, self.port = Claims(self.layout), RecordingPort("cell/0")
+        self.freed: list[tuple[CellClaim, Time]] = []
         self.claims.open(self.port, lambda claim, now: self.freed.append((claim, now)))
 
     def begun(self, task: int, machine: int) -> CellClaim:
