@@ -108,8 +108,7 @@ class CellState(Component):
 
     def _freed(self, claim: CellClaim, now: Time) -> None:
         """Log the change, and report the end to the owner."""
-        self._log.add(claim.machine)
-        self._log.trim()
+        self._log.note(claim.machine)
         self._port.send(claim.owner, Ended(claim.task.job, claim.task.id))
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:

@@ -48,6 +48,12 @@ class ChangeLog:
         """A machine has changed."""
         self._log.append(machine)
 
+    def note(self, machine: int) -> None:
+        """Add a change, and forget the oldest ones where there are too many."""
+        self._log.append(machine)
+        if len(self._log) > 2 * self._max:
+            self.trim()
+
     def trim(self) -> None:
         """Forget the oldest changes where there are too many."""
         if len(self._log) > 2 * self._max:
@@ -72,12 +78,13 @@ class Claims:
         running: the claims of tasks that run.
     """
 
-    __slots__ = ("_freed", "_launches", "_layout", "_port", "free", "running")
+    __slots__ = ("_freed", "_guards", "_launches", "_layout", "_packing", "_port", "free", "running")
     _port: Port
     _freed: Freed
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self._packing, self._guards = layout.packing, layout.packing.guards
         self.free = list(layout.whole)
         self.running: dict[TaskId, CellClaim] = {}
         self._launches = 0
@@ -97,10 +104,10 @@ class Claims:
 
     def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
         """Take what a task asks for; None: there is too little."""
-        packing = self._layout.packing
+        packing, guards = self._packing, self._guards
         packed = packing[task.request]
         left = self.free[machine] - packed
-        if left & packing.guards != packing.guards:
+        if left & guards != guards:
             return None
         self.free[machine] = packing.settled(left)
         return CellClaim(owner, task, machine, packed)
@@ -111,8 +118,10 @@ class Claims:
 
     def begin(self, claim: CellClaim) -> None:
         """Start the task."""
-        self.running[claim.task.id] = claim
-        self.launch(claim)
+        task = claim.task
+        self.running[task.id] = claim
+        self._launches += 1
+        self._port.send(self._layout.nodes[claim.machine], Launch(self._launches, task))
 
     def launch(self, claim: CellClaim, attempt: int = 0) -> None:
         """Send an attempt of the task to its machine."""
@@ -123,7 +132,8 @@ class Claims:
         """Free what the task had."""
         claim = self.running.pop(message.task, None)
         if claim is not None:
-            self.put(claim.machine, claim.packed)
+            machine = claim.machine
+            self.free[machine] = self._packing.settled(self.free[machine] + claim.packed)
             self._freed(claim, now)
 
     def withdraw(self, tasks: Sequence[TaskId], now: Time) -> None:

@@ -189,8 +189,7 @@ class PrecedenceClaims:
             del self._ending[claim.machine]
             for one in self._pending.pop(claim.machine, {}).values():
                 self._begin(one)
-            self._log.add(claim.machine)  # what has begun there may be ended for others
-            self._log.trim()
+            self._log.note(claim.machine)  # what has begun there may be ended for others
 
     def withdraw(self, tasks: Sequence[TaskId], now: Time) -> None:
         """End tasks that run; those that have not begun never do."""
