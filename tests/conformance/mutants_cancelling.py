@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig
+from volery.architectures.oracle.machines import SlotMachines
+from volery.architectures.oracle.scheduler import Node, Scheduler
 from volery.core.component import Component, Deployment
 from volery.core.events import Cancel
 from volery.core.model import Address, Cluster, Time
@@ -23,7 +25,7 @@ class LetsThemRun(Node):
 
 @mutant("check_cancel")
 def build_lets_cancelled_tasks_run(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), LetsThemRun, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), LetsThemRun, {})
 
 
 class KeepsWaiting(Scheduler):
@@ -44,7 +46,7 @@ class ClearsTheQueue(Scheduler):
     __slots__ = ()
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        for task in self._queue.remove(lambda task: task.job != message.job):
+        for task in self._machines.queue.remove(lambda task: task.job != message.job):
             self._jobs.finished(task.job)
         super().on_cancel(message, source, now)
 
@@ -55,7 +57,7 @@ class SaysNothing(Scheduler):
     __slots__ = ()
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        self._queue.remove(lambda task: task.job == message.job)
+        self._machines.queue.remove(lambda task: task.job == message.job)
         super().on_cancel(message, source, now)
 
 
@@ -65,14 +67,14 @@ def _oracle(scheduler: Component, cluster: Cluster) -> Deployment:
 
 @mutant("check_cancel")
 def build_runs_cancelled_tasks_later(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return _oracle(KeepsWaiting(cluster), cluster)
+    return _oracle(KeepsWaiting(SlotMachines(cluster)), cluster)
 
 
 @mutant("check_cancel")
 def build_cancels_the_jobs_of_others(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return _oracle(ClearsTheQueue(cluster), cluster)
+    return _oracle(ClearsTheQueue(SlotMachines(cluster)), cluster)
 
 
 @mutant("check_cancel")
 def build_never_ends_a_cancelled_job(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return _oracle(SaysNothing(cluster), cluster)
+    return _oracle(SaysNothing(SlotMachines(cluster)), cluster)

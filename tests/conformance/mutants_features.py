@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig
+from volery.architectures.oracle.machines import SlotMachines
+from volery.architectures.oracle.scheduler import Node, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Submit
 from volery.core.model import Address, Cluster, Task, Time
@@ -13,22 +17,22 @@ from volery.core.streams import Streams
 
 @mutant("check_features_are_declared", heeds={})
 def build_keeps_silent(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 @mutant("check_features_are_declared", heeds={"constraints": "", "weather": ""})
 def build_heeds_what_nobody_knows(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 @mutant("check_features_are_declared", heeds={"constraints": "", "users": "fairly"})
 def build_heeds_by_no_parameter(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 @mutant("check_ignored_features_change_nothing", heeds={"constraints": "", "locality": ""})
 def build_claims_locality(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 class Partial(Scheduler):
@@ -40,13 +44,13 @@ class Partial(Scheduler):
         self._urgent = message.job.priority > 0
         super().on_submit(message, source, now)
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         super()._schedule(tasks[::-1] if self._urgent else tasks)
 
 
 @mutant("check_ignored_features_change_nothing")
 def build_heeds_priorities_in_silence(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Partial(cluster), Node, {})
+    return assemble(cluster, Partial(SlotMachines(cluster)), Node, {})
 
 
 class Insistent(Scheduler):
@@ -62,4 +66,4 @@ class Insistent(Scheduler):
 
 @mutant("check_locality")
 def build_insists_on_input(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Insistent(cluster), Node, {})
+    return assemble(cluster, Insistent(SlotMachines(cluster)), Node, {})

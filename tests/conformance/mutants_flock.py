@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from tests.conformance.mutation import mutant, spoiled
 
 from volery.architectures import configure, lookup
+from volery.architectures.hybrid.entry import Entry
 from volery.architectures.hybrid.messages import Rejected, Stolen
 from volery.architectures.hybrid.monitor import BEAT
-from volery.architectures.hybrid.phoenix import PhoenixScheduler, PhoenixWorker
+from volery.architectures.hybrid.phoenix import ScarceFirst
 from volery.architectures.hybrid.scheduler import Batch
 from volery.architectures.hybrid.scheduler import Scheduler as HybridScheduler
-from volery.architectures.hybrid.worker import Entry, Worker
+from volery.architectures.hybrid.worker import Worker
 from volery.architectures.sparrow.messages import Probe
 from volery.architectures.sparrow.node import NodeMonitor
 from volery.core.component import Architecture, Deployment
@@ -109,28 +111,33 @@ def build_serves_a_sticky_request_twice(cluster: Cluster, config: Any, streams: 
 EAGER = {"crv_threshold": 0.0, "wait_load": 0.1, "heartbeat_s": 0.02, "reorder_max": 1, "cutoff_s": 0.2}
 
 
-class PassesForEver(PhoenixWorker):
+class PassesForEver(ScarceFirst):
     """Lets scarce constraints pass however often the others have been passed."""
 
     __slots__ = ()
 
-    def _scarce_first(self) -> Entry | None:
-        asks = 1 << self._scarcest
-        waiting = [entry for entry in self._queue.values() if not entry.asking]
+    def pick(self, queue: Iterable[Entry]) -> tuple[Entry | None, bool]:
+        asks = 1 << self.constraint
+        waiting = [entry for entry in queue if not entry.asking]
         for place, entry in enumerate(waiting):
             if entry.needs & asks and not entry.long:
                 for other in waiting[:place]:
                     self._passed[other.number] = self._passed.get(other.number, 0) + 1
-                return entry
-        return waiting[0] if waiting else None
+                return entry, True
+        return (waiting[0] if waiting else None), True
 
 
 @mutant("check_invariants", with_defaults("phoenix", **EAGER))
 def build_ignores_the_slack(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
-    return spoiled(lookup("phoenix").build(cluster, config, streams), node=PassesForEver)
+    deployment = lookup("phoenix").build(cluster, config, streams)
+    for component in deployment.components.values():
+        if isinstance(component, Worker):
+            assert component._scarce is not None
+            component._scarce.__class__ = PassesForEver
+    return deployment
 
 
-class Nags(PhoenixScheduler):
+class Nags(HybridScheduler):
     """Reports at every heartbeat, whether anything has changed or not, and so for ever."""
 
     __slots__ = ()
@@ -138,7 +145,7 @@ class Nags(PhoenixScheduler):
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         super().on_timer(event, source, now)
         if event.key == BEAT:
-            self._report.arm(self._port, now)
+            self._report_demand(now)
 
 
 @mutant("check_goes_quiet", with_defaults("phoenix", **EAGER))

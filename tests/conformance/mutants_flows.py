@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from tests.conformance.mutation import HOP, assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig
+from volery.architectures.oracle.machines import SlotMachines
+from volery.architectures.oracle.scheduler import Node, Scheduler
 from volery.core.component import Deployment
-from volery.core.events import MoreTasks, Submit
-from volery.core.model import Address, Cluster, JobId, Task, TaskId, Time
+from volery.core.events import Cancel, MoreTasks, Submit
+from volery.core.model import Address, Cluster, Task, TaskId, Time
 from volery.core.streams import Streams
 from volery.roles.nodes import Completed
 
@@ -19,8 +21,8 @@ class Whole(Scheduler):
 
     __slots__ = ("_barred", "_ended", "_held", "_waits")
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
+    def __init__(self, machines: SlotMachines) -> None:
+        super().__init__(machines)
         self._waits: dict[TaskId, tuple[TaskId, ...]] = {}
         self._held: dict[TaskId, Task] = {}
         self._ended: set[TaskId] = set()
@@ -38,14 +40,14 @@ class Whole(Scheduler):
         self._learn(message.tasks, message.parents)
         super().on_more_tasks(message, source, now)
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             waits = self._waits.get(task.id, ())
             if self._barred.intersection(waits):
                 self._barred.add(task.id)
                 self._jobs.unsatisfiable(task.job)
             elif self._may_start(waits):
-                if not self._matches[task.constraints]:
+                if not self._machines.matches[task.constraints]:
                     self._barred.add(task.id)
                 super()._schedule((task,))
             else:
@@ -61,21 +63,23 @@ class Whole(Scheduler):
             del self._held[task.id]
             self._schedule((task,))
 
-    def _drop(self, job: JobId) -> list[Task]:
-        held = [task for task in self._held.values() if task.job == job]
-        for task in held:
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        held = [task for task in self._held.values() if task.job == message.job]
+        opened = self._jobs.is_open(message.job)
+        super().on_cancel(message, source, now)
+        for task in held if opened else ():
             del self._held[task.id]
-        return held + super()._drop(job)
+            self._jobs.finished(task.job)
 
 
 def build_whole(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     """The sound one."""
-    return assemble(cluster, Whole(cluster), Node, dict.fromkeys(HOP, 0))
+    return assemble(cluster, Whole(SlotMachines(cluster)), Node, dict.fromkeys(HOP, 0))
 
 
 @mutant("check_workflows", graphs=True)
 def build_ignores_parents(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 class Hasty(Whole):
@@ -89,7 +93,7 @@ class Hasty(Whole):
 
 @mutant("check_workflows", graphs=True)
 def build_waits_for_one_parent(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Hasty(cluster), Node, {})
+    return assemble(cluster, Hasty(SlotMachines(cluster)), Node, {})
 
 
 class Stubborn(Whole):
@@ -100,7 +104,7 @@ class Stubborn(Whole):
     def _may_start(self, waits: Sequence[TaskId]) -> bool:
         return self._ended.issuperset(set(waits) - self._barred)
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         barred, self._barred = self._barred, set()
         super()._schedule(tasks)
         self._barred |= barred
@@ -108,7 +112,7 @@ class Stubborn(Whole):
 
 @mutant("check_workflows", graphs=True)
 def build_waits_for_what_never_runs(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Stubborn(cluster), Node, {})
+    return assemble(cluster, Stubborn(SlotMachines(cluster)), Node, {})
 
 
 class Deaf(Scheduler):
@@ -117,10 +121,10 @@ class Deaf(Scheduler):
     __slots__ = ()
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        if self._running or self._queued():
+        if self._running or self._machines.queue.length:
             super().on_more_tasks(message, source, now)
 
 
 @mutant("check_workflows")
 def build_forgets_what_comes_late(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Deaf(cluster), Node, {})
+    return assemble(cluster, Deaf(SlotMachines(cluster)), Node, {})

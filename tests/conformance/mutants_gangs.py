@@ -7,26 +7,36 @@ from typing import Any
 from tests.conformance.mutation import mutant, spoiled
 
 from volery.architectures.omega import MESOS, OMEGA, build, build_mesos
-from volery.architectures.omega.offers import Framework
-from volery.architectures.omega.placer import Waiting
+from volery.architectures.omega.framework import Framework
+from volery.architectures.omega.jobs import JobQueue, PendingJob
 from volery.architectures.omega.scheduler import Scheduler
 from volery.architectures.tetrisched import TETRISCHED
 from volery.architectures.tetrisched import build as build_tetrisched
 from volery.architectures.tetrisched.requests import Requests
-from volery.architectures.tetrisched.requests import Waiting as Gang
+from volery.architectures.tetrisched.requests import WaitingJob as Gang
 from volery.core.component import Deployment
-from volery.core.model import Cluster
+from volery.core.model import Cluster, Time
 from volery.core.streams import Streams
 
 
-class InWaves(Scheduler):
+class WaveQueue(JobQueue):
     """Places an impossible gang as it comes."""
 
     __slots__ = ()
 
-    def _ever_whole(self, work: Waiting) -> bool:
+    def _ever_whole(self, work: PendingJob) -> bool:
         work.gang = super()._ever_whole(work)
         return True
+
+
+class InWaves(Scheduler):
+    """Has such a queue."""
+
+    __slots__ = ()
+
+    def start(self, now: Time) -> None:
+        super().start(now)
+        self._jobs.__class__ = WaveQueue
 
 
 @mutant("check_gangs", OMEGA)
@@ -34,13 +44,23 @@ def build_runs_impossible_gangs_in_waves(cluster: Cluster, config: Any, streams:
     return spoiled(build(cluster, config, streams), scheduler=InWaves)
 
 
-class Hopeful(Framework):
-    """Takes every gang for possible, keeps machines for it, gives them up, and does it again."""
+class HopefulQueue(JobQueue):
+    """Takes every gang for possible."""
 
     __slots__ = ()
 
-    def _ever_whole(self, work: Waiting) -> bool:
+    def _ever_whole(self, work: PendingJob) -> bool:
         return True
+
+
+class Hopeful(Framework):
+    """Keeps machines for an impossible gang, gives them up, and does it again."""
+
+    __slots__ = ()
+
+    def start(self, now: Time) -> None:
+        super().start(now)
+        self._jobs.__class__ = HopefulQueue
 
 
 @mutant("check_gangs", MESOS)

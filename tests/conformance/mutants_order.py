@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.conformance.mutation import HOP, assemble, mutant
 
-from volery.architectures.oracle import ORACLE, Node, OracleConfig, Scheduler
+from volery.architectures.oracle import ORACLE, OracleConfig
+from volery.architectures.oracle.machines import SlotMachines
+from volery.architectures.oracle.scheduler import Node, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
@@ -32,7 +34,7 @@ class TrustsOrder(Scheduler):
 
 @mutant("check_ties_are_safe")
 def build_trusts_the_order_of_an_instant(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, TrustsOrder(cluster), Node, HOP)
+    return assemble(cluster, TrustsOrder(SlotMachines(cluster)), Node, HOP)
 
 
 class Impatient(Scheduler):
@@ -85,12 +87,12 @@ BY_HAND = ORACLE.messages | {Started}
 
 @mutant("check_jitter_is_safe", messages=BY_HAND)
 def build_assumes_constant_delays(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Impatient(cluster), Acknowledges, HOP)
+    return assemble(cluster, Impatient(SlotMachines(cluster)), Acknowledges, HOP)
 
 
 @mutant("check_link_delays", messages=BY_HAND)
 def build_assumes_the_default_delay(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Impatient(cluster), Acknowledges, HOP)
+    return assemble(cluster, Impatient(SlotMachines(cluster)), Acknowledges, HOP)
 
 
 class Credulous(Node):
@@ -104,7 +106,7 @@ class Credulous(Node):
 
 @mutant("check_repeated_messages")
 def build_launches_twice(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Credulous, HOP)
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Credulous, HOP)
 
 
 class Forgetful(Scheduler):
@@ -120,7 +122,7 @@ class Forgetful(Scheduler):
 
 @mutant("check_submitting_again_when_done")
 def build_forgets_finished_jobs(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Forgetful(cluster), Node, {})
+    return assemble(cluster, Forgetful(SlotMachines(cluster)), Node, {})
 
 
 class Eager(Scheduler):
@@ -135,4 +137,4 @@ class Eager(Scheduler):
 
 @mutant("check_submitting_twice")
 def build_runs_repeated_chunks(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Eager(cluster), Node, {})
+    return assemble(cluster, Eager(SlotMachines(cluster)), Node, {})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures import oracle
-from volery.architectures.oracle import ORACLE, Node, OracleConfig, Scheduler
+from volery.architectures.oracle import ORACLE, OracleConfig
+from volery.architectures.oracle.machines import SlotMachines
+from volery.architectures.oracle.scheduler import Node, Scheduler
 from volery.core.component import Component, Deployment, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
@@ -38,7 +41,7 @@ class Changes(Scheduler):
         self._box = [task]
         self._port.send(self._nodes[unit], Changeable(self._launches, self._box))
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         super()._schedule(tasks)
         self._box.clear()
 
@@ -60,22 +63,22 @@ class OpensBoxes(Component):
 
 @mutant("check_codec_changes_nothing", messages=frozenset({Changeable, Completed}))
 def build_changes_a_sent_message(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Changes(cluster), OpensBoxes, {})
+    return assemble(cluster, Changes(SlotMachines(cluster)), OpensBoxes, {})
 
 
 @mutant("check_messages_survive_the_codec", messages=frozenset({Changeable, Completed}))
 def build_sends_lists(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 @mutant("check_messages_are_declared", messages=frozenset({Launch}))
 def build_sends_undeclared_messages(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 @mutant("check_lone_task_costs_its_hops", hops=1)
 def build_costs_more_hops(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Node, HOP)
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, HOP)
 
 
 class Dawdles(Node):
@@ -97,7 +100,7 @@ class Dawdles(Node):
 
 @mutant("check_allocation_adds_up")
 def build_waits_without_saying(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Dawdles, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Dawdles, {})
 
 
 class Telepathic(Scheduler):
@@ -114,7 +117,7 @@ class Telepathic(Scheduler):
 
 @mutant("check_costly_roles_saturate")
 def build_calls_other_components(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    scheduler = Telepathic(cluster)
+    scheduler = Telepathic(SlotMachines(cluster))
     deployment = assemble(cluster, scheduler, Node, {})
     scheduler.touched = dict(deployment.components)
     return deployment
@@ -132,7 +135,7 @@ class Tolerant(Node):
 
 @mutant("check_unknown_messages_raise")
 def build_ignores_unknown_messages(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Tolerant, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Tolerant, {})
 
 
 @mutant("check_stages_exist", stages={Stage.J1: Realisation("Scheduler.on_submission")})
@@ -154,7 +157,7 @@ class Secretive(Scheduler):
 
 @mutant("check_flow_is_declared")
 def build_hides_what_it_says(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Secretive(cluster), Node, {})
+    return assemble(cluster, Secretive(SlotMachines(cluster)), Node, {})
 
 
 class Boastful(Node):
@@ -166,7 +169,7 @@ class Boastful(Node):
 
 @mutant("check_flow_is_declared")
 def build_says_what_nobody_takes(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Boastful, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Boastful, {})
 
 
 @mutant("check_flow_is_declared", messages=ORACLE.messages - {Kill})
@@ -194,4 +197,4 @@ class Waits(Node):
 
 @mutant("check_flow_is_declared", messages=ORACLE.messages | {Unsaid})
 def build_takes_what_nobody_says(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Waits, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Waits, {})

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig
+from volery.architectures.oracle.machines import SlotMachines
+from volery.architectures.oracle.scheduler import Node, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
+from volery.policies.match import Anchors, Matches
 
 
-class PlainMatches(dict[int, int]):
+class PlainMatches(Matches):
     """Constraint set -> vector of the units that satisfy it, the slow way."""
 
     def __init__(self, constraints: list[int]) -> None:
-        self.every = (1 << len(constraints)) - 1
+        super().__init__(constraints, Anchors(constraints))
         self._constraints = constraints
 
     def __missing__(self, mask: int) -> int:
@@ -33,8 +37,8 @@ class Shuffles(Scheduler):
 
     def _permute(self, order: list[int]) -> None:
         self._nodes = [self._nodes[k] for k in order]
-        self._constraints = [self._constraints[k] for k in order]
-        self._matches: Any = PlainMatches(self._constraints)
+        self._machines.constraints = [self._machines.constraints[k] for k in order]
+        self._machines.matches = PlainMatches(self._machines.constraints)
 
 
 class HashOrder(Shuffles):
@@ -51,7 +55,7 @@ class HashOrder(Shuffles):
 @mutant("check_same_seed_same_digest")
 def build_uses_hash_order(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     single = Cluster(cluster.constraints, (1,) * len(cluster.constraints))
-    return assemble(single, HashOrder(single), Node, {})
+    return assemble(single, HashOrder(SlotMachines(single)), Node, {})
 
 
 class Unseeded(Shuffles):
@@ -66,29 +70,27 @@ class Unseeded(Shuffles):
 
 @mutant("check_same_seed_same_digest")
 def build_draws_unseeded(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Unseeded(cluster), Node, {})
+    return assemble(cluster, Unseeded(SlotMachines(cluster)), Node, {})
 
 
 MEMORY: dict[int, int] = {}
 
 
-class Shares(Scheduler):
+class SharedSlots(SlotMachines):
     """Keeps which slots are free in a place that all builds share."""
 
-    __slots__ = ()
-
     @property
-    def _free(self) -> int:
-        return MEMORY.get(len(self._nodes), self._matches.every)
+    def free(self) -> int:
+        return MEMORY.get(len(self.nodes), self.matches.every)
 
-    @_free.setter
-    def _free(self, vector: int) -> None:
-        MEMORY[len(self._nodes)] = vector
+    @free.setter
+    def free(self, vector: int) -> None:
+        MEMORY[len(self.nodes)] = vector
 
 
 @mutant("check_builds_share_nothing")
 def build_shares_state(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Shares(cluster), Node, {})
+    return assemble(cluster, Scheduler(SharedSlots(cluster)), Node, {})
 
 
 def driver() -> Any:
@@ -105,14 +107,14 @@ class Clairvoyant(Scheduler):
 
     __slots__ = ()
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         kernel = driver()
         super()._schedule(tuple(sorted(tasks, key=lambda task: int(kernel.trace.duration_us[task.id]))))
 
 
 @mutant("check_knowledge_is_honest")
 def build_knows_durations(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Clairvoyant(cluster), Node, {})
+    return assemble(cluster, Clairvoyant(SlotMachines(cluster)), Node, {})
 
 
 class Nosy(Scheduler):
@@ -120,32 +122,30 @@ class Nosy(Scheduler):
 
     __slots__ = ()
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         self._port.observe(Counted("calls"))
         super()._schedule(tasks[::-1] if driver().records.counters.get("calls", 0) % 2 else tasks)
 
 
 @mutant("check_observing_changes_nothing")
 def build_depends_on_what_is_observed(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Nosy(cluster), Node, {})
+    return assemble(cluster, Nosy(SlotMachines(cluster)), Node, {})
 
 
-class FirstFit(Scheduler):
+class FirstFit(SlotMachines):
     """Takes the free machine with the lowest number."""
-
-    __slots__ = ()
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         machines = [machine for machine, slots in enumerate(cluster.slots) for _ in range(slots)]
-        self._nodes = [f"node/{machine}" for machine in machines]
-        self._constraints = [cluster.constraints[machine] for machine in machines]
-        self._matches: Any = PlainMatches(self._constraints)
+        self.nodes = [f"node/{machine}" for machine in machines]
+        self.constraints = [cluster.constraints[machine] for machine in machines]
+        self.matches = PlainMatches(self.constraints)
 
 
 @mutant("check_labels_do_not_matter")
 def build_prefers_low_numbers(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, FirstFit(cluster), Node, {})
+    return assemble(cluster, Scheduler(FirstFit(cluster)), Node, {})
 
 
 class Stubborn(Node):
@@ -164,4 +164,4 @@ class Stubborn(Node):
 
 @mutant("check_failed_tasks_are_over")
 def build_runs_failed_tasks_again(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(cluster), Stubborn, {})
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Stubborn, {})

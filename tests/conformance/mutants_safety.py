@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig
+from volery.architectures.oracle.machines import SlotMachines
+from volery.architectures.oracle.scheduler import Node, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
@@ -31,7 +35,7 @@ class LosesCompletions(Scheduler):
 
 @mutant("check_every_task_finishes_once")
 def build_loses_a_completion(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, LosesCompletions(cluster), Node, {})
+    return assemble(cluster, LosesCompletions(SlotMachines(cluster)), Node, {})
 
 
 class LosesTasks(Scheduler):
@@ -39,7 +43,7 @@ class LosesTasks(Scheduler):
 
     __slots__ = ()
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         super()._schedule(tasks[1:] if len(tasks) > 5 else tasks)
         if len(tasks) > 5:
             self._jobs.finished(tasks[0].job)
@@ -47,7 +51,7 @@ class LosesTasks(Scheduler):
 
 @mutant("check_every_task_finishes_once")
 def build_loses_a_task(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, LosesTasks(cluster), Node, {})
+    return assemble(cluster, LosesTasks(SlotMachines(cluster)), Node, {})
 
 
 class Miscounts(Scheduler):
@@ -66,22 +70,21 @@ class Miscounts(Scheduler):
 
 @mutant("check_every_task_finishes_once")
 def build_drops_unsatisfiable_tasks_silently(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Miscounts(cluster), Node, {})
+    return assemble(cluster, Miscounts(SlotMachines(cluster)), Node, {})
 
 
-class LeaksSlots(Scheduler):
+class LeaksSlots(SlotMachines):
     """Forgets that most slots are free again."""
 
-    __slots__ = ()
-
-    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        super().on_completed(message, source, now)
-        self._free &= (1 << len(self._nodes) // 4) - 1
+    def reuse(self, ended: Task, unit: int) -> list[tuple[Task, int]]:
+        placed = super().reuse(ended, unit)
+        self.free &= (1 << len(self.nodes) // 4) - 1
+        return placed
 
 
 @mutant("check_every_task_finishes_once")
 def build_leaks_slots(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, LeaksSlots(cluster), Node, {})
+    return assemble(cluster, Scheduler(LeaksSlots(cluster)), Node, {})
 
 
 class ForgetsEmptyJobs(Scheduler):
@@ -96,7 +99,7 @@ class ForgetsEmptyJobs(Scheduler):
 
 @mutant("check_every_task_finishes_once")
 def build_forgets_job_done(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, ForgetsEmptyJobs(cluster), Node, {})
+    return assemble(cluster, ForgetsEmptyJobs(SlotMachines(cluster)), Node, {})
 
 
 class Hasty(Scheduler):
@@ -121,7 +124,7 @@ class _Deaf:
 
 @mutant("check_every_task_finishes_once")
 def build_answers_before_the_end(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Hasty(cluster), Node, {})
+    return assemble(cluster, Hasty(SlotMachines(cluster)), Node, {})
 
 
 class Overbooks(Scheduler):
@@ -129,14 +132,14 @@ class Overbooks(Scheduler):
 
     __slots__ = ()
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             self._launch(task, 0)
 
 
 @mutant("check_capacity_and_constraints")
 def build_overbooks(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Overbooks(cluster), Node, {})
+    return assemble(cluster, Overbooks(SlotMachines(cluster)), Node, {})
 
 
 class IgnoresConstraints(Scheduler):
@@ -144,13 +147,13 @@ class IgnoresConstraints(Scheduler):
 
     __slots__ = ()
 
-    def _schedule(self, tasks: tuple[Task, ...]) -> None:
+    def _schedule(self, tasks: Sequence[Task]) -> None:
         super()._schedule(tuple(Task(task.id, task.job, 0, task.estimate_us) for task in tasks))
 
 
 @mutant("check_capacity_and_constraints")
 def build_ignores_constraints(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, IgnoresConstraints(cluster), Node, {})
+    return assemble(cluster, IgnoresConstraints(SlotMachines(cluster)), Node, {})
 
 
 class Slack(Scheduler):
@@ -161,20 +164,22 @@ class Slack(Scheduler):
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         running = self._running.get(message.task)
         if running is not None and len(self._running) > 1:
-            queue, self._queue = self._queue, ConstraintQueue()
+            queue, self._machines.queue = self._machines.queue, ConstraintQueue()
             super().on_completed(message, source, now)
-            self._queue = queue
+            self._machines.queue = queue
         else:
             super().on_completed(message, source, now)
             self._schedule(tuple(self._drain()))
 
     def _drain(self) -> list[Task]:
-        return [task for _ in range(self._queue.length) if (task := self._queue.pop_fitting(-1)) is not None]
+        queue = self._machines.queue
+        assert isinstance(queue, ConstraintQueue)
+        return [task for _ in range(queue.length) if (task := queue.pop_fitting(-1)) is not None]
 
 
 @mutant("check_invariants")
 def build_idles_while_tasks_wait(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Slack(cluster), Node, {})
+    return assemble(cluster, Slack(SlotMachines(cluster)), Node, {})
 
 
 class Repeats(Scheduler):
@@ -193,7 +198,7 @@ class Repeats(Scheduler):
 
 @mutant("check_done_is_said_once")
 def build_says_done_twice(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Repeats(cluster), Node, {})
+    return assemble(cluster, Repeats(SlotMachines(cluster)), Node, {})
 
 
 class Restless(Scheduler):
@@ -213,4 +218,4 @@ class Restless(Scheduler):
 
 @mutant("check_goes_quiet")
 def build_never_falls_silent(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Restless(cluster), Node, {})
+    return assemble(cluster, Restless(SlotMachines(cluster)), Node, {})

@@ -15,7 +15,7 @@ from volery.architectures import lookup
 from volery.architectures.hybrid.central import Central
 from volery.architectures.hybrid.messages import Demanded, Steal, Stolen
 from volery.architectures.hybrid.monitor import Monitor
-from volery.architectures.hybrid.phoenix import PhoenixCentral, PhoenixScheduler, PhoenixWorker
+from volery.architectures.hybrid.scheduler import Scheduler
 from volery.architectures.hybrid.worker import Worker
 from volery.conformance.cases import Case, mixed_cases, trace_of
 from volery.conformance.verdict import run
@@ -100,25 +100,25 @@ class DeafMonitor(Monitor):
         pass
 
 
-class SilentWorker(PhoenixWorker):
+class SilentWorker(Worker):
     """Never tells that its queue is crowded."""
 
     __slots__ = ()
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        self._armed = False
+        pass
 
 
-class InOrder(PhoenixWorker):
+class InOrder(Worker):
     """Hears of the scarcest constraint and goes on as before."""
 
     __slots__ = ()
 
-    def _follow(self, scarcest: int) -> None:
+    def _follow(self, constraint: int) -> None:
         pass
 
 
-class Unyielding(PhoenixScheduler):
+class Unyielding(Scheduler):
     """Does not negotiate."""
 
     __slots__ = ()
@@ -127,7 +127,7 @@ class Unyielding(PhoenixScheduler):
         return task
 
 
-class GivesAllUp(PhoenixScheduler):
+class GivesAllUp(Scheduler):
     """Gives up every constraint that stands in the way, hard ones too."""
 
     __slots__ = ()
@@ -139,17 +139,11 @@ class GivesAllUp(PhoenixScheduler):
         return msgspec.structs.replace(task, constraints=0)
 
 
-class PlacesAnywhereToo(PlacesAnywhere, PhoenixCentral):
-    """The same in Phoenix."""
-
-    __slots__ = ()
-
-
 Promise = Callable[[Architecture], None]
 PROMISES: list[tuple[Promise, Architecture, dict[str, type[Component]]]] = [
     (long_tasks_stay_out_of_the_short_part, lookup("hawk"), {"central": PlacesAnywhere}),
     (long_tasks_stay_out_of_the_short_part, lookup("eagle"), {"central": PlacesAnywhere}),
-    (long_tasks_stay_out_of_the_short_part, lookup("phoenix"), {"central": PlacesAnywhereToo}),
+    (long_tasks_stay_out_of_the_short_part, lookup("phoenix"), {"central": PlacesAnywhere}),
     (idle_workers_steal, with_defaults("hawk", cutoff_s=0.2), {"node": Miser}),
     (scarce_constraints_go_first, CROWDED, {"monitor": SilentMonitor}),
     (scarce_constraints_go_first, CROWDED, {"monitor": DeafMonitor}),

@@ -72,7 +72,7 @@ def _is_file(path: Path) -> bool:
 
 def _planned(found: Expression, sets: list[str], busy: list[str]) -> Plan:
     from volery.architectures.tetrisched.parts import Supply
-    from volery.architectures.tetrisched.planning import Planning, solve
+    from volery.architectures.tetrisched.planning import PlanProblem, solve
 
     members = {}
     for text in sets:
@@ -92,7 +92,7 @@ def _planned(found: Expression, sets: list[str], busy: list[str]) -> Plan:
     idle = every
     for each in held.values():
         idle &= ~each
-    return solve(Planning((found,), members, Supply(idle, tuple(sorted(held.items())))))
+    return solve(PlanProblem((found,), members, Supply(idle, tuple(sorted(held.items())))))
 
 
 def _numbers(text: str, place: str) -> int:

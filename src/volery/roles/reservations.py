@@ -1,4 +1,4 @@
-"""What designs with late binding share: reservations that hold no task, and tasks that are bound when a worker asks.
+"""Late binding: reservations hold no task, and a task is bound when a worker asks for it.
 
 Every reservation has a number of its own, and so has every request of a worker, so that a repeated message is
 recognised. A batch is what was probed for or placed together: tasks of a job that need the same constraints.
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from volery.core.component import Component
-from volery.core.events import Counted
+from volery.core.events import Counted, Measured
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.submission import JobLedger
 
@@ -47,7 +47,7 @@ class Kill(Message, frozen=True):
 
 
 class Completed(Message, frozen=True):
-    """Worker > scheduler: the result. `blocked_us`, where no request has told it: as in a request."""
+    """Worker > scheduler: the result. `blocked_us`: as in a request, where there was none."""
 
     task: TaskId
     job: JobId
@@ -66,14 +66,34 @@ def by_needs(tasks: Sequence[Task]) -> dict[int, list[Task]]:
     return groups
 
 
+class Numbers:
+    """The numbers of one sender's messages, of which no other sender of the deployment draws any.
+
+    Args:
+        first: number.
+        step: to the next; the number of senders.
+    """
+
+    __slots__ = ("_next", "step")
+
+    def __init__(self, first: int, step: int) -> None:
+        self._next, self.step = first, step
+
+    def take(self, count: int = 1) -> int:
+        """Use so many numbers up, each a step after the one before; returns the first."""
+        first = self._next
+        self._next = first + count * self.step
+        return first
+
+
 class ReservingScheduler(Component):
     """Leaves reservations at workers, knows where its tasks run, and counts what comes of them.
 
     Args:
-        numbering: first number of its messages and the step to the next, so that the numbers of all schedulers differ.
+        numbers: of its messages.
     """
 
-    __slots__ = ("_blocked_us", "_jobs", "_number", "_probes", "_running", "_step", "_vain", "_withdrawn")
+    __slots__ = ("_blocked_us", "_jobs", "_numbers", "_probes", "_running", "_vain", "_withdrawn")
 
     FACTS: ClassVar[tuple[tuple[str, str], ...]] = (
         ("_probes", "probes"),
@@ -83,8 +103,8 @@ class ReservingScheduler(Component):
     )
     """What is counted in which field, and the name under which it is reported."""
 
-    def __init__(self, numbering: tuple[int, int]) -> None:
-        self._number, self._step = numbering
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers = numbers
         self._running: dict[JobId, dict[TaskId, Address]] = {}
         self._probes = self._withdrawn = self._vain = 0
         self._blocked_us: Time = 0
@@ -93,14 +113,25 @@ class ReservingScheduler(Component):
         """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
-    def _next_number(self) -> int:
-        number = self._number
-        self._number = number + self._step
-        return number
+    def _bind(self, tasks: list[Task], message: TaskRequest, source: Address) -> Task:
+        """Take the next task for the worker that asks."""
+        task = tasks.pop()
+        running = self._running.get(task.job)
+        if running is None:
+            self._running[task.job] = {task.id: source}
+            self._port.observe(Measured("queued_reservations", message.queued))
+        else:
+            running[task.id] = source
+        return task
+
+    def _refuse(self, message: TaskRequest, source: Address) -> None:
+        """Answer a request in vain."""
+        self._vain += 1
+        self._port.send(source, NoTask(message.request))
 
     def _withdraw(self, first: int, nodes: Iterable[Address | None], served: Address = "") -> None:
         """Take the reservations of a batch back, in the order of their numbers, except from a worker just served."""
-        number, step, send, withdrawn = first, self._step, self._port.send, 0
+        number, step, send, withdrawn = first, self._numbers.step, self._port.send, 0
         for node in nodes:
             if node is not None and node != served:
                 withdrawn += 1
@@ -116,6 +147,12 @@ class ReservingScheduler(Component):
                 self._blocked_us += message.blocked_us
             self._finished(message.job, running, 1)
 
+    def _kill(self, job: JobId, spared: Address = "") -> None:
+        """Have the tasks of a job killed, except those at one address; their workers report the end."""
+        for task, node in self._running.get(job, {}).items():
+            if node != spared:
+                self._port.send(node, Kill(task))
+
     def _finished(self, job: JobId, running: dict[TaskId, Address], count: int) -> None:
         if not running:
             del self._running[job]
@@ -125,9 +162,40 @@ class ReservingScheduler(Component):
             self._jobs.finished(job, count)
 
     def _report_facts(self) -> None:
-        """Tell what has been counted since the last time; once per job at most, and when all is done."""
+        """Report the counts since the last report; once per job at most, and when all is done."""
         for field, name in self.FACTS:
             amount = getattr(self, field)
             if amount:
                 self._port.observe(Counted(name, amount))
                 setattr(self, field, 0)
+
+
+class SlotKeeper(Component):
+    """Counts the idle slots of a node with a queue, and the time for which long tasks have held all slots.
+
+    This blocked time is `_blocked_us`, plus now while `_blocking`: short tasks that wait then are blocked at the head
+    of the line.
+
+    Args:
+        slots: of the machine.
+    """
+
+    __slots__ = ("_blocked_us", "_blocking", "_idle", "_long_running", "_slots")
+
+    def __init__(self, slots: int) -> None:
+        self._idle = self._slots = slots
+        self._long_running = 0
+        self._blocking = False
+        self._blocked_us: Time = 0
+
+    def _long_starts(self, now: Time) -> None:
+        self._long_running += 1
+        if self._long_running == self._slots:
+            self._blocking = True
+            self._blocked_us -= now
+
+    def _long_ends(self, now: Time) -> None:
+        self._long_running -= 1
+        if self._blocking:
+            self._blocking = False
+            self._blocked_us += now

@@ -1,4 +1,4 @@
-"""What designs with reservations share: numbers, withdrawals and the account of results."""
+"""Reservations: numbers, withdrawals, kills and the account of results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.architectures.parts import SUBMITTER, messages, submit, tasks
 
 from volery.core.events import Counted, JobDone
-from volery.roles.reservations import Completed, ReservingScheduler, Withdraw, by_needs
+from volery.roles.reservations import Completed, Kill, Numbers, ReservingScheduler, Withdraw, by_needs
 from volery.sim.recording import Observed, RecordingPort, Sent
 
 
@@ -25,6 +25,9 @@ class Bare(ReservingScheduler):
     def give_up(self, first: int, nodes: list[str | None], served: str = "") -> None:
         self._withdraw(first, nodes, served)
 
+    def end(self, spared: str = "") -> None:
+        self._kill(0, spared)
+
     receives = {Completed: ReservingScheduler.on_completed}  # noqa: RUF012 - replaced by the base class
 
 
@@ -40,14 +43,14 @@ def test_groups_and_their_tasks_come_last_first() -> None:
 
 
 def test_reservations_are_withdrawn_by_number_except_where_they_are_used_up_or_served() -> None:
-    scheduler = Bare((2, 5))
+    scheduler = Bare(Numbers(2, 5))
     port = scheduler.begin()
     scheduler.give_up(7, ["node/0", None, "node/1", "node/2"], served="node/1")
     assert sent(port) == [("node/0", Withdraw(7)), ("node/2", Withdraw(22))]
 
 
 def test_a_repeated_result_counts_once_and_the_last_one_answers_and_reports() -> None:
-    scheduler = Bare((0, 1))
+    scheduler = Bare(Numbers(0, 1))
     port = scheduler.begin()
     for task in (0, 0):
         scheduler.handle(Completed(task, 0, 40), "node/0", 5)
@@ -58,3 +61,18 @@ def test_a_repeated_result_counts_once_and_the_last_one_answers_and_reports() ->
     assert facts == [Counted("blocked_us", 42)]
     answers = messages([(e.to, e.message) for e in effects if isinstance(e, Sent)], JobDone)
     assert answers == [(SUBMITTER, JobDone(0))]
+
+
+def test_numbers_are_a_step_apart_and_no_two_senders_share_one() -> None:
+    first, second = Numbers(0, 2), Numbers(1, 2)
+    assert [first.take(), first.take(3), first.take()] == [0, 2, 8]
+    assert [second.take(), second.take(3), second.take()] == [1, 3, 9]
+
+
+def test_running_tasks_are_killed_except_at_one_address() -> None:
+    scheduler = Bare(Numbers(0, 1))
+    port = scheduler.begin()
+    scheduler.end(spared="node/0")
+    assert sent(port) == [("node/1", Kill(1))]
+    scheduler.end()
+    assert sent(port) == [("node/0", Kill(0)), ("node/1", Kill(1))]

@@ -18,7 +18,7 @@ import msgspec
 
 from volery.architectures.hfs.messages import MESSAGES
 from volery.architectures.hfs.node import TRACKER, Node
-from volery.architectures.hfs.preempting import PreemptingTracker, Timeouts
+from volery.architectures.hfs.preemption import Preemptor, Timeouts
 from volery.architectures.hfs.tracker import JobTracker
 from volery.core.bounds import Count, Period, Seconds
 from volery.core.component import Architecture, Component, Deployment
@@ -88,20 +88,29 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
         raise InputError("hfs:heartbeat_s", str(error)) from None
     pools = _pools(config)
     timeouts = Timeouts(_us(config.min_share_timeout_s), _us(config.fair_share_timeout_s), max(1, _us(config.update_s)))
-    preempts = bool(timeouts.least_us or timeouts.half_us)
+    preemptor = Preemptor(timeouts, pools) if timeouts.least_us or timeouts.half_us else None
     by_time = config.delay == "time"
     node_wait = _us(config.node_wait_s) if by_time else config.node_skips
     rack_wait = _us(config.rack_wait_s) if by_time else config.rack_skips
     delay = delay_policy(config.delay, node_wait, rack_wait)
-    arguments = (cluster, order, pools, delay, beats, config.out_of_band, config.per_heartbeat, streams.of(TRACKER))
-    tracker = PreemptingTracker(timeouts, *arguments) if preempts else JobTracker(*arguments)
+    tracker = JobTracker(
+        cluster,
+        order,
+        pools,
+        delay,
+        beats,
+        config.out_of_band,
+        config.per_heartbeat,
+        streams.of(TRACKER),
+        preemptor,
+    )
     components: dict[Address, Component] = {TRACKER: tracker}
     machines = {f"node/{machine}": machine for machine in range(len(order))}
     told_at = None if config.out_of_band else beats
     for seat, machine in enumerate(order):
         components[f"node/{machine}"] = Node(seat, told_at)
     due = {pool.name: share / cluster.slot_count for pool, share in pools.standing_shares(cluster.slot_count).items()}
-    return Deployment(components, machines, lambda _: TRACKER, due=due if preempts else {})
+    return Deployment(components, machines, lambda _: TRACKER, due=due if preemptor is not None else {})
 
 
 def _us(seconds: float) -> Time:
@@ -130,7 +139,7 @@ STAGES = {
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
     Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats tell what has ended, no progress"),
     Stage.T7: Realisation("JobTracker.on_heartbeat"),
-    Stage.T10: Realisation("PreemptingTracker._look", "full", "timeouts on shares", "min_share_timeout_s"),
+    Stage.T10: Realisation("JobTracker._look_at_shares", "full", "timeouts on shares", "min_share_timeout_s"),
     Stage.R1: Realisation("JobTracker.on_heartbeat", "full", "one machine per heartbeat"),
     Stage.R3: Realisation("JobTracker._assign", "full", "constraint bit vectors"),
     Stage.R4: Realisation("JobTracker._offer", "full", "idle slots of the machine"),

@@ -1,4 +1,4 @@
-"""What the job tracker and its nodes say to each other."""
+"""Messages between the job tracker and its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine of the Hadoop Fair Scheduler: runs what it is given, and tells what has ended in heartbeats."""
+"""A machine of the Hadoop Fair Scheduler: it runs tasks, and reports their ends in heartbeats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Node(attempts.Node):
 
     Args:
         seat: its place in the order of heartbeats.
-        beats: when machines tell; None: at once, whenever an attempt ends (an out-of-band heartbeat).
+        beats: of machines; None: an end is reported at once (an out-of-band heartbeat).
     """
 
     __slots__ = ("_beats", "_ended", "_seat")
@@ -33,7 +33,7 @@ class Node(attempts.Node):
         self._ended: tuple[AttemptEnded, ...] = ()
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Tell, or keep for the next heartbeat."""
+        """Report the end, or keep it for the next heartbeat."""
         ended = AttemptEnded(event.task.id, event.attempt, event.outcome == "killed")
         if self._beats is None:
             self._port.send(self._master, Heartbeat((ended,)))
@@ -43,7 +43,7 @@ class Node(attempts.Node):
         self._ended += (ended,)
 
     def on_beat(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Tell all that has ended since the last heartbeat."""
+        """Report all ends since the last heartbeat."""
         self._port.send(self._master, Heartbeat(self._ended))
         self._ended = ()
 

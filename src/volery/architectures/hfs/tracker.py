@@ -1,15 +1,15 @@
-"""The job tracker: whose turn it is on the machine that has something free, and whether it waits for a better one."""
+"""The job tracker: it offers a free machine to the job whose turn it is, which may wait for a better one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
-from typing import NamedTuple
 
 from volery.architectures.hfs.messages import Heartbeat
 from volery.architectures.hfs.node import BEAT
+from volery.architectures.hfs.preemption import LOOK, Preemptor, Running
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit, TimerFired
+from volery.core.events import Cancel, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.policies.fairness import Pools
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
@@ -19,16 +19,8 @@ from volery.roles.heartbeats import Heartbeats
 from volery.roles.submission import ANSWERS, JobLedger
 
 
-class Running(NamedTuple):
-    """An attempt on a machine."""
-
-    task: Task
-    attempt: int
-    machine: int
-
-
 class JobWork:
-    """What the tracker keeps of a job.
+    """A job of the tracker.
 
     Attributes:
         placed: its waiting tasks.
@@ -56,16 +48,17 @@ class JobTracker(Component):
         order: machines in the order of their heartbeats; a machine's place in it is its seat.
         pools: of jobs.
         delay: how long jobs let others go first.
-        beats: when machines with slots free are heard.
-        at_once: machines tell at once what has ended, and those with slots free are offered when a job comes.
+        beats: of machines with slots free.
+        at_once: machines report at once what has ended, and those with slots free are offered when a job comes.
         per_heartbeat: at most so many launches at one opportunity; 0: as many as there are slots free.
         stream: of random choices between machines.
+        preemptor: kills tasks for pools that are short of their shares.
     """
 
     __slots__ = (
         "_armed", "_at_once", "_attempts", "_beats", "_delay", "_fitting", "_free", "_idle", "_jobs", "_launches",
-        "_masks", "_matches", "_order", "_per_heartbeat", "_pools", "_running", "_seat", "_sites", "_slots", "_stream",
-        "_waiting", "_work",
+        "_masks", "_matches", "_order", "_per_heartbeat", "_pools", "_preemptor", "_running", "_seat", "_sites",
+        "_slots", "_stream", "_waiting", "_work",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +71,9 @@ class JobTracker(Component):
         at_once: bool,
         per_heartbeat: int,
         stream: Random,
+        preemptor: Preemptor | None = None,
     ) -> None:
+        self._preemptor = preemptor
         self._sites = Sites(cluster)
         self._order = order
         self._seat = [0] * len(order)
@@ -202,6 +197,8 @@ class JobTracker(Component):
         return False
 
     def _launch(self, work: JobWork, task: Task, machine: int, now: Time) -> None:
+        if self._preemptor is not None:
+            self._preemptor.launched(task)
         work.placed.take(task)
         work.launched_count += 1
         if work.passed_since != NEVER:
@@ -218,7 +215,7 @@ class JobTracker(Component):
         self._port.send(f"node/{machine}", Launch(self._launches, task, attempt))
 
     def on_heartbeat(self, message: Heartbeat, source: Address, now: Time) -> None:
-        """Hear what has ended on a machine, and use it again."""
+        """Take what has ended on a machine, and use the machine again."""
         machine = -1
         for ended in message.ended:
             run = self._running.get(ended.task)
@@ -231,6 +228,9 @@ class JobTracker(Component):
 
     def _end(self, run: Running, ended: AttemptEnded, now: Time) -> None:
         task, machine = run.task, run.machine
+        beneficiary = self._preemptor.ended(task) if self._preemptor is not None else None
+        if beneficiary is not None and ended.killed and task.job not in self._jobs.cancelled:
+            self._port.observe(Preemption(now, task.id, run.attempt, beneficiary.id))
         del self._running[task.id]
         if not self._idle[machine]:
             self._free |= 1 << self._seat[machine]
@@ -257,7 +257,10 @@ class JobTracker(Component):
             self._port.observe(Counted("passed_over", work.passed_count))
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The heartbeat of a machine with slots free is due."""
+        """Offer the machine whose heartbeat is due; or look at shares."""
+        if event.key == LOOK:
+            self._look_at_shares(now)
+            return
         assert self._armed is not None, "a heartbeat that nobody waits for"
         machine = self._order[self._armed[0]]
         self._armed = None
@@ -265,8 +268,20 @@ class JobTracker(Component):
             self._offer(machine, now)
         self._arm(now)
 
+    def _look_at_shares(self, now: Time) -> None:
+        if self._preemptor is not None:
+            self._preemptor.look(sum(self._slots), self._running, self._waiting_of, self._port, now)
+
+    def _waiting_of(self, job: JobId) -> Iterable[Task]:
+        return self._work[job].placed.waiting.values()
+
     def _arm(self, now: Time) -> None:
-        """Wait for the next heartbeat of a machine that could run something that waits."""
+        """Wait for the next heartbeat of a machine that could run something that waits, and the next look at shares."""
+        self._arm_heartbeat(now)
+        if self._preemptor is not None and self._waiting:
+            self._preemptor.arm(self._port, now)
+
+    def _arm_heartbeat(self, now: Time) -> None:
         candidates = self._free & self._fitting if self._free and self._waiting else 0
         due = self._beats.next_of(candidates, now) if candidates else None
         if due == self._armed:
@@ -308,6 +323,8 @@ class JobTracker(Component):
         for work in self._work.values():
             work.placed.check()
         self._pools.check()
+        if self._preemptor is not None:
+            self._preemptor.check(self._running)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,

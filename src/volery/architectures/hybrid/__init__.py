@@ -19,17 +19,16 @@ Deviates A scheduler hands a long job to the central one without delay, as a fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.hybrid.central import Central, Layout
-from volery.architectures.hybrid.messages import MESSAGES, PHOENIX_MESSAGES
-from volery.architectures.hybrid.monitor import Monitor, WatchSetting
-from volery.architectures.hybrid.phoenix import PhoenixCentral, PhoenixScheduler, PhoenixWorker
-from volery.architectures.hybrid.scarcity import supply
+from volery.architectures.hybrid.central import Central
+from volery.architectures.hybrid.layout import Layout
+from volery.architectures.hybrid.messages import MESSAGES
+from volery.architectures.hybrid.monitor import DemandReport, Monitor, WatchSetting
+from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
+from volery.architectures.hybrid.scarcity import Negotiation, supply
 from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
 from volery.architectures.hybrid.waiting import LeastWait
 from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
@@ -52,6 +51,7 @@ from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Draws, Sampler
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
+from volery.roles.reservations import Numbers
 
 EmptyWorkers = Literal["random", "first"]
 
@@ -145,19 +145,8 @@ class PhoenixConfig(HybridConfig, frozen=True, forbid_unknown_fields=True):
     ] = ()
 
 
-class Roles(NamedTuple):
-    """What a deployment is made of."""
-
-    scheduler: Callable[..., Scheduler] = Scheduler
-    central: Callable[..., Central] = Central
-    worker: Callable[..., Worker] = Worker
-
-
-EAGLES = Roles()
-
-
-def build(cluster: Cluster, config: HybridConfig, streams: Streams, roles: Roles = EAGLES) -> Deployment:
-    """Components for a cluster.
+def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: WatchSetting | None = None) -> Deployment:
+    """Components for a cluster; with `watch` those of Phoenix, without a monitor.
 
     Raises:
         InputError: parameters that exclude each other.
@@ -177,7 +166,15 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, roles: Roles
     for number, address in enumerate(addresses[:-1]):
         stream = streams.of(address)
         sampler = Sampler(cluster.constraints, matches, stream.random, replacement=config.replacement)
-        components[address] = roles.scheduler(layout, sampler, setting, stream, (number, step))
+        components[address] = Scheduler(
+            layout,
+            sampler,
+            setting,
+            stream,
+            Numbers(number, step),
+            demand=DemandReport(watch) if watch is not None else None,
+            negotiation=Negotiation(watch.soft, watch.supply) if watch is not None and watch.soft else None,
+        )
     wait = LeastWait(
         cluster.slot_count,
         streams.of("central/0").random,
@@ -185,8 +182,13 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, roles: Roles
         request_us=REQUEST_US,
         stale_us=round(config.stale_s * SECOND),
     )
-    watched = config.sharing != "none"
-    components["central/0"] = roles.central(layout, wait, (config.schedulers, step), watched=watched)
+    components["central/0"] = Central(
+        layout,
+        wait,
+        Numbers(config.schedulers, step),
+        shared=config.sharing != "none",
+        demand=DemandReport(watch) if watch is not None else None,
+    )
     general = tuple(node for node, only in zip(layout.nodes, short_only, strict=True) if not only)
     shared = WorkerSetting(
         schedulers=addresses,
@@ -201,7 +203,10 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, roles: Roles
     )
     for machine, address in enumerate(layout.nodes):
         draws = Draws(streams.number(address) if config.stealing != "off" else 0)
-        components[address] = roles.worker(cluster.slots[machine], cluster.constraints[machine], shared, draws)
+        slots = cluster.slots[machine]
+        crowd = CrowdReport(watch, slots) if watch is not None else None
+        scarce = ScarceFirst(watch) if watch is not None else None
+        components[address] = Worker(slots, cluster.constraints[machine], shared, draws, crowd, scarce)
     delays = {("scheduler", "central"): 0, ("central", "scheduler"): 0}
     if config.steal_free:
         delays["node", "node"] = 0
@@ -211,7 +216,7 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, roles: Roles
 
 
 def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> Deployment:
-    """Eagle's components that report to a monitor, and the monitor.
+    """Eagle's components with reports to a monitor, and the monitor.
 
     Raises:
         InputError: parameters that exclude each other.
@@ -227,12 +232,11 @@ def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> 
         reorder_max=config.reorder_max,
         soft=sum(1 << k for k in set(config.soft_constraints)),
     )
-    roles = Roles(partial(PhoenixScheduler, watch), partial(PhoenixCentral, watch), partial(PhoenixWorker, watch))
-    deployment = build(cluster, msgspec.structs.replace(config, reliable=False), streams, roles)
+    deployment = build(cluster, msgspec.structs.replace(config, reliable=False), streams, watch)
     schedulers = [f"scheduler/{number}" for number in range(config.schedulers)]
     components = {**deployment.components, watch.monitor: Monitor(watch, schedulers)}
     whole = msgspec.structs.replace(deployment, components=components)
-    return linked(whole, PHOENIX_MESSAGES) if config.reliable else whole
+    return linked(whole, MESSAGES) if config.reliable else whole
 
 
 REQUEST_US = 1_000
@@ -240,7 +244,7 @@ REQUEST_US = 1_000
 
 
 def scheduler_setting(config: HybridConfig) -> SchedulerSetting:
-    """What the configuration means for schedulers."""
+    """The parameters of the schedulers."""
     return SchedulerSetting(
         probe_ratio=config.probe_ratio,
         probes_min=config.probes_min,
@@ -317,13 +321,12 @@ PHOENIX = msgspec.structs.replace(
     summary="hybrid: Eagle, and where queues are crowded tasks that ask for the scarcest constraint go first",
     source="Thinakaran, Gunasekaran, Sharma, Kandemir, Das: Phoenix, ICDCS 2017, sections III and IV",
     defaults=PhoenixConfig(stealing="off", sharing="vector", sticky=True, order="srpt", probes_min=20),
-    messages=PHOENIX_MESSAGES | LINK_MESSAGES,
     stages={
         **EAGLES_STAGES,
         Stage.J2: Realisation(
-            "PhoenixScheduler._admitted", "partial", "soft constraints (none by default) are dropped, no job is put off"
+            "Scheduler._admitted", "partial", "soft constraints (none by default) are dropped, no job is put off"
         ),
-        Stage.T2: Realisation("PhoenixWorker._take", "full", "scarcest constraint first while queues are crowded"),
+        Stage.T2: Realisation("Worker._take", "full", "scarcest constraint first while queues are crowded"),
         Stage.T6: Realisation("Monitor.on_timer", "partial", "waiting tasks and estimated waits, no running ones"),
     },
     build=build_phoenix,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
+from volery.architectures.hybrid.layout import Layout
 from volery.architectures.hybrid.messages import (
     Assign,
     CentralTasks,
+    Demanded,
     Dropped,
     Ended,
     LongProbe,
@@ -16,75 +14,48 @@ from volery.architectures.hybrid.messages import (
     VectorRequest,
     WithdrawJob,
 )
+from volery.architectures.hybrid.monitor import DemandReport
 from volery.architectures.hybrid.waiting import LeastWait, Units
 from volery.core.component import Component, sent_to
+from volery.core.events import TimerFired
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.policies.match import Matches, positions, vector_bytes
-from volery.roles.reservations import Kill, NoTask, TaskRequest, by_needs
+from volery.policies.match import vector_bytes
+from volery.roles.reservations import Kill, NoTask, Numbers, TaskRequest, by_needs
 
 MEMO_MAX = 256
 """Lists of eligible units that are kept."""
 
 
-class Layout:
-    """Which machines there are, and which of them are for short tasks only. Pure input of the build, shared.
-
-    Args:
-        constraints: per machine.
-        slots: per machine.
-        short_only: per machine.
-        matches: machines by constraint set.
-    """
-
-    def __init__(
-        self, constraints: Sequence[int], slots: Sequence[int], short_only: Sequence[bool], matches: Matches
-    ) -> None:
-        self.constraints = constraints
-        self.slots = slots
-        self.short_only = short_only
-        self.matches = matches
-        self.nodes = [f"node/{machine}" for machine in range(len(constraints))]
-        self.short_machines = [machine for machine, only in enumerate(short_only) if only]
-        self.machine_of_unit = np.repeat(np.arange(len(slots)), slots)
-
-    def without_long(self, vector: bytes) -> tuple[list[int], bytes]:
-        """The machines that no bit is set for, and the short-only ones; as a list, and as a byte per machine."""
-        # numpy pads what is too short with zeros, but an empty vector with whatever was in memory
-        octets = np.frombuffer(vector.ljust((len(self.nodes) + 7) // 8, b"\0"), dtype=np.uint8)
-        bits = np.unpackbits(octets, bitorder="little", count=len(self.nodes))
-        roomy = (bits == 0) | np.array(self.short_only, dtype=bool)
-        listed: list[int] = np.flatnonzero(roomy).tolist()
-        return listed, roomy.tobytes()
-
-    def units(self, needs: int, short: bool) -> Units:
-        """The units that may run a task: long ones outside the short-only part, unless they fit nowhere else."""
-        suits = np.zeros(len(self.slots), dtype=bool)
-        suits[positions(self.matches[needs])] = True
-        general = suits & ~np.array(self.short_only, dtype=bool)
-        allowed = general if general.any() and not short else suits
-        return np.flatnonzero(allowed[self.machine_of_unit])
-
-
 class Central(Component):
-    """Places the tasks of long jobs, one reservation each, and knows what of them waits or runs where.
+    """Places the tasks of long jobs, one reservation each, and keeps the machines on which they wait or run.
 
     Args:
         layout: the machines.
         wait: the estimated waits of their units.
-        numbering: first number of its messages and the step to the next.
-        watched: whether anybody asks where long tasks are.
+        numbers: of messages.
+        shared: whether others ask for the machines of long tasks.
+        demand: reports waiting tasks to the monitor (Phoenix).
     """
 
     __slots__ = (
-        "_eligible", "_layout", "_long_count", "_number", "_placed", "_running", "_seen", "_step", "_tasks", "_vector",
-        "_version", "_wait", "_watched",
+        "_demand", "_eligible", "_layout", "_long_count", "_numbers", "_placed", "_running", "_seen", "_shared",
+        "_tasks", "_vector", "_version", "_wait",
     )  # fmt: skip
 
-    def __init__(self, layout: Layout, wait: LeastWait, numbering: tuple[int, int], *, watched: bool) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        wait: LeastWait,
+        numbers: Numbers,
+        *,
+        shared: bool,
+        demand: DemandReport | None = None,
+    ) -> None:
         self._layout = layout
         self._wait = wait
-        self._number, self._step = numbering
-        self._watched = watched
+        self._numbers = numbers
+        self._shared = shared
+        self._demand = demand
         self._eligible: dict[tuple[int, bool], Units] = {}
         self._tasks: dict[int, list[Task]] = {}
         self._placed: dict[int, tuple[int, Time, bool]] = {}
@@ -102,6 +73,11 @@ class Central(Component):
         groups = by_needs(message.tasks)
         for needs in reversed(groups):
             self._place(groups[needs], needs, message.short, message.estimate_us, now)
+        self._report_demand(now)
+
+    def _report_demand(self, now: Time) -> None:
+        if self._demand is not None:
+            self._demand.arm(self._port, now)
 
     def _place(self, tasks: list[Task], needs: int, short: bool, estimate_us: Time, now: Time) -> None:
         eligible = self._eligible.get((needs, short))
@@ -111,22 +87,23 @@ class Central(Component):
             eligible = self._eligible[needs, short] = self._layout.units(needs, short)
         estimate_us = max(estimate_us, 1)
         units = self._wait.place(len(tasks), estimate_us, eligible, now)
-        batch, number = self._number, self._number
+        if self._demand is not None:
+            self._demand.waiting.add(needs, len(tasks))
+        batch = number = self._numbers.take(len(units))
         self._tasks[batch] = tasks
         machines = self._layout.machine_of_unit[units].tolist()
-        if self._watched:
+        if self._shared:
             for machine in machines:
                 if not self._long_count[machine]:
                     self._vector |= 1 << machine
                 self._long_count[machine] += 1
             self._version += 1
         vector = vector_bytes(self._vector)
-        nodes, remaining_us = self._layout.nodes, estimate_us * len(tasks)
+        nodes, step, remaining_us = self._layout.nodes, self._numbers.step, estimate_us * len(tasks)
         for unit, machine in zip(units, machines, strict=True):
             self._placed[number] = (unit, estimate_us, False)
             self._port.send(nodes[machine], LongProbe(number, batch, estimate_us, remaining_us, self._version, vector))
-            number += self._step
-        self._number = number
+            number += step
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
         """Bind the next task of the job; nothing, if it was withdrawn or the request was repeated."""
@@ -144,6 +121,9 @@ class Central(Component):
         self._wait.started(placed[0], placed[1], now)
         self._running.setdefault(task.job, {})[task.id] = source
         self._port.send(source, Assign(message.request, task, len(tasks)))
+        if self._demand is not None:
+            self._demand.waiting.add(task.constraints, -1)
+            self._demand.arm(self._port, now)
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Forget what was placed there; a repeated notice is ignored."""
@@ -159,7 +139,7 @@ class Central(Component):
     def _release(self, number: int, now: Time) -> None:
         unit, estimate_us, _ = self._placed.pop(number)
         self._wait.ended(unit, estimate_us, now)
-        if self._watched:
+        if self._shared:
             machine = int(self._layout.machine_of_unit[unit])
             self._long_count[machine] -= 1
             if not self._long_count[machine]:
@@ -169,15 +149,24 @@ class Central(Component):
         """Drop the job's tasks that nobody has asked for, and kill those that run."""
         dropped: list[TaskId] = []
         for batch in [batch for batch, tasks in self._tasks.items() if tasks[0].job == message.job]:
-            dropped += [task.id for task in self._tasks.pop(batch)]
+            tasks = self._tasks.pop(batch)
+            dropped += [task.id for task in tasks]
+            if self._demand is not None:
+                self._demand.waiting.add(tasks[0].constraints, -len(tasks))
         for task, node in self._running.get(message.job, {}).items():
             self._port.send(node, Kill(task))
         if dropped:
             self._port.send(source, Dropped(message.job, tuple(dropped)))
+        self._report_demand(now)
 
     def on_vector_request(self, message: VectorRequest, source: Address, now: Time) -> None:
-        """Tell where long tasks are."""
+        """Send the machines of long tasks."""
         self._port.send(source, Vector(message.batch, vector_bytes(self._vector)))
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Report the demand at the heartbeat."""
+        if self._demand is not None:
+            self._demand.send(self._port)
 
     def check(self) -> None:
         """The waits are the sums of what is placed; a task that is not bound has a reservation under way."""
@@ -190,5 +179,10 @@ class Central(Component):
         Ended: on_ended,
         WithdrawJob: on_withdraw_job,
         VectorRequest: on_vector_request,
+        TimerFired: on_timer,
     }
-    sends = sent_to("node", LongProbe, Assign, NoTask, Kill) | sent_to("scheduler", Dropped, Vector)
+    sends = (
+        sent_to("node", LongProbe, Assign, NoTask, Kill)
+        | sent_to("scheduler", Dropped, Vector)
+        | sent_to("monitor", Demanded)
+    )

@@ -1,4 +1,4 @@
-"""What the schedulers and workers of the hybrid designs say to each other.
+"""Messages between the schedulers and workers of the hybrid designs.
 
 A batch is what was probed for or placed together: the tasks of a job that need the same constraints. A vector has one
 bit per machine: whether a long task runs or waits there; versions grow. What all designs with reservations say stands
@@ -96,7 +96,7 @@ class Dropped(Message, frozen=True):
 
 
 class VectorRequest(Message, frozen=True):
-    """Scheduler > central: tell where long tasks are now."""
+    """Scheduler > central: send the machines of long tasks."""
 
     batch: int
 
@@ -136,8 +136,6 @@ class Scarcity(Message, frozen=True):
 MESSAGES: frozenset[type[Message]] = frozenset(
     {
         Probe, LongProbe, TaskRequest, Assign, NoTask, Rejected, Withdraw, Steal, Stolen, Kill, Completed, Ended,
-        CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector,
+        CentralTasks, WithdrawJob, Dropped, VectorRequest, Vector, Demanded, Crowded, Reorder, Scarcity,
     }
 )  # fmt: skip
-
-PHOENIX_MESSAGES: frozenset[type[Message]] = MESSAGES | {Demanded, Crowded, Reorder, Scarcity}

@@ -1,4 +1,7 @@
-"""Phoenix's monitor: which constraint is scarcest, and which workers let its tasks go first (ICDCS 2017)."""
+"""Phoenix's monitor: it finds the scarcest constraint, and orders crowded workers to let its tasks go first.
+
+Thinakaran, Gunasekaran, Sharma, Kandemir, Das: Phoenix, ICDCS 2017, sections III and IV.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from volery.core.port import Port
 NONE = -1
 """No constraint is scarce."""
 BEAT = "beat"
-HEARD = "heard"
+RECEIVED = "received"
 
 
 class WatchSetting(msgspec.Struct, frozen=True):
-    """What the monitor and those who report to it share.
+    """The parameters of the monitor and of those who report to it.
 
     Args:
         monitor: address.
@@ -42,32 +45,35 @@ class WatchSetting(msgspec.Struct, frozen=True):
 
 
 class DemandReport:
-    """Waiting tasks at one scheduler; the monitor is told of changes at the heartbeat, and of nothing else.
+    """Reports the waiting tasks of one scheduler to the monitor, at a heartbeat and where they have changed.
 
     Args:
-        setting: shared.
+        setting: the parameters.
+
+    Attributes:
+        waiting: tasks, per constraint.
     """
 
-    __slots__ = ("_armed", "_setting", "_told", "demand")
+    __slots__ = ("_armed", "_sent", "_setting", "waiting")
 
     def __init__(self, setting: WatchSetting) -> None:
         self._setting = setting
-        self._told = (0,) * len(setting.supply)
+        self._sent = (0,) * len(setting.supply)
         self._armed = False
-        self.demand = Demand(len(setting.supply))
+        self.waiting = Demand(len(setting.supply))
 
     def arm(self, port: Port, now: Time) -> None:
-        """Something may have changed: report at the next heartbeat."""
+        """Report at the next heartbeat."""
         if not self._armed:
             self._armed = True
             port.set_timer(BEAT, next_beat(now, self._setting.heartbeat_us))
 
-    def tell(self, port: Port) -> None:
-        """The heartbeat."""
+    def send(self, port: Port) -> None:
+        """Report a change at the heartbeat."""
         self._armed = False
-        counts = tuple(self.demand.counts)
-        if counts != self._told:
-            self._told = counts
+        counts = tuple(self.waiting.counts)
+        if counts != self._sent:
+            self._sent = counts
             port.send(self._setting.monitor, Demanded(counts))
 
 
@@ -77,28 +83,28 @@ def next_beat(now: Time, heartbeat_us: Time) -> Time:
 
 
 class Monitor(Component):
-    """Compares demand and supply of constraints and tells crowded workers whose tasks go first.
+    """Compares demand and supply of constraints, and orders crowded workers to let the scarcest go first.
 
     Args:
         setting: shared with those who report.
         schedulers: addresses of those who negotiate by scarcity.
     """
 
-    __slots__ = ("_crowded", "_demands", "_messages", "_schedulers", "_setting", "_told")
+    __slots__ = ("_crowded", "_demands", "_messages", "_schedulers", "_sent", "_setting")
 
     def __init__(self, setting: WatchSetting, schedulers: Sequence[Address]) -> None:
         self._setting = setting
         self._schedulers = schedulers if setting.soft else ()
         self._demands: dict[Address, tuple[int, ...]] = {}
         self._crowded: dict[Address, int] = {}
-        self._told: tuple[int, ...] = (0,) * len(setting.supply)
+        self._sent: tuple[int, ...] = (0,) * len(setting.supply)
         self._messages = 0
 
     def on_demanded(self, message: Demanded, source: Address, now: Time) -> None:
         """Keep what waits there."""
         self._messages += 1
         self._demands[source] = message.counts
-        self._port.set_timer(HEARD, now)
+        self._port.set_timer(RECEIVED, now)
 
     def on_crowded(self, message: Crowded, source: Address, now: Time) -> None:
         """Keep whether tasks wait for long there."""
@@ -108,10 +114,10 @@ class Monitor(Component):
             self._crowded.setdefault(source, NONE)
         elif self._crowded.pop(source, NONE) != NONE:
             self._send(source, Reorder(NONE))
-        self._port.set_timer(HEARD, now)
+        self._port.set_timer(RECEIVED, now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """All that came in this instant is heard: the order of crowded workers follows the scarcest constraint."""
+        """Order crowded workers by the scarcest constraint, after all reports of this instant."""
         ratios = scarcity(list(self._demands.values()), self._setting.supply)
         most = max(ratios, default=0.0)
         scarcest = ratios.index(most) if most > self._setting.threshold else NONE
@@ -120,8 +126,8 @@ class Monitor(Component):
                 self._crowded[worker] = scarcest
                 self._send(worker, Reorder(scarcest))
         thousandths = tuple([round(ratio * 1000) for ratio in ratios])
-        if thousandths != self._told:
-            self._told = thousandths
+        if thousandths != self._sent:
+            self._sent = thousandths
             for scheduler in self._schedulers:
                 self._send(scheduler, Scarcity(thousandths))
         self._port.observe(Counted("monitor_messages", self._messages))
@@ -133,7 +139,7 @@ class Monitor(Component):
         self._port.send(to, message)
 
     def check(self) -> None:
-        """Nobody is told to reorder by a constraint that does not exist."""
+        """No worker is ordered to reorder by a constraint that does not exist."""
         width = len(self._setting.supply)
         assert all(NONE <= told < width for told in self._crowded.values()), "an order by an unknown constraint"
 

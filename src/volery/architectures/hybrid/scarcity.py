@@ -1,4 +1,4 @@
-"""How scarce constraints are, and how long a queue makes wait: what Phoenix goes by (Thinakaran et al., ICDCS 2017).
+"""Demand and supply of constraints, and the estimated wait of a queue, as in Phoenix (Thinakaran et al., ICDCS 2017).
 
 The constraint resource vector (CRV) holds, per constraint, how much work asks for it over how many workers have it.
 """
@@ -6,10 +6,12 @@ The constraint resource vector (CRV) holds, per constraint, how much work asks f
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from volery.core.model import Time
+import msgspec
+
+from volery.core.model import Task, Time
 from volery.policies.match import positions
 
 WINDOW: Final = 64
@@ -51,7 +53,7 @@ class Demand:
         self._positions: dict[int, list[int]] = {}
 
     def add(self, needs: int, tasks: int) -> None:
-        """So many more tasks, or fewer, wait that need all of these."""
+        """Count further waiting tasks, or fewer, that need all of these."""
         listed = self._positions.get(needs)
         if listed is None:
             if len(self._positions) >= POSITIONS_MAX:
@@ -61,8 +63,53 @@ class Demand:
             self.counts[k] += tasks
 
 
+class Negotiation:
+    """Gives up the soft constraints of tasks that no machine can satisfy.
+
+    Args:
+        soft: the constraints that may be given up, a bit set.
+        workers: per constraint, how many satisfy it.
+
+    Attributes:
+        thousandths: the CRV as last received from the monitor.
+    """
+
+    __slots__ = ("_soft", "_workers", "thousandths")
+
+    def __init__(self, soft: int, workers: Sequence[int]) -> None:
+        self._soft = soft
+        self._workers = workers
+        self.thousandths: Sequence[int] = (0,) * len(workers)
+
+    def admitted(self, task: Task, supply: Callable[[int], int]) -> tuple[Task, int]:
+        """The task without the soft constraints in its way, those of the highest CRV first, and their number.
+
+        Args:
+            task: which.
+            supply: constraint set -> how many machines satisfy it.
+        """
+        needs, soft = task.constraints, task.constraints & self._soft
+        if not soft or supply(needs):
+            return task, 0
+        dropped = 0
+        while soft and not supply(needs):
+            worst = 1 << max(positions(soft), key=self._rank)
+            needs ^= worst
+            soft ^= worst
+            dropped += 1
+        if not supply(needs):
+            return task, 0
+        return msgspec.structs.replace(task, constraints=needs), dropped
+
+    def _rank(self, constraint: int) -> tuple[float, int, int]:
+        """The CRV; where it is equal, few workers; a constraint that no worker satisfies is before all others."""
+        available = self._workers[constraint] if constraint < len(self._workers) else 0
+        ratio = self.thousandths[constraint] if available else float("inf")
+        return ratio, -available, -constraint
+
+
 class RecentService:
-    """When the last tasks of a queue came and how long they ran, and the wait that follows (Pollaczek and Khinchine).
+    """Estimates the wait of a queue from the last tasks that it served (Pollaczek and Khinchine).
 
     With arrival rate L, service time S and load R = L E[S], the mean wait is R / (1 - R) * E[S^2] / (2 E[S]).
 
@@ -79,7 +126,7 @@ class RecentService:
         self._servers = servers
 
     def add(self, came: Time, ran_us: Time) -> None:
-        """A task that had come then has run for so long."""
+        """Note the arrival and the run time of a task that has ended."""
         if self._count < WINDOW:
             self._came.append(came)
             self._ran.append(ran_us)

@@ -9,22 +9,36 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.hybrid.central import Layout
+from volery.architectures.hybrid.layout import Layout
 from volery.architectures.hybrid.messages import (
     Assign,
     CentralTasks,
+    Demanded,
     Dropped,
     Probe,
     Rejected,
+    Scarcity,
     Vector,
     VectorRequest,
     WithdrawJob,
 )
+from volery.architectures.hybrid.monitor import BEAT, DemandReport
+from volery.architectures.hybrid.scarcity import Negotiation
 from volery.core.component import sent_to
-from volery.core.events import Cancel, Measured, MoreTasks, Submit, TimerFired
+from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, JobId, Task, Time
+from volery.policies.match import positions
 from volery.policies.sampling import Sampler
-from volery.roles.reservations import Completed, Kill, NoTask, ReservingScheduler, TaskRequest, Withdraw, by_needs
+from volery.roles.reservations import (
+    Completed,
+    Kill,
+    NoTask,
+    Numbers,
+    ReservingScheduler,
+    TaskRequest,
+    Withdraw,
+    by_needs,
+)
 from volery.roles.submission import ANSWERS
 
 Sharing = Literal["none", "vector", "ideal"]
@@ -35,7 +49,7 @@ TRIES = 64
 
 
 class SchedulerSetting(msgspec.Struct, frozen=True):
-    """What all schedulers of a deployment share.
+    """The parameters of all schedulers of a deployment.
 
     Args:
         probe_ratio: probes per task.
@@ -90,27 +104,36 @@ class Batch:
 
 
 class Scheduler(ReservingScheduler):
-    """Keeps the jobs that were submitted to it, whoever places them.
+    """Places short jobs by probes, hands long ones to the central scheduler, and keeps both until they are done.
 
     Args:
         layout: the machines.
         sampler: draws workers to probe.
-        setting: what all schedulers share.
+        setting: the parameters.
         stream: of random choices.
-        numbering: first number of its messages and the step to the next.
+        numbers: of messages.
+        demand: reports waiting tasks to the monitor (Phoenix).
+        negotiation: gives up soft constraints (Phoenix).
     """
 
     __slots__ = (
-        "_batches", "_estimates", "_layout", "_rejected", "_roomy", "_sampler", "_sent", "_setting", "_stream",
-        "_vector", "_version",
+        "_batches", "_demand", "_estimates", "_layout", "_negotiated", "_negotiation", "_rejected", "_roomy",
+        "_sampler", "_sent", "_setting", "_stream", "_vector", "_version",
     )  # fmt: skip
 
-    FACTS = (*ReservingScheduler.FACTS, ("_rejected", "rejected_probes"))
+    FACTS = (*ReservingScheduler.FACTS, ("_rejected", "rejected_probes"), ("_negotiated", "negotiated_constraints"))
 
     def __init__(
-        self, layout: Layout, sampler: Sampler, setting: SchedulerSetting, stream: Random, numbering: tuple[int, int]
+        self,
+        layout: Layout,
+        sampler: Sampler,
+        setting: SchedulerSetting,
+        stream: Random,
+        numbers: Numbers,
+        demand: DemandReport | None = None,
+        negotiation: Negotiation | None = None,
     ) -> None:
-        super().__init__(numbering)
+        super().__init__(numbers)
         self._layout = layout
         self._sampler = sampler
         self._setting = setting
@@ -121,7 +144,9 @@ class Scheduler(ReservingScheduler):
         self._vector = b""
         self._roomy: tuple[list[int], bytes] | None = None
         self._version = 0
-        self._rejected = 0
+        self._rejected = self._negotiated = 0
+        self._demand = demand
+        self._negotiation = negotiation
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Classify a job by its estimate and place its tasks; those that fit no machine are reported."""
@@ -135,15 +160,23 @@ class Scheduler(ReservingScheduler):
             self._estimates[job.id] = estimate_us
         if tasks:
             self._schedule(job.id, tasks, estimate_us)
+        self._report_demand(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Place a further chunk."""
         tasks = self._jobs.more(message)
         if tasks:
             self._schedule(message.job, tasks, self._estimates[message.job])
+        self._report_demand(now)
+
+    def _report_demand(self, now: Time) -> None:
+        if self._demand is not None:
+            self._demand.arm(self._port, now)
 
     def _schedule(self, job: JobId, tasks: Sequence[Task], estimate_us: Time) -> None:
         setting, supply = self._setting, self._sampler.supply
+        if self._negotiation is not None:
+            tasks = [self._admitted(task) for task in tasks]
         groups = by_needs(tasks)
         for needs in [needs for needs in groups if needs and not supply(needs)]:
             for _ in groups.pop(needs):
@@ -160,16 +193,29 @@ class Scheduler(ReservingScheduler):
             group = groups[needs]
             least = math.ceil(setting.probes_min * len(group) / count)
             self._probe(
-                Batch(self._next_number(), group, needs, estimate_us),
+                Batch(self._numbers.take(), group, needs, estimate_us),
                 math.ceil(setting.probe_ratio * len(group)),
                 least,
             )
 
+    def _admitted(self, task: Task) -> Task:
+        """The task without the soft constraints that exclude every machine."""
+        assert self._negotiation is not None
+        admitted, dropped = self._negotiation.admitted(task, self._sampler.supply)
+        self._negotiated += dropped
+        return admitted
+
+    def on_scarcity(self, message: Scarcity, source: Address, now: Time) -> None:
+        """Keep the CRV."""
+        if self._negotiation is not None:
+            self._negotiation.thousandths = message.thousandths
+
     def _probe(self, batch: Batch, wanted: int, least: int) -> None:
+        if self._demand is not None:
+            self._demand.waiting.add(batch.needs, len(batch.tasks))
         count = max(wanted, least)
         self._batches[batch.id] = batch
-        batch.first = self._number
-        self._number += count * self._step
+        batch.first = self._numbers.take(count)
         batch.rejections = [0] * count
         if self._setting.sticky:
             batch.requests = [0] * count
@@ -180,7 +226,7 @@ class Scheduler(ReservingScheduler):
             self._send_probes(batch, self._sampler.draw(batch.needs, count), self._setting.sharing == "none")
 
     def _send_probes(self, batch: Batch, workers: list[int], final: bool) -> None:
-        nodes, send, number, step = self._layout.nodes, self._port.send, batch.first, self._step
+        nodes, send, number, step = self._layout.nodes, self._port.send, batch.first, self._numbers.step
         batch_id, estimate_us, needs = batch.id, batch.estimate_us, batch.needs
         remaining_us = estimate_us * len(batch.tasks)
         self._probes += len(workers)
@@ -226,7 +272,7 @@ class Scheduler(ReservingScheduler):
         return fitting[int(self._stream.random() * len(fitting))] if fitting else self._sampler.draw(needs, 1)[0]
 
     def on_rejected(self, message: Rejected, source: Address, now: Time) -> None:
-        """Learn where long tasks are; try another worker when all that came in this instant are heard."""
+        """Note the machines of long tasks; try another worker after all messages of this instant."""
         if message.version > self._version:
             self._version, self._vector = message.version, message.vector
             self._roomy = None
@@ -234,7 +280,7 @@ class Scheduler(ReservingScheduler):
         batch = self._batches.get(message.batch)
         if batch is None:
             return
-        place = (message.number - batch.first) // self._step
+        place = (message.number - batch.first) // self._numbers.step
         if batch.nodes[place] != source:
             return
         batch.nodes[place] = None
@@ -246,7 +292,10 @@ class Scheduler(ReservingScheduler):
         batch.rejected.append(place)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The next round of a batch: by what is known now, and in the end the short-only part."""
+        """Send the next round of a batch's probes, the last one to the short-only part; or report the demand."""
+        if event.key == BEAT and self._demand is not None:
+            self._demand.send(self._port)
+            return
         batch = self._batches.get(event.key) if isinstance(event.key, int) else None
         if batch is None:
             return
@@ -256,7 +305,7 @@ class Scheduler(ReservingScheduler):
             final = batch.rejections[place] >= rounds
             worker = self._short_only(batch.needs) if final else self._without_long(batch.needs)
             node = batch.nodes[place] = nodes[worker]
-            number = batch.first + place * self._step
+            number = batch.first + place * self._numbers.step
             self._port.send(node, Probe(number, batch.id, estimate_us, remaining_us, batch.needs, final))
         self._probes += len(batch.rejected)
         batch.rejected.clear()
@@ -264,10 +313,9 @@ class Scheduler(ReservingScheduler):
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
         """Bind the next task of the batch to the worker that asks."""
         batch = self._batches.get(message.batch)
-        place = -1 if batch is None else (message.number - batch.first) // self._step
+        place = -1 if batch is None else (message.number - batch.first) // self._numbers.step
         if batch is None or not self._holds(batch, place, source):
-            self._vain += 1
-            self._port.send(source, NoTask(message.request))
+            self._refuse(message, source)
             return
         if not self._setting.sticky:
             batch.nodes[place] = None
@@ -276,20 +324,17 @@ class Scheduler(ReservingScheduler):
         else:
             batch.requests[place] = message.request
         tasks = batch.tasks
-        task = tasks.pop()
-        running = self._running.get(task.job)
-        if running is None:
-            self._running[task.job] = {task.id: source}
-            self._port.observe(Measured("queued_reservations", message.queued))
-        else:
-            running[task.id] = source
+        task = self._bind(tasks, message, source)
+        if self._demand is not None:
+            self._demand.waiting.add(batch.needs, -1)
+            self._demand.arm(self._port, now)
         self._blocked_us += message.blocked_us
         self._port.send(source, Assign(message.request, task, len(tasks)))
         if not tasks:
             self._forget(batch, source)
 
     def _holds(self, batch: Batch, place: int, source: Address) -> bool:
-        """Whether the reservation is good: a sticky one where it was sent, any other, which may be stolen, once."""
+        """True for a good reservation: a sticky one where it was sent, any other, which may be stolen, once."""
         node = batch.nodes[place]
         return node == source if self._setting.sticky else node is not None
 
@@ -307,27 +352,35 @@ class Scheduler(ReservingScheduler):
             self._finished(message.job, running, count)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Give up what is not bound yet, and have the rest killed, the end of which its worker reports."""
-        job, central = message.job, self._setting.central
-        if not self._jobs.cancel(message, source):
-            return
+        """Give up the tasks that are not bound, and have the others killed; their workers report the end."""
+        if self._jobs.cancel(message, source):
+            self._give_up(message.job)
+        self._report_demand(now)
+
+    def _give_up(self, job: JobId) -> None:
         for batch in [batch for batch in self._batches.values() if batch.tasks[0].job == job]:
             self._forget(batch, "")
+            if self._demand is not None:
+                self._demand.waiting.add(batch.needs, -len(batch.tasks))
             self._jobs.finished(job, len(batch.tasks))
-        running = self._running.get(job, {})
-        if central in running.values():
+        central = self._setting.central
+        if central in self._running.get(job, {}).values():
             self._port.send(central, WithdrawJob(job))
-        for task, node in running.items():
-            if node != central:
-                self._port.send(node, Kill(task))
+        self._kill(job, central)
 
     def check(self) -> None:
-        """Every batch has tasks left, and as many reservations unless they are sticky."""
+        """Every batch has tasks left, as many reservations unless they are sticky, and is counted as demand."""
         for batch in self._batches.values():
             assert batch.tasks, "a batch without tasks"
             if not batch.requests and self._setting.sharing != "ideal":
                 left = len(batch.nodes) - batch.nodes.count(None) + len(batch.rejected)
                 assert len(batch.tasks) <= left, f"{len(batch.tasks)} tasks, {left} reservations"
+        if self._demand is not None:
+            asked = [0] * len(self._demand.waiting.counts)
+            for batch in self._batches.values():
+                for k in positions(batch.needs):
+                    asked[k] += len(batch.tasks)
+            assert asked == self._demand.waiting.counts, f"{asked} tasks wait, other counts are reported"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
@@ -339,9 +392,11 @@ class Scheduler(ReservingScheduler):
         Vector: on_vector,
         Dropped: on_dropped,
         Completed: ReservingScheduler.on_completed,
+        Scarcity: on_scarcity,
     }
     sends = (
         ANSWERS
         | sent_to("node", Probe, Assign, NoTask, Withdraw, Kill)
         | sent_to("central", CentralTasks, WithdrawJob, VectorRequest)
+        | sent_to("monitor", Demanded)
     )

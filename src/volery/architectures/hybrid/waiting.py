@@ -20,7 +20,7 @@ Units = npt.NDArray[np.int64]
 
 
 class LeastWait:
-    """What is placed on each unit, by estimate.
+    """Estimates the wait of each unit from the tasks that were placed there.
 
     Args:
         units: how many.
@@ -123,7 +123,7 @@ class LeastWait:
         self._running_us[unit] = estimate_us
 
     def ended(self, unit: int, estimate_us: Time, now: Time) -> bool:
-        """What was placed here has ended or will never run; whether nothing is left."""
+        """Take off a task that has ended or will never run; True if nothing is left."""
         self._look(now)
         self._start_us[unit] = IDLE
         self.wait_us[unit] -= estimate_us

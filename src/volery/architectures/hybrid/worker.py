@@ -8,13 +8,25 @@ from typing import Final, Literal
 
 import msgspec
 
-from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe, Rejected, Steal, Stolen
+from volery.architectures.hybrid.entry import Entry
+from volery.architectures.hybrid.messages import (
+    Assign,
+    Crowded,
+    Ended,
+    LongProbe,
+    Probe,
+    Rejected,
+    Reorder,
+    Steal,
+    Stolen,
+)
+from volery.architectures.hybrid.monitor import NONE
+from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
 from volery.core.component import sent_to
-from volery.core.events import Counted, TaskFinished
+from volery.core.events import Counted, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.sampling import Draws
-from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
-from volery.roles.slots import SlotKeeper
+from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
 
 Stealing = Literal["off", "behind-long", "random"]
 Order = Literal["fifo", "srpt"]
@@ -23,7 +35,7 @@ FOREVER: Final = float("inf")
 
 
 class WorkerSetting(msgspec.Struct, frozen=True):
-    """What all workers of a deployment share.
+    """The parameters of all workers of a deployment.
 
     Args:
         schedulers: the scheduler of job j is the one at j modulo their number; the last address is the central one's.
@@ -49,61 +61,39 @@ class WorkerSetting(msgspec.Struct, frozen=True):
     bypass_max: float
 
 
-class Entry:
-    """A reservation in the queue; the probe itself is let go, since what is looked at later is cold memory.
-
-    Attributes:
-        number, batch, needs, estimate_us: as in the probe.
-        long: whether it is for a long task.
-        came: when; for a sticky one, when it was last served.
-        blocked_us: the worker's blocked time then.
-        remaining_us: of the tasks of the batch that are not bound, as far as the worker knows.
-        delayed_us: by how much later reservations have passed it.
-        asking: whether a slot is kept for it at the moment.
-    """
-
-    __slots__ = (
-        "asking", "batch", "blocked_us", "came", "delayed_us", "estimate_us", "long", "needs", "number", "remaining_us",
-    )  # fmt: skip
-
-    def __init__(self, probe: Probe | LongProbe, needs: int, long: bool, came: Time, blocked_us: Time) -> None:
-        self.number = probe.number
-        self.batch = probe.batch
-        self.needs = needs
-        self.estimate_us = probe.estimate_us
-        self.long = long
-        self.came = came
-        self.blocked_us = blocked_us
-        self.remaining_us = probe.remaining_us
-        self.delayed_us = 0
-        self.asking = False
-
-    def probe(self) -> Probe:
-        """The reservation of a short task as it is handed on."""
-        return Probe(self.number, self.batch, self.estimate_us, self.remaining_us, self.needs)
-
-
 class Worker(SlotKeeper):
-    """One machine.
+    """Queues reservations on one machine, and asks for a task when a slot is free.
 
-    The last request is kept in fields and others that are under way in a dict that few workers ever need: ten thousand
+    The last request is kept in fields, and others that are under way in a dict that few workers ever need: ten thousand
     dicts would be memory traffic.
 
     Args:
         slots: of the machine.
         offered: the constraints that it satisfies.
-        setting: what all workers share.
+        setting: the parameters.
         draws: of victims.
+        crowd: reports a crowded queue to the monitor (Phoenix).
+        scarce: lets tasks with a scarce constraint go first (Phoenix).
     """
 
     __slots__ = (
-        "_asked", "_attempts", "_draws", "_entry", "_least_left_us", "_least_us", "_lefts",
+        "_asked", "_attempts", "_crowd", "_draws", "_entry", "_least_left_us", "_least_us", "_lefts",
         "_long_active", "_longs", "_offered", "_others",
-        "_queue", "_requests", "_running_long", "_setting", "_vector", "_version",
+        "_queue", "_requests", "_running_long", "_scarce", "_setting", "_vector", "_version",
     )  # fmt: skip
 
-    def __init__(self, slots: int, offered: int, setting: WorkerSetting, draws: Draws) -> None:
+    def __init__(
+        self,
+        slots: int,
+        offered: int,
+        setting: WorkerSetting,
+        draws: Draws,
+        crowd: CrowdReport | None = None,
+        scarce: ScarceFirst | None = None,
+    ) -> None:
         super().__init__(slots)
+        self._crowd = crowd
+        self._scarce = scarce
         self._offered = offered
         self._setting = setting
         self._draws = draws
@@ -177,8 +167,13 @@ class Worker(SlotKeeper):
         self._port.send(schedulers[batch % len(schedulers)], asked)
 
     def _take(self) -> Entry | None:
-        """The reservation that is served next; it leaves the queue unless it is sticky."""
+        """The reservation that is served next; it leaves the queue unless it is sticky.
+
+        While a constraint is scarce no reservation sticks.
+        """
         queue, setting = self._queue, self._setting
+        if self._scarce is not None and self._scarce.constraint != NONE:
+            return self._take_scarce(self._scarce)
         if setting.order == "srpt":
             entry = self._shortest()
         elif setting.sticky:
@@ -191,6 +186,15 @@ class Worker(SlotKeeper):
             self._drop(entry)
         else:
             entry.asking = True
+        return entry
+
+    def _take_scarce(self, scarce: ScarceFirst) -> Entry | None:
+        entry, settled = scarce.pick(self._queue.values())
+        if not settled and entry is not None and not entry.long and self._setting.order != "fifo":
+            entry = self._shortest()
+        if entry is not None:
+            self._drop(entry)
+            scarce.served(entry.number)
         return entry
 
     def _drop(self, entry: Entry) -> None:
@@ -274,6 +278,8 @@ class Worker(SlotKeeper):
         if entry is None:
             return
         task, waited_us = message.task, entry.came
+        if self._crowd is not None:
+            self._crowd.began(task.id, now - waited_us, now)
         if entry.long:
             if self._running_long is None:
                 self._running_long = {}
@@ -329,6 +335,27 @@ class Worker(SlotKeeper):
             self._port.send(schedulers[-1], Ended(self._running_long.pop(task.id), task.id, task.job))
         self._port.send(schedulers[task.job % (len(schedulers) - 1)], Completed(task.id, task.job))
         self._next(now)
+        if self._crowd is not None:
+            self._crowd.ended(task.id, self._port, now)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Report a crowded queue at the heartbeat."""
+        if self._crowd is not None:
+            self._crowd.send(self._port)
+
+    def on_reorder(self, message: Reorder, source: Address, now: Time) -> None:
+        """Let tasks that ask for this constraint go first."""
+        self._follow(message.constraint)
+
+    def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
+        """Serve the queue in its usual order while there is no monitor."""
+        if self._scarce is not None and event.peer == self._scarce.setting.monitor:
+            self._follow(NONE)
+
+    def _follow(self, constraint: int) -> None:
+        jumped = self._scarce.follow(constraint, self._queue) if self._scarce is not None else 0
+        if jumped:
+            self._port.observe(Counted("reordered_tasks", jumped))
 
     def _maybe_steal(self) -> None:
         """Ask the next victim, any worker of the general part; asking itself yields nothing, as asking an idle one."""
@@ -393,6 +420,8 @@ class Worker(SlotKeeper):
             counted = Counter(entry.remaining_us for entry in self._queue.values())
             assert self._lefts == counted, "lost count of the work that is left"
             assert self._least_left_us == min(counted, default=FOREVER), "lost the least work that is left"
+        if self._scarce is not None:
+            self._scarce.check()
         for entry in self._queue.values():
             bound_us = self._setting.bypass_max * entry.estimate_us
             assert entry.long or entry.delayed_us <= bound_us, f"passed for {entry.delayed_us} us, more than {bound_us}"
@@ -407,9 +436,13 @@ class Worker(SlotKeeper):
         Stolen: on_stolen,
         Kill: on_kill,
         TaskFinished: on_task_finished,
+        Reorder: on_reorder,
+        TimerFired: on_timer,
+        PeerLost: on_peer_lost,
     }
     sends = (
         sent_to("scheduler", TaskRequest, Rejected, Completed)
         | sent_to("central", TaskRequest, Ended)
         | sent_to("node", Steal, Stolen)
+        | sent_to("monitor", Crowded)
     )

@@ -21,11 +21,11 @@ from typing import Annotated
 import msgspec
 
 from volery.architectures.jockey.control import Loop
-from volery.architectures.jockey.controlled import Control, Deviation, Setting
 from volery.architectures.jockey.curves import DEFAULT, parsed
+from volery.architectures.jockey.job import Control, Deviation, Setting
 from volery.architectures.jockey.learning import learned
 from volery.architectures.jockey.profiles import Learned
-from volery.architectures.jockey.rehearsal import Rehearsing
+from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler
 from volery.architectures.jockey.stages import Indicator
 from volery.core.bounds import ROUNDS_MAX, Period, PositiveCount, PositiveRatio, Seconds
@@ -115,7 +115,7 @@ def _setting(cluster: Cluster, config: JockeyConfig) -> Setting:
         deviation=config.deviation,
         off=1 + config.deviation_percent / 100,
         off_periods=config.deviation_periods,
-        rehearsing=Rehearsing(grid, config.repetitions, config.indicator, config.percentile, period_us),
+        rehearsing=RehearsalSetting(grid, config.repetitions, config.indicator, config.percentile, period_us),
         rehearsal_us=round(config.rehearsal_s * SECOND),
     )
 

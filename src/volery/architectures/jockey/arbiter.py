@@ -1,4 +1,4 @@
-"""Who gets how much when all together ask for more than there is: by what a further token is worth to whom."""
+"""Division of tokens among jobs that ask for more than there are, by the value of a further token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a job asks for.
+    """The request of a job.
 
     Args:
         steps: allocations that it may be given, tokens, increasing, from 0 to what it asks for.

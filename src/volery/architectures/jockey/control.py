@@ -14,7 +14,7 @@ Left = Callable[[float], Time]
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """How the loop is set.
+    """The parameters of the loop.
 
     Args:
         slack: times left are reckoned so many times as long as the model says.
@@ -34,7 +34,7 @@ class Loop(msgspec.Struct, frozen=True):
         return [curve.at(self.forecast_us(elapsed_us, left(tokens)) + self.dead_us) for tokens in self.grid]
 
     def forecast_us(self, elapsed_us: Time, left_us: Time) -> Time:
-        """When the job will be done, since its submission."""
+        """The forecast end of the job, since its submission."""
         return elapsed_us + round(self.slack * left_us)
 
     def wanted(self, utilities: Sequence[float]) -> int:

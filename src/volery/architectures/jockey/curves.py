@@ -1,4 +1,4 @@
-"""What it is worth when a job is done: piecewise linear functions of the time since it was submitted."""
+"""Value of the end of a job: piecewise linear functions of the time since it was submitted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Curve(msgspec.Struct, frozen=True):
                 raise InputError("utility", f"the point at {after} us follows that at {before} us; times increase")
 
     def at(self, time_us: Time) -> float:
-        """What being done at this time is worth."""
+        """The value of an end at this time."""
         points = self.points
         if time_us <= points[0][0] or len(points) == 1:
             return points[0][1]

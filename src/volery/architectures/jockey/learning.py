@@ -1,4 +1,4 @@
-"""What earlier runs teach: profiles of recurring jobs, and tables from simulated runs on these very components."""
+"""Models of recurring jobs from earlier runs: profiles, and tables from simulated runs on the same components."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from volery.architectures.jockey.profiles import Learned, Profile, Run, profiled
-from volery.architectures.jockey.rehearsal import Rehearsing, drawn, samples_of
+from volery.architectures.jockey.rehearsal import RehearsalSetting, drawn, samples_of
 from volery.architectures.jockey.remaining import Remaining, tabulated
 from volery.core.component import Deployment, Simulate
 from volery.core.model import NEVER, Cluster, JobId, Time
@@ -18,8 +18,8 @@ Alone = Callable[[Cluster], Deployment]
 """The design's components for a cluster that a job has to itself."""
 
 
-def learned(earlier: Records, how: Rehearsing, alone: Alone, simulate: Simulate) -> tuple[Learned, ...]:
-    """What a scheduler is told of the recurring jobs of earlier runs: those that have a name and a deadline.
+def learned(earlier: Records, how: RehearsalSetting, alone: Alone, simulate: Simulate) -> tuple[Learned, ...]:
+    """The models of the recurring jobs of earlier runs: those that have a name and a deadline.
 
     Args:
         earlier: records; the runs of a job have its name as their user.
@@ -51,7 +51,7 @@ def _run(records: Records, job: JobId) -> Run | None:
     return Run(waits, *times)
 
 
-def _table(profile: Profile, how: Rehearsing, alone: Alone, simulate: Simulate, *, seed: int) -> Remaining:
+def _table(profile: Profile, how: RehearsalSetting, alone: Alone, simulate: Simulate, *, seed: int) -> Remaining:
     samples = []
     for tokens in how.grid:
         names = [f"{tokens}/{repetition}" for repetition in range(how.repetitions)]

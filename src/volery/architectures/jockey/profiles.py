@@ -1,4 +1,4 @@
-"""What earlier runs have taught about a recurring job."""
+"""Profiles of recurring jobs from earlier runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from volery.architectures.jockey.rehearsal import listed
 from volery.architectures.jockey.remaining import Remaining
-from volery.architectures.jockey.stages import Places, Stage, parents_of, sizes, stages_of, with_paths
+from volery.architectures.jockey.stages import JobStage, Places, parents_of, sizes, stages_of, with_paths
 from volery.core.model import Time
 
 
@@ -43,12 +43,12 @@ class Profile(msgspec.Struct, frozen=True):
 
     waits: tuple[tuple[int, ...], ...]
     stage_of: tuple[int, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[JobStage, ...]
     run_us: tuple[tuple[Time, ...], ...]
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """What a scheduler is told of a recurring job.
+    """The model of a recurring job.
 
     Args:
         job: its name, which its runs have as their user.
@@ -81,7 +81,7 @@ def profiled(runs: Sequence[Run]) -> Profile:
     ended_us = listed(last.waits, last.run_us, len(last.waits))
     ideal = _spans([end - ran for end, ran in zip(ended_us, last.run_us, strict=True)], ended_us, stage_of)
     stages = [
-        Stage(
+        JobStage(
             tasks=count,
             parents=parents[stage],
             work_us=count * sum(pooled[stage]) // len(pooled[stage]),
@@ -106,7 +106,7 @@ def _spans(start_us: Sequence[Time], finish_us: Sequence[Time], stage_of: Sequen
     return [(begin / whole, end / whole) for begin, end in zip(begins, ends, strict=True)]
 
 
-def estimated(waits: Places, estimate_us: Sequence[Time]) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
+def estimated(waits: Places, estimate_us: Sequence[Time]) -> tuple[tuple[int, ...], tuple[JobStage, ...]]:
     """Per task its stage, and the stages, of a job of which nothing is known but estimates of its tasks."""
     stage_of = stages_of(waits)
     work, longest = [0] * len(sizes(stage_of)), [0] * len(sizes(stage_of))
@@ -114,4 +114,4 @@ def estimated(waits: Places, estimate_us: Sequence[Time]) -> tuple[tuple[int, ..
         work[stage] += us
         longest[stage] = max(longest[stage], us)
     rows = zip(sizes(stage_of), parents_of(waits, stage_of), work, longest, strict=True)
-    return stage_of, with_paths([Stage(count, above, us, 0, most) for count, above, us, most in rows])
+    return stage_of, with_paths([JobStage(count, above, us, 0, most) for count, above, us, most in rows])

@@ -1,4 +1,4 @@
-"""Simulating a job on a number of tokens: ready tasks start in the order in which they have become ready.
+"""Simulated runs of a job on a number of tokens: ready tasks start in the order in which they have become ready.
 
 The lab's own kernel makes the table of a job before it runs. While it runs, a scheduler cannot reach the kernel: what
 is here answers then, and tests demand that both agree to the microsecond where no message takes time.
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.architectures.jockey.remaining import Remaining, tabulated
-from volery.architectures.jockey.stages import Indicator, Places, Stage, progress, sizes
+from volery.architectures.jockey.stages import Indicator, JobStage, Places, progress, sizes
 from volery.core.model import Time
 from volery.core.streams import Streams
 
 
 def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time]:
-    """When each task finishes, microseconds after the job's submission.
+    """The finish time of each task, microseconds after the job's submission.
 
     Args:
         waits: per task, places of those that it waits for.
@@ -49,7 +49,11 @@ def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time
 
 
 def samples_of(
-    finish_us: Sequence[Time], stage_of: Sequence[int], stages: Sequence[Stage], indicator: Indicator, period_us: Time
+    finish_us: Sequence[Time],
+    stage_of: Sequence[int],
+    stages: Sequence[JobStage],
+    indicator: Indicator,
+    period_us: Time,
 ) -> list[tuple[float, Time]]:
     """(progress, time left) at the beginning of a run and after every period of it.
 
@@ -72,8 +76,8 @@ def samples_of(
     return samples
 
 
-class Rehearsing(msgspec.Struct, frozen=True):
-    """How often a job is simulated, and what is made of it.
+class RehearsalSetting(msgspec.Struct, frozen=True):
+    """The parameters of simulated runs.
 
     Args:
         grid: allocations, tokens.
@@ -91,7 +95,7 @@ class Rehearsing(msgspec.Struct, frozen=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """What `rehearse` is asked.
+    """The problem of `rehearse`.
 
     Args:
         waits, stage_of: per task of the job.
@@ -103,9 +107,9 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
     waits: tuple[tuple[int, ...], ...]
     stage_of: tuple[int, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[JobStage, ...]
     run_us: tuple[tuple[Time, ...], ...]
-    rehearsing: Rehearsing
+    rehearsing: RehearsalSetting
     seed: int
 
 

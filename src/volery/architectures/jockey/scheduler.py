@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from volery.architectures.jockey.arbiter import arbitrated
-from volery.architectures.jockey.controlled import Controlled, Setting
+from volery.architectures.jockey.job import ControlledJob, Setting
 from volery.architectures.jockey.profiles import Learned
 from volery.architectures.jockey.rehearsal import rehearse
 from volery.architectures.jockey.tokens import Holder, Tokens
@@ -22,13 +22,13 @@ REHEARSED = "rehearsed"
 
 
 class Scheduler(Component):
-    """Cosmos and the job managers in one: whose tasks run where, and how much is guaranteed to whom.
+    """Cosmos and the job managers in one: it launches tasks, and guarantees tokens to jobs.
 
     Args:
         cluster: the machines.
         setting: how jobs with deadlines are controlled.
         spare: whether jobs with deadlines may use idle tokens beyond their guarantees.
-        models: what earlier runs have taught, by the name of the job.
+        models: of earlier runs, by the name of the job.
     """
 
     __slots__ = (
@@ -44,7 +44,7 @@ class Scheduler(Component):
         self._slots = self._free = cluster.slot_count
         self._holders: dict[JobId, Holder] = {}
         self._graphs: dict[JobId, Workflow] = {}
-        self._controlled: dict[JobId, Controlled] = {}
+        self._controlled: dict[JobId, ControlledJob] = {}
         self._ticking = False
         self._arrivals = self._launches = 0
 
@@ -53,7 +53,7 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """A job arrives."""
+        """Queue a job."""
         job = message.job
         known = self._jobs.is_open(job.id)
         tasks = self._jobs.admit(message, source, 0)
@@ -64,11 +64,11 @@ class Scheduler(Component):
         self._holders[job.id] = Holder(job.id, self._arrivals, capped=has_deadline and not self._spare)
         self._graphs[job.id] = Workflow()
         if has_deadline:
-            self._controlled[job.id] = Controlled(job, now, self._setting)
+            self._controlled[job.id] = ControlledJob(job, now, self._setting)
         self._take(job.id, tasks, job.parents, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """A further chunk of a job."""
+        """Queue a further chunk."""
         tasks = self._jobs.more(message)
         if tasks:
             self._take(message.job, tasks, message.parents, now)
@@ -107,7 +107,7 @@ class Scheduler(Component):
             self._port.set_timer(PERIOD, now + self._setting.period_us)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """A period has passed: look at every job with a deadline, and share what there is among them."""
+        """Divide the tokens among the jobs with deadlines, once a period."""
         self._ticking = False
         jobs = [controlled for controlled in self._controlled.values() if controlled.known]
         for controlled in jobs:
@@ -124,14 +124,14 @@ class Scheduler(Component):
         if self._controlled:
             self._tick(now)
 
-    def _shared(self, jobs: Sequence[Controlled], now: Time) -> list[int]:
-        """What each is given: what it wants where that is not too much for all, else by marginal utility."""
+    def _shared(self, jobs: Sequence[ControlledJob], now: Time) -> list[int]:
+        """The tokens of each: as many as it wants if there are enough, else by marginal utility."""
         if sum([controlled.wanted for controlled in jobs]) <= self._slots:
             return [controlled.wanted for controlled in jobs]
         self._port.observe(Counted("periods_arbitrated"))
         return arbitrated([controlled.claim(now) for controlled in jobs], self._slots)
 
-    def _simulate_anew(self, controlled: Controlled) -> None:
+    def _simulate_anew(self, controlled: ControlledJob) -> None:
         """A job that is not as its model: simulate it as it is, or let it share."""
         asked = controlled.rehearsal()
         if asked is None:

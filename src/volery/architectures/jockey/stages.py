@@ -15,7 +15,7 @@ Places = Sequence[Sequence[int]]
 """Per task of a job, places of the tasks that it waits for, all before its own."""
 
 
-class Stage(msgspec.Struct, frozen=True):
+class JobStage(msgspec.Struct, frozen=True):
     """A stage as a profile, or an estimate, has it.
 
     Args:
@@ -86,7 +86,7 @@ def parents_of(waits: Places, stage_of: Sequence[int]) -> list[tuple[int, ...]]:
     return [tuple(sorted(above - {stage})) for stage, above in enumerate(found)]
 
 
-def with_paths(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+def with_paths(stages: Sequence[JobStage]) -> tuple[JobStage, ...]:
     """The stages with the longest path after each."""
     after_us = [0] * len(stages)
     for number in reversed(range(len(stages))):
@@ -96,8 +96,8 @@ def with_paths(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     return tuple([msgspec.structs.replace(one, after_us=us) for one, us in zip(stages, after_us, strict=True)])
 
 
-def progress(indicator: Indicator, stages: Sequence[Stage], done: Sequence[float]) -> float:
-    """How far a job is, from 0 to 1.
+def progress(indicator: Indicator, stages: Sequence[JobStage], done: Sequence[float]) -> float:
+    """The progress of a job, from 0 to 1.
 
     Args:
         indicator: `totalworkWithQ` (default of the paper) weighs stages by queueing and run time, `totalwork` by run
@@ -127,13 +127,13 @@ def _weighed(weights: Sequence[int], done: Sequence[float]) -> float:
     return sum([weight * share for weight, share in zip(weights, done, strict=True)]) / total if total else 0.0
 
 
-def critical_us(stages: Sequence[Stage], done: Sequence[float]) -> float:
-    """What is left of the longest path: S = max over unfinished stages of (1 - f) * longest task + path after it."""
+def critical_us(stages: Sequence[JobStage], done: Sequence[float]) -> float:
+    """The rest of the longest path: S = max over unfinished stages of (1 - f) * longest task + path after it."""
     left = [(1.0 - f) * one.longest_us + one.after_us for one, f in zip(stages, done, strict=True) if f < 1.0]
     return max(left, default=0.0)
 
 
-def amdahl_us(stages: Sequence[Stage], done: Sequence[float], tokens: float) -> Time:
+def amdahl_us(stages: Sequence[JobStage], done: Sequence[float], tokens: float) -> Time:
     """The model without a simulator, Amdahl's law: S + W / tokens, W = work that is left.
 
     Args:

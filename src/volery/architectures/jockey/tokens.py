@@ -64,7 +64,7 @@ class Holder:
 
 
 class Tokens:
-    """Who may run how much, and what runs where. A slot is a token.
+    """Keeps the tokens of jobs and the slots of their tasks; a slot is a token.
 
     Jobs that run less than is guaranteed to them come first, then those that run least, by arrival where they are
     equal. A job of which no idle machine satisfies any ready task is passed over, and asked again whenever tokens are
@@ -86,15 +86,15 @@ class Tokens:
 
     @property
     def running(self) -> int:
-        """How many tasks run."""
+        """The number of running tasks."""
         return len(self._running)
 
     def possible(self, task: Task) -> bool:
-        """Whether some machine satisfies the task's constraints."""
+        """True if some machine satisfies the task's constraints."""
         return bool(self._matches[task.constraints])
 
     def guarantee(self, holder: Holder, tokens: int) -> None:
-        """What a job has before anybody is given spare tokens."""
+        """Set the tokens that a job has before spare ones are given."""
         holder.guaranteed = tokens
         self._queue(holder)
 

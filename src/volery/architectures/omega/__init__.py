@@ -23,16 +23,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from volery.architectures.omega.allocator import Allocator, Terms
 from volery.architectures.omega.cell import CellState, Conflicts
+from volery.architectures.omega.claims import ChangeLog, Claims
 from volery.architectures.omega.elastic import Elasticity, Policy
 from volery.architectures.omega.firstfit import Rings
-from volery.architectures.omega.layout import WORKLOADS, Deciding, Layout, Workload, parse_rule
+from volery.architectures.omega.framework import Framework
+from volery.architectures.omega.jobs import Setting
+from volery.architectures.omega.layout import WORKLOADS, DecisionTimes, Layout, Workload, parse_rule
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.node import Front, Node
-from volery.architectures.omega.offers import Allocator, Framework, Terms
-from volery.architectures.omega.placer import Setting
-from volery.architectures.omega.precedence import PrecedenceCell, PrecedenceScheduler
-from volery.architectures.omega.scheduler import MasterScheduler, Scheduler
+from volery.architectures.omega.precedence import LowerHolds, PrecedenceClaims
+from volery.architectures.omega.scheduler import Scheduler
 from volery.core.bounds import Components, Count, Period, PositiveCount, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -46,7 +48,7 @@ CELL = "cell/0"
 
 
 class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What all three have: types of jobs, decision times, retries."""
+    """Parameters of all three: types of jobs, decision times, retries."""
 
     service: Annotated[
         str, msgspec.Meta(description="which jobs are service jobs: none, user:NAME+NAME or estimate:SECONDS (longer)")
@@ -136,16 +138,16 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
     """
     layout, setting = _layout(cluster, streams), _setting("omega", config)
     schedulers = _addresses("scheduler", config.batch_schedulers, config.service_schedulers)
+    log = ChangeLog(len(layout.whole))
+    claims = PrecedenceClaims(layout, log) if config.preemption else Claims(layout)
     components: dict[Address, Component] = {
         "front/0": Front(setting.rule, schedulers),
-        CELL: (PrecedenceCell if config.preemption else CellState)(
-            layout, config.conflicts, restore=config.restore_sequences
-        ),
+        CELL: CellState(layout, claims, log, config.conflicts, restore=config.restore_sequences),
     }
-    role = PrecedenceScheduler if config.preemption else Scheduler
     for workload in WORKLOADS:
         for address in schedulers[workload]:
-            components[address] = role(layout, setting, CELL, streams.of(address))
+            lower = LowerHolds(layout) if config.preemption else None
+            components[address] = Scheduler(layout, setting, CELL, streams.of(address), lower=lower)
     return _wired(components, layout, config, {("front", "scheduler"): 0, ("scheduler", "front"): 0})
 
 
@@ -159,8 +161,8 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
         config = msgspec.structs.replace(config, batch_job_s=config.service_job_s, batch_task_s=config.service_task_s)
     layout, setting = _layout(cluster, streams), _setting("monolithic", config)
     components: dict[Address, Component] = {
-        "scheduler/0": MasterScheduler(layout, setting, CELL, streams.of("scheduler/0")),
-        CELL: CellState(layout, "fine", restore=True),
+        "scheduler/0": Scheduler(layout, setting, CELL, streams.of("scheduler/0"), decides_first=True),
+        CELL: CellState(layout, Claims(layout), ChangeLog(len(layout.whole)), "fine", restore=True),
     }
     return _wired(components, layout, config, {("scheduler", "cell"): 0, ("cell", "scheduler"): 0})
 
@@ -208,7 +210,7 @@ def _setting(name: str, config: PlacingConfig) -> Setting:
         raise InputError(f"{name}:gang", problem)
     return Setting(
         rule=msgspec.structs.replace(parse_rule(config.service, f"{name}:service"), fill=config.fill),
-        deciding=Deciding(
+        deciding=DecisionTimes(
             {"batch": us(config.batch_job_s), "service": us(config.service_job_s), "fill": 0},
             {"batch": us(config.batch_task_s), "service": us(config.service_task_s), "fill": 0},
         ),
@@ -247,7 +249,7 @@ def _wired(
 
 STAGES = {
     Stage.J1: Realisation("Scheduler.on_submit"),
-    Stage.J3: Realisation("Scheduler.on_retry", "partial", "first come first served; retries go to the tail"),
+    Stage.J3: Realisation("Scheduler.on_timer", "partial", "first come first served; retries go to the tail"),
     Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time, schedulers in parallel"),
     Stage.J6: Realisation("Scheduler.on_ended", "full", "JobDone after the last task"),
     Stage.T3: Realisation("Scheduler._placing", "full", "the tasks of a job in one decision"),
@@ -260,13 +262,13 @@ STAGES = {
     Stage.R1: Realisation(
         "Scheduler.on_changes", "full", "a private copy of the cell state, refreshed per transaction"
     ),
-    Stage.R3: Realisation("Scheduler._ring", "full", "machines by constraint set"),
+    Stage.R3: Realisation("Scheduler._placing", "full", "machines by constraint set"),
     Stage.R4: Realisation("Scheduler._decide", "full", "what the copy says is free of each resource"),
     Stage.R5: Realisation("Scheduler.on_computed", "full", "randomised first fit"),
 }
 
 HEEDS = {"constraints": "", "users": "service=user or fill"}
-PREEMPTION = Realisation("PrecedenceCell.on_commit", "full", "lower priorities make way", "preemption=true")
+PREEMPTION = Realisation("CellState.on_commit", "full", "lower priorities make way", "preemption=true")
 
 OMEGA = Architecture(
     name="omega",
@@ -302,9 +304,9 @@ MONOLITHIC = msgspec.structs.replace(
     hops=2,
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},
-        Stage.J4: Realisation("MasterScheduler._begin_next", "full", "one job at a time"),
+        Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time"),
         Stage.T4: Realisation("CellState.on_commit", "full", "nobody else claims anything"),
-        Stage.R1: Realisation("MasterScheduler.on_changes", "full", "the master copy of the cell state"),
+        Stage.R1: Realisation("Scheduler.on_changes", "full", "the master copy of the cell state"),
     },
 )
 
@@ -320,7 +322,7 @@ MESOS = msgspec.structs.replace(
     prompt={**OMEGA.prompt, "offer_s": 0.0, "allocation_s": 0.0},
     stages={
         Stage.J1: Realisation("Framework.on_submit"),
-        Stage.J3: Realisation("Framework.on_retry", "partial", "first come first served; retries go to the tail"),
+        Stage.J3: Realisation("Framework.on_timer", "partial", "first come first served; retries go to the tail"),
         Stage.J4: Realisation("Framework._decide", "full", "one job at a time, while the offer has room"),
         Stage.J6: Realisation("Framework.on_ended", "full", "JobDone after the last task"),
         Stage.T3: Realisation("Framework._placing", "full", "the tasks of a job in one decision"),
@@ -332,7 +334,7 @@ MESOS = msgspec.structs.replace(
         Stage.M5: Realisation("Allocator._first", "full", "lowest dominant share of its role"),
         Stage.M6: Realisation("Allocator._offer", "full", "all that is free, locked until the answer"),
         Stage.R1: Realisation("Framework.on_offer", "full", "what is offered, nothing else"),
-        Stage.R3: Realisation("Framework._ring", "full", "machines by constraint set"),
+        Stage.R3: Realisation("Framework._placing", "full", "machines by constraint set"),
         Stage.R4: Realisation("Framework._decide", "full", "what the offer has left of each resource"),
         Stage.R5: Realisation("Framework.on_computed", "full", "randomised first fit"),
     },

@@ -1,123 +1,63 @@
-"""The master copy of the cell state: what every machine has free, who claims what, and whether two claims conflict."""
+"""The master copy of the cell state: it validates transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Literal
 
+from volery.architectures.omega.claims import CellClaim, ChangeLog, Claims
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
+from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
+from volery.architectures.omega.precedence import PrecedenceClaims
 from volery.core.component import Component, sent_to
-from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.core.model import Address, TaskId, Time
 from volery.roles.attempts import AttemptEnded, Kill, Launch
 
 Conflicts = Literal["fine", "coarse"]
-LOG_MIN: Final = 4096
-"""Changes that are kept at least; of larger cells, twice as many as there are machines."""
 
 
-class Running(NamedTuple):
-    """A task on a machine."""
-
-    owner: Address
-    job: JobId
-    machine: int
-    packed: int
-
-
-class Claims(Component):
-    """What is taken of each machine, by whom; the part that the cell state shares with the allocator of offers.
-
-    Args:
-        layout: of the cluster.
-    """
-
-    __slots__ = ("_free", "_launches", "_layout", "_running")
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._free = list(layout.whole)
-        self._running: dict[TaskId, Running] = {}
-        self._launches = 0
-
-    def _put(self, machine: int, packed: int) -> None:
-        """So much more is free on a machine, or less where it is negative."""
-        self._free[machine] = self._layout.packing.settled(self._free[machine] + packed)
-
-    def _launch(self, task: Task, machine: int) -> None:
-        self._launches += 1
-        self._port.send(self._layout.nodes[machine], Launch(self._launches, task))
-
-    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
-        """What the task took is free; its owner is told."""
-        running = self._running.pop(message.task, None)
-        if running is not None:
-            self._put(running.machine, running.packed)
-            self._freed(running, now)
-            self._port.send(running.owner, Ended(running.job, message.task))
-
-    def _freed(self, running: Running, now: Time) -> None:
-        raise NotImplementedError
-
-    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
-        """End tasks that run."""
-        for task in message.tasks:
-            running = self._running.get(task)
-            if running is not None:
-                self._port.send(self._layout.nodes[running.machine], Kill(task))
-
-    def _taken(self) -> list[tuple[int, int]]:
-        """Machine and amounts of all that is not free."""
-        return [(running.machine, running.packed) for running in self._running.values()]
-
-    def check(self) -> None:
-        """What is free and what is taken is what machines have."""
-        whole, guards = list(self._layout.whole), self._layout.packing.guards
-        for machine, packed in self._taken():
-            whole[machine] -= packed
-        whole = [self._layout.packing.settled(free) for free in whole]
-        assert whole == self._free, "amounts without a task, or tasks that share an amount"
-        assert all(free & guards == guards for free in self._free), "a machine gives more than it has"
-
-    def check_rest(self) -> None:
-        """Nothing is taken."""
-        assert self._free == self._layout.whole, "something is taken although nothing runs"
-
-
-class CellState(Claims):
+class CellState(Component):
     """Validates transactions: the only logic that is central.
 
     Args:
         layout: of the cluster.
+        claims: on its machines.
+        log: of changes.
         conflicts: fine: a claim is in conflict where its machine has too little left; coarse: where the machine's
             sequence number has changed since the scheduler looked, whatever is left.
         restore: give back the sequence numbers of claims that are undone; the public simulator does not.
     """
 
-    __slots__ = ("_coarse", "_committed", "_forgotten", "_heard", "_log", "_log_max", "_refreshed", "_restore",
-                 "_sequences")  # fmt: skip
+    __slots__ = ("_claims", "_coarse", "_committed", "_layout", "_log", "_refreshed", "_restore", "_sequences")
 
-    def __init__(self, layout: Layout, conflicts: Conflicts, *, restore: bool) -> None:
-        super().__init__(layout)
+    def __init__(
+        self,
+        layout: Layout,
+        claims: Claims | PrecedenceClaims,
+        log: ChangeLog,
+        conflicts: Conflicts,
+        *,
+        restore: bool,
+    ) -> None:
+        self._layout = layout
+        self._claims = claims
+        self._log = log
         self._coarse = conflicts == "coarse"
         self._restore = restore
         self._sequences = [0] * len(layout.whole)
-        self._log: list[int] = []
-        self._log_max = max(LOG_MIN, 2 * len(layout.whole))
-        self._forgotten = 0
-        self._heard: dict[Address, int] = {}
         self._refreshed: dict[Address, int] = {}
         self._committed: dict[Address, int] = {}
 
+    def start(self, now: Time) -> None:
+        """Open the claims."""
+        self._claims.open(self._port, self._freed)
+
     def on_refresh(self, message: Refresh, source: Address, now: Time) -> None:
-        """Tell what has changed since this scheduler's last transaction, or everything where that is long ago."""
+        """Send what has changed since this scheduler's last transaction, or everything where that is long ago."""
         if message.number <= self._refreshed.get(source, 0):
             return
         self._refreshed[source] = message.number
-        heard = self._heard.get(source, 0) - self._forgotten
-        changed = list(range(len(self._free))) if heard < 0 else list(dict.fromkeys(self._log[heard:]))
-        self._heard[source] = self._forgotten + len(self._log)
-        free, sequences = self._free, self._sequences
+        free, sequences = self._claims.free, self._sequences
+        changed = self._log.unseen(source)
         self._port.send(
             source,
             Changes(
@@ -125,63 +65,67 @@ class CellState(Claims):
                 tuple(changed),
                 self._layout.encode([free[machine] for machine in changed]),
                 tuple([sequences[machine] for machine in changed]),
-                self._lower(changed),
+                self._claims.bands(changed),
             ),
         )
-
-    def _lower(self, machines: Sequence[int]) -> tuple[tuple[tuple[int, bytes], ...], ...]:
-        """Per machine, what tasks of each priority hold, where that is of use to anybody."""
-        return ()
 
     def on_commit(self, message: Commit, source: Address, now: Time) -> None:
         """Take the claims that are not in conflict; of a gang, all or none."""
         if message.number <= self._committed.get(source, 0):
             return
         self._committed[source] = message.number
-        free, sequences, packing = self._free, self._sequences, self._layout.packing
-        guards, coarse, running = packing.guards, self._coarse, self._running
-        taken: list[tuple[Task, Running]] = []
+        claims, sequences, coarse = self._claims, self._sequences, self._coarse
+        taken: list[CellClaim] = []
         refused: list[TaskId] = []
         for task, machine, sequence in zip(message.tasks, message.machines, message.sequences, strict=True):
-            packed = packing[task.request]
-            left = free[machine] - packed
-            if left & guards != guards or (coarse and sequence != sequences[machine]):
+            stale = coarse and sequence != sequences[machine]
+            claim = None if stale else claims.claim(source, task, machine, message.priority)
+            if claim is None:
                 refused.append(task.id)
                 continue
-            free[machine] = packing.settled(left)
             sequences[machine] += 1
-            taken.append((task, Running(source, task.job, machine, packed)))
+            taken.append(claim)
         if refused and message.gang:
-            self._undo([one for _, one in taken])
+            self._undo(taken)
             taken, refused = [], [task.id for task in message.tasks]
-        for task, one in taken:
-            running[task.id] = one
-            self._log.append(one.machine)
-            self._launch(task, one.machine)
-        self._maybe_forget()
+        for claim in taken:
+            self._log.add(claim.machine)
+            claims.begin(claim)
+        self._log.trim()
         self._port.send(source, Verdict(message.number, tuple(refused)))
 
-    def _undo(self, taken: list[Running]) -> None:
-        for one in taken:
-            self._put(one.machine, one.packed)
+    def _undo(self, taken: list[CellClaim]) -> None:
+        for claim in reversed(taken):
+            self._claims.undo(claim)
             if self._restore:
-                self._sequences[one.machine] -= 1
+                self._sequences[claim.machine] -= 1
             else:
-                self._log.append(one.machine)
+                self._log.add(claim.machine)
 
-    def _freed(self, running: Running, now: Time) -> None:
-        self._log.append(running.machine)
-        self._maybe_forget()
+    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
+        """Free what the attempt had."""
+        self._claims.ended(message, now)
 
-    def _maybe_forget(self) -> None:
-        if len(self._log) > 2 * self._log_max:
-            del self._log[: self._log_max]
-            self._forgotten += self._log_max
+    def _freed(self, claim: CellClaim, now: Time) -> None:
+        """Log the change, and report the end to the owner."""
+        self._log.note(claim.machine)
+        self._port.send(claim.owner, Ended(claim.task.job, claim.task.id))
+
+    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+        """End tasks that run; those that have not begun never do."""
+        self._claims.withdraw(message.tasks, now)
+
+    def check(self) -> None:
+        """Check the claims."""
+        self._claims.check()
+
+    def check_rest(self) -> None:
+        self._claims.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Refresh: on_refresh,
         Commit: on_commit,
-        AttemptEnded: Claims.on_completed,
-        Withdraw: Claims.on_withdraw,
+        AttemptEnded: on_completed,
+        Withdraw: on_withdraw,
     }
-    sends = sent_to("scheduler", Changes, Verdict, Ended) | sent_to("node", Launch, Kill)
+    sends = sent_to("scheduler", Changes, Verdict, Ended, Preempted) | sent_to("node", Launch, Kill)

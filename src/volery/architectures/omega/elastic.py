@@ -20,7 +20,7 @@ NO_END: Final = 1 << 40
 
 
 class Elasticity(msgspec.Struct, frozen=True):
-    """How many workers a job uses at once.
+    """Limits the workers that a job uses at once.
 
     Args:
         width: that users ask for; 0: as many as the job has tasks.
@@ -36,13 +36,13 @@ class Elasticity(msgspec.Struct, frozen=True):
     times: int
 
     def most(self, running: int) -> int:
-        """How many more workers a job with so many running tasks may use, whatever the cell is like."""
+        """The further workers that a job with so many running tasks may use in any cell."""
         if not self.width or self.policy in ("max-parallelism", "global-cap"):
             return NO_END
         return self.width * (self.times if self.policy == "relative-size" else 1) - running
 
     def budget(self, running: int, request: Amounts, free: Sequence[int], capacity: Amounts, packing: Packing) -> int:
-        """How many more it may use in a cell with this much free per machine, packed; its tasks ask for `request`."""
+        """The further workers in a cell with this much free per machine, packed; each task asks for `request`."""
         if not self.width or self.policy != "global-cap":
             return self.most(running)
         room = NO_END

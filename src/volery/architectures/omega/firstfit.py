@@ -23,7 +23,7 @@ RINGS_MAX: Final = 1024
 
 
 class Placing(NamedTuple):
-    """What is to be placed where: a problem that is solved without any effect but its answer.
+    """A problem of placing tasks, which is solved without any effect but its answer.
 
     Args:
         tasks: of one job, in order.
@@ -139,7 +139,7 @@ class Rings:
 
 
 def stretch(ring: Sequence[int], pickiness: float, start: float) -> Sequence[int]:
-    """What a picky job considers of some machines in random order: a stretch, one machine at least where there is any.
+    """The stretch of machines that a picky job considers, in random order; one at least, if there are any.
 
     Args:
         ring: the machines.

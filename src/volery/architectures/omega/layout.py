@@ -1,4 +1,4 @@
-"""What all components of a build know: the machines, how amounts are packed, and which jobs are service jobs."""
+"""The input that all components of a build share: machines, packing of amounts, and the rule for service jobs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Layout:
         self._possible: dict[tuple[int, Amounts], bool] = {}
 
     def fits_somewhere(self, task: Task) -> bool:
-        """Whether some machine, empty, could run the task."""
+        """True if some machine, empty, could run the task."""
         kind = (task.constraints, task.request)
         if kind not in self._possible:
             packed, guards = self.packing[task.request], self.packing.guards
@@ -57,18 +57,18 @@ class Layout:
         return self._possible[kind]
 
     def encode(self, free: Sequence[int]) -> bytes:
-        """What some machines have free, as it travels."""
+        """The free amounts of some machines, as bytes."""
         width = self.state_bytes
         return b"".join([amounts.to_bytes(width, "little") for amounts in free])
 
     def decode(self, octets: bytes) -> list[int]:
-        """What came."""
+        """The free amounts in a message."""
         width = self.state_bytes
         return [int.from_bytes(octets[at : at + width], "little") for at in range(0, len(octets), width)]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Which jobs are service jobs; the others are batch jobs.
+    """The rule that makes some jobs service jobs; the others are batch jobs.
 
     Args:
         users: whose are.
@@ -109,8 +109,8 @@ def parse_rule(text: str, place: str) -> Rule:
     raise InputError(place, f"{text!r} is neither none, user:NAME+NAME nor estimate:SECONDS")
 
 
-class Deciding(msgspec.Struct, frozen=True):
-    """How long a scheduler decides on a job: t_job + t_task * n for n tasks that are left (section 4).
+class DecisionTimes(msgspec.Struct, frozen=True):
+    """The decision time of a job: t_job + t_task * n for n tasks that are left (section 4).
 
     Args:
         job_us: per workload type.

@@ -1,4 +1,4 @@
-"""What the front, schedulers, the cell state and nodes say to each other, and what offers are made of.
+"""Messages between the front, schedulers, the cell state and nodes, and those of offers.
 
 Numbers count what one sender asks of one receiver, so that a repeated or stale message is recognised. What machines
 have free travels as packed integers of equal length, little endian.
@@ -12,7 +12,7 @@ from volery.roles.attempts import ATTEMPT_NODE_MESSAGES
 
 
 class Refresh(Message, frozen=True):
-    """Scheduler > cell: a transaction begins; tell me what has changed since my last one."""
+    """Scheduler > cell: a transaction begins; send the changes since the last one."""
 
     number: int
 
@@ -34,7 +34,7 @@ class Changes(Message, frozen=True):
 
     @property
     def entries(self) -> int:
-        """Of how many machines it tells."""
+        """The number of machines."""
         return len(self.machines)
 
 
@@ -100,7 +100,7 @@ class Offer(Message, frozen=True):
 
     @property
     def entries(self) -> int:
-        """Of how many machines it tells."""
+        """The number of machines."""
         return len(self.machines)
 
 

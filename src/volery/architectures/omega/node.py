@@ -1,4 +1,4 @@
-"""A worker machine, and the front that tells batch jobs from service jobs."""
+"""A worker machine, and the front that separates batch jobs from service jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Front(Component):
         self._done: dict[JobId, JobDone] = {}
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """By type and number."""
+        """Send a job to a scheduler by its type and number."""
         job = message.job
         done = self._done.get(job.id)
         if done is not None:
@@ -52,13 +52,13 @@ class Front(Component):
         self._port.send(chosen, message)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """To where the job is."""
+        """Send a chunk to the scheduler of its job."""
         chosen = self._chosen.get(message.job)
         if chosen is not None:
             self._port.send(chosen, message)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """To where the job is; one that is done, or not known, is told done and never runs."""
+        """Send it to the scheduler of the job; a job that is done, or not known, is reported done and never runs."""
         chosen = self._chosen.get(message.job)
         if chosen is None:
             self._port.send(SUBMITTER, self._done.setdefault(message.job, JobDone(message.job)))
@@ -66,11 +66,11 @@ class Front(Component):
             self._port.send(chosen, message)
 
     def on_job_accepted(self, message: JobAccepted, source: Address, now: Time) -> None:
-        """Hand it back."""
+        """Return the answer."""
         self._port.send(SUBMITTER, message)
 
     def on_job_done(self, message: JobDone, source: Address, now: Time) -> None:
-        """Hand it back, and remember it: a repeated submission needs no scheduler."""
+        """Return and keep the answer: a repeated submission needs no scheduler."""
         if self._chosen.pop(message.job, None) is not None:
             self._done[message.job] = message
             self._port.send(SUBMITTER, message)

@@ -4,43 +4,37 @@ The paper lets a scheduler claim what another has acquired already, if the commo
 left open, and its simulators do not do it. Here the scale is the job's priority. A scheduler looks for machines with
 room first; where there are none, it counts what lower priorities hold as free, and its claim says its priority. The
 cell ends the tasks in the way of a claim, lowest priority first, then those placed last. What was claimed is the
-claimer's at once, and starts when all that was ended on the machine is heard to have ended. A claim is in conflict
+claimer's at once, and starts when the machine has reported the end of all that was ended there. A claim is in conflict
 where even that room does not suffice. Ended tasks go back to their schedulers and start from zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from random import Random
 from typing import NamedTuple
 
-from volery.architectures.omega.cell import CellState, Conflicts, Running
+from volery.architectures.omega.claims import Bands, CellClaim, ChangeLog, Claims, Freed
 from volery.architectures.omega.firstfit import NOWHERE, Placed, Placing, place
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Verdict, Withdraw
-from volery.architectures.omega.placer import Setting
-from volery.architectures.omega.scheduler import Attempt, Scheduler
-from volery.core.component import sent_to
+from volery.architectures.omega.messages import Changes, Preempted
 from volery.core.events import Preemption
 from volery.core.model import Address, Amounts, Task, TaskId, Time
-from volery.core.port import Problem
+from volery.core.port import Port
 from volery.core.records import ATTEMPT_MAX
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.attempts import AttemptEnded, Kill
 
 
 class Held(NamedTuple):
-    """What an attempt holds.
+    """An attempt's hold on a machine.
 
     Args:
-        running: in the cell's account.
-        task: which.
+        claim: of the task.
         attempt: of it.
         priority: of its job.
         number: claims are counted.
     """
 
-    running: Running
-    task: Task
+    claim: CellClaim
     attempt: int
     priority: int
     number: int
@@ -53,123 +47,121 @@ class Leaving(NamedTuple):
     beneficiary: TaskId
 
 
-class PrecedenceCell(CellState):
-    """Validates claims against what is free and what lower priorities hold.
+class PrecedenceClaims:
+    """Claims that may have what lower priorities hold.
 
     Args:
-        layout, conflicts, restore: as of any cell state.
+        layout: of the cluster.
+        log: of changes.
     """
 
-    __slots__ = ("_attempts", "_claims", "_ending", "_held", "_leaving", "_on", "_pending")
+    __slots__ = ("_account", "_attempts", "_count", "_ending", "_freed", "_held", "_layout", "_leaving", "_log",
+                 "_losers", "_on", "_pending", "_port")  # fmt: skip
+    _port: Port
+    _freed: Freed
 
-    def __init__(self, layout: Layout, conflicts: Conflicts, *, restore: bool) -> None:
-        super().__init__(layout, conflicts, restore=restore)
+    def __init__(self, layout: Layout, log: ChangeLog) -> None:
+        self._layout = layout
+        self._log = log
+        self._account = Claims(layout)
         self._held: dict[TaskId, Held] = {}
         self._on: list[dict[TaskId, Held]] = [{} for _ in layout.whole]
         self._attempts: dict[TaskId, int] = {}
+        self._losers: dict[TaskId, list[Held]] = {}
         self._leaving: dict[TaskId, Leaving] = {}
         self._ending: dict[int, int] = {}
         self._pending: dict[int, dict[TaskId, Held]] = {}
-        self._claims = 0
+        self._count = 0
 
-    def _lower(self, machines: Sequence[int]) -> tuple[tuple[tuple[int, bytes], ...], ...]:
+    @property
+    def free(self) -> list[int]:
+        """The amounts that no claim holds, per machine."""
+        return self._account.free
+
+    def open(self, port: Port, freed: Freed) -> None:
+        self._port, self._freed = port, freed
+        self._account.open(port, freed)
+
+    def bands(self, machines: Sequence[int]) -> tuple[Bands, ...]:
         return tuple([self._bands(machine) for machine in machines])
 
-    def _bands(self, machine: int) -> tuple[tuple[int, bytes], ...]:
+    def _bands(self, machine: int) -> Bands:
         sums: dict[int, int] = {}
         for held in self._losable(machine):
-            sums[held.priority] = sums.get(held.priority, 0) + held.running.packed
+            sums[held.priority] = sums.get(held.priority, 0) + held.claim.packed
         return tuple([(priority, self._layout.encode([amounts])) for priority, amounts in sorted(sums.items())])
 
     def _losable(self, machine: int) -> list[Held]:
-        """What may be ended there: it runs, and can be an attempt further."""
+        """The attempts that may be ended there: they run, and there can be a further attempt."""
         pending = self._pending.get(machine, {})
         return [one for task, one in self._on[machine].items() if task not in pending and one.attempt < ATTEMPT_MAX]
 
-    def on_commit(self, message: Commit, source: Address, now: Time) -> None:
-        """Take the claims that are not in conflict, and end what is in their way; of a gang, all or none."""
-        if message.number <= self._committed.get(source, 0):
-            return
-        self._committed[source] = message.number
-        sequences, taken = self._sequences, list[tuple[Held, list[Held]]]()
-        refused: list[TaskId] = []
-        for task, machine, sequence in zip(message.tasks, message.machines, message.sequences, strict=True):
-            packed = self._layout.packing[task.request]
-            losers = self._in_the_way(machine, packed, message.priority)
-            if losers is None or (self._coarse and sequence != sequences[machine]):
-                refused.append(task.id)
-                continue
-            for loser in losers:
-                self._take(loser)
-            self._claims += 1
-            claim = Running(source, task.job, machine, packed)
-            one = Held(claim, task, self._attempts.get(task.id, 0), message.priority, self._claims)
-            self._give(one)
-            sequences[machine] += 1
-            taken.append((one, losers))
-        if refused and message.gang:
-            self._undo_all(taken)
-            taken, refused = [], [task.id for task in message.tasks]
-        for one, losers in taken:
-            self._log.append(one.running.machine)
-            for loser in losers:
-                self._evict(loser, one.task.id)
-            self._begin(one)
-        self._maybe_forget()
-        self._port.send(source, Verdict(message.number, tuple(refused)))
+    def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
+        """Take what a task asks for, from lower priorities where too little is free; None: that is too little, too."""
+        packed = self._layout.packing[task.request]
+        losers = self._in_the_way(machine, packed, priority)
+        if losers is None:
+            return None
+        for loser in losers:
+            self._take(loser)
+        self._count += 1
+        claim = CellClaim(owner, task, machine, packed)
+        self._give(Held(claim, self._attempts.get(task.id, 0), priority, self._count))
+        self._losers[task.id] = losers
+        return claim
 
     def _in_the_way(self, machine: int, packed: int, priority: int) -> list[Held] | None:
-        """Who has to leave for a claim; None: it is in conflict."""
-        packing, free = self._layout.packing, self._free[machine]
+        """The attempts that have to leave for a claim; None: it is in conflict."""
+        packing, free = self._layout.packing, self.free[machine]
         guards, room, given = packing.guards, free, list[int]()
         if (free - packed) & guards == guards:
             return []
         lower = [one for one in self._losable(machine) if one.priority < priority]
         lower.sort(key=lambda held: (held.priority, -held.number))
         for one in lower:
-            given.append(one.running.packed)
-            room = packing.settled(room + one.running.packed)
+            given.append(one.claim.packed)
+            room = packing.settled(room + one.claim.packed)
             if (room - packed) & guards == guards:
                 return [lower[place] for place in packing.needed(free, packed, given)]
         return None
 
     def _take(self, one: Held) -> None:
-        machine, task = one.running.machine, one.task.id
-        self._put(machine, one.running.packed)
-        del self._running[task], self._held[task], self._on[machine][task]
+        machine, task = one.claim.machine, one.claim.task.id
+        self._account.put(machine, one.claim.packed)
+        del self._account.running[task], self._held[task], self._on[machine][task]
 
     def _give(self, one: Held) -> None:
-        machine, task = one.running.machine, one.task.id
-        self._put(machine, -one.running.packed)
-        self._running[task], self._held[task], self._on[machine][task] = one.running, one, one
+        machine, task = one.claim.machine, one.claim.task.id
+        self._account.put(machine, -one.claim.packed)
+        self._account.running[task], self._held[task], self._on[machine][task] = one.claim, one, one
 
-    def _undo_all(self, taken: list[tuple[Held, list[Held]]]) -> None:
-        for one, losers in reversed(taken):
-            self._take(one)
-            for loser in losers:
-                self._give(loser)
-            if self._restore:
-                self._sequences[one.running.machine] -= 1
-            else:
-                self._log.append(one.running.machine)
+    def undo(self, claim: CellClaim) -> None:
+        self._take(self._held[claim.task.id])
+        for loser in self._losers.pop(claim.task.id):
+            self._give(loser)
+
+    def begin(self, claim: CellClaim) -> None:
+        """End what is in the way, and start the task as soon as that has ended."""
+        for loser in self._losers.pop(claim.task.id):
+            self._evict(loser, claim.task.id)
+        self._begin(self._held[claim.task.id])
 
     def _evict(self, loser: Held, beneficiary: TaskId) -> None:
-        machine = loser.running.machine
-        self._leaving[loser.task.id] = Leaving(loser, beneficiary)
+        machine, task = loser.claim.machine, loser.claim.task.id
+        self._leaving[task] = Leaving(loser, beneficiary)
         self._ending[machine] = self._ending.get(machine, 0) + 1
-        self._port.send(self._layout.nodes[machine], Kill(loser.task.id, loser.attempt))
+        self._port.send(self._layout.nodes[machine], Kill(task, loser.attempt))
 
     def _begin(self, one: Held) -> None:
         """Start it, unless something on the machine still has to end."""
-        machine = one.running.machine
+        machine = one.claim.machine
         if machine in self._ending:
-            self._pending.setdefault(machine, {})[one.task.id] = one
+            self._pending.setdefault(machine, {})[one.claim.task.id] = one
         else:
-            self._launches += 1
-            self._port.send(self._layout.nodes[machine], Launch(self._launches, one.task, one.attempt))
+            self._account.launch(one.claim, one.attempt)
 
-    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
-        """What the attempt held is free, or another's already."""
+    def ended(self, message: AttemptEnded, now: Time) -> None:
+        """Free what the attempt held, if no other claim has it already."""
         gone, held = self._leaving.get(message.task), self._held.get(message.task)
         if gone is not None and gone.held.attempt == message.attempt:
             self._left(gone, message.killed, now)
@@ -179,36 +171,33 @@ class PrecedenceCell(CellState):
 
     def _over(self, held: Held, now: Time) -> None:
         """The task has ended."""
-        self._attempts.pop(held.task.id, None)
-        self._freed(held.running, now)
-        self._port.send(held.running.owner, Ended(held.running.job, held.task.id))
+        self._attempts.pop(held.claim.task.id, None)
+        self._freed(held.claim, now)
 
     def _left(self, gone: Leaving, killed: bool, now: Time) -> None:
         """An attempt that was to end has ended, perhaps by itself; the last one on its machine lets others begin."""
-        held, machine = gone.held, gone.held.running.machine
-        del self._leaving[held.task.id]
+        held, claim = gone.held, gone.held.claim
+        del self._leaving[claim.task.id]
         if killed:
-            self._attempts[held.task.id] = held.attempt + 1
-            self._port.observe(Preemption(now, held.task.id, held.attempt, gone.beneficiary, "priority"))
-            task = self._layout.packing.anywhere(held.task)
-            self._port.send(held.running.owner, Preempted(task, held.attempt))
+            self._attempts[claim.task.id] = held.attempt + 1
+            self._port.observe(Preemption(now, claim.task.id, held.attempt, gone.beneficiary, "priority"))
+            self._port.send(claim.owner, Preempted(self._layout.packing.anywhere(claim.task), held.attempt))
         else:
             self._over(held, now)
-        self._ending[machine] -= 1
-        if not self._ending[machine]:
-            del self._ending[machine]
-            for one in self._pending.pop(machine, {}).values():
+        self._ending[claim.machine] -= 1
+        if not self._ending[claim.machine]:
+            del self._ending[claim.machine]
+            for one in self._pending.pop(claim.machine, {}).values():
                 self._begin(one)
-            self._log.append(machine)  # what has begun there may be ended for others
-            self._maybe_forget()
+            self._log.note(claim.machine)  # what has begun there may be ended for others
 
-    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+    def withdraw(self, tasks: Sequence[TaskId], now: Time) -> None:
         """End tasks that run; those that have not begun never do."""
-        for task in message.tasks:
+        for task in tasks:
             held = self._held.get(task)
             if held is None:
                 continue
-            machine = held.running.machine
+            machine = held.claim.machine
             if self._pending.get(machine, {}).pop(task, None) is not None:
                 self._take(held)
                 self._over(held, now)
@@ -216,26 +205,23 @@ class PrecedenceCell(CellState):
                 self._port.send(self._layout.nodes[machine], Kill(task, held.attempt))
 
     def check(self) -> None:
-        """Also: the accounts by task and by machine agree, and only what is ended is waited for."""
-        super().check()
-        assert {task for held in self._on for task in held} == self._running.keys() == self._held.keys()
+        """Raise where the accounts by task and by machine differ, or a task waits for what does not end."""
+        self._account.check()
+        assert {task for held in self._on for task in held} == self._account.running.keys() == self._held.keys()
         counted: dict[int, int] = {}
         for gone in self._leaving.values():
-            counted[gone.held.running.machine] = counted.get(gone.held.running.machine, 0) + 1
+            counted[gone.held.claim.machine] = counted.get(gone.held.claim.machine, 0) + 1
         assert counted == self._ending, "machines wait for what does not end there"
         assert self._pending.keys() <= self._ending.keys(), "a task waits for nothing"
 
     def check_rest(self) -> None:
-        """Also: nothing is being ended."""
-        super().check_rest()
-        assert not self._leaving, "something is said to be ending"
-
-    receives = CellState.receives
-    sends = CellState.sends | sent_to("scheduler", Preempted)
+        """Raise where something is taken or ends although nothing runs."""
+        self._account.check_rest()
+        assert not self._leaving, "an attempt is still to end"
 
 
 class Contest(NamedTuple):
-    """A problem of placing in which what lower priorities hold may be had, too.
+    """A problem of placing in which what lower priorities hold may be claimed, too.
 
     Args:
         placing: among what is free.
@@ -271,65 +257,44 @@ def place_over(contest: Contest) -> Placed:
     return NOWHERE if left and contest.placing.whole else Placed(tuple(places), tuple(machines), tuple(requests))
 
 
-class PrecedenceScheduler(Scheduler):
-    """A scheduler that may claim what lower priorities hold, and whose tasks may be ended for higher ones.
+class LowerHolds:
+    """A scheduler's copy of what tasks of each priority hold on the machines.
 
     Args:
-        layout, setting, cell, stream: as of any scheduler.
+        layout: of the cluster.
     """
 
-    __slots__ = ("_lost", "_lower")
+    __slots__ = ("_bands", "_layout", "_lost")
 
-    def __init__(self, layout: Layout, setting: Setting, cell: Address, stream: Random) -> None:
-        super().__init__(layout, setting, cell, stream)
-        self._lower: dict[int, tuple[tuple[int, int], ...]] = {}
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._bands: dict[int, tuple[tuple[int, int], ...]] = {}
         self._lost: dict[TaskId, int] = {}
 
-    def on_changes(self, message: Changes, source: Address, now: Time) -> None:
-        """Also: what each priority holds."""
-        attempt = self._attempt
-        if message.number == self._number and attempt is not None and attempt.placing is None:
-            for machine, bands in zip(message.machines, message.lower, strict=True):
-                self._lower.pop(machine, None)
-                if bands:
-                    decoded = [(priority, self._layout.decode(amounts)[0]) for priority, amounts in bands]
-                    self._lower[machine] = tuple(decoded)
-        super().on_changes(message, source, now)
+    def learn(self, message: Changes) -> None:
+        """Take what has changed."""
+        for machine, bands in zip(message.machines, message.lower, strict=True):
+            self._bands.pop(machine, None)
+            if bands:
+                decoded = [(priority, self._layout.decode(amounts)[0]) for priority, amounts in bands]
+                self._bands[machine] = tuple(decoded)
 
-    def _decide(self, attempt: Attempt, count: int) -> None:
-        work = attempt.work
+    def contest(self, placing: Placing, priority: int) -> Contest | None:
+        """The problem of a job that may claim what lower priorities hold; None: they hold nothing."""
         lower: dict[int, dict[int, int]] = {}
-        for machine, bands in self._lower.items():
-            for priority, amounts in bands:
-                if priority < work.priority:
-                    lower.setdefault(priority, {})[machine] = amounts
-        if not lower:
-            super()._decide(attempt, count)
-            return
-        assert attempt.placing is not None, "there is something to decide about"
-        attempt.decision_us = self._setting.deciding.decision_us(work.workload, count)
-        contest = Contest(attempt.placing, [lower[priority] for priority in sorted(lower)])
-        self._port.compute(self._number, Problem(place_over, contest, attempt.decision_us))
+        for machine, bands in self._bands.items():
+            for band, amounts in bands:
+                if band < priority:
+                    lower.setdefault(band, {})[machine] = amounts
+        return Contest(placing, [lower[band] for band in sorted(lower)]) if lower else None
 
-    def on_preempted(self, message: Preempted, source: Address, now: Time) -> None:
-        """The task waits again, unless its job was cancelled."""
-        task = message.task
-        work = self._work.get(task.job)
-        if work is None or task.id not in work.running or message.attempt <= self._lost.get(task.id, -1):
-            return
-        self._lost[task.id] = message.attempt
-        work.running.discard(task.id)
-        if work.id in self._jobs.cancelled:
-            self._jobs.finished(work.id)
-            self._maybe_forget(work)
-            return
-        work.tasks.append(task)
-        self._unplaced += 1
-        self._maybe_queue(work, now)
+    def is_news(self, message: Preempted) -> bool:
+        """True if the loss of this attempt was not reported before."""
+        if message.attempt <= self._lost.get(message.task.id, -1):
+            return False
+        self._lost[message.task.id] = message.attempt
+        return True
 
-    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
-        """Also: it cannot be lost any more."""
-        self._lost.pop(message.task, None)
-        super().on_ended(message, source, now)
-
-    receives = {**Scheduler.receives, Preempted: on_preempted}  # noqa: RUF012 - replaced by the base class
+    def ended(self, task: TaskId) -> None:
+        """Forget a task that cannot be lost any more."""
+        self._lost.pop(task, None)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from random import Random
 
 from volery.architectures.omega.firstfit import Placed, Placing, place
+from volery.architectures.omega.jobs import JobQueue, PendingJob, Setting
 from volery.architectures.omega.layout import Layout
-from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
-from volery.architectures.omega.placer import Placer, Setting, Waiting
-from volery.core.component import sent_to
-from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
+from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
+from volery.architectures.omega.precedence import LowerHolds, place_over
+from volery.core.component import Component, sent_to
+from volery.core.events import Cancel, Computed, JobAccepted, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, Time
 from volery.core.port import Problem
+from volery.roles.submission import ANSWERS
 
 NEXT = "next"
 
@@ -21,7 +23,7 @@ class Attempt:
 
     __slots__ = ("began_us", "claimed", "decision_us", "placing", "work")
 
-    def __init__(self, work: Waiting, began_us: Time) -> None:
+    def __init__(self, work: PendingJob, began_us: Time) -> None:
         self.work = work
         self.began_us = began_us
         self.decision_us = 0
@@ -29,32 +31,68 @@ class Attempt:
         self.claimed: list[Task] = []
 
 
-class Scheduler(Placer):
+class Scheduler(Component):
     """Serves one job at a time: refreshes its copy of the cell state, decides for as long as that takes, and commits.
 
     Args:
         layout: of the cluster.
-        setting: what all of them share.
+        setting: the parameters.
         cell: address of the master copy.
         stream: of draws.
+        lower: what lower priorities hold, if it may be claimed.
+        decides_first: it places on the master copy itself: it looks when it has decided, and nobody else claims
+            anything.
     """
 
-    __slots__ = ("_attempt", "_free", "_number", "_sequences")
+    __slots__ = ("_attempt", "_cell", "_decides_first", "_free", "_jobs", "_layout", "_lower", "_number",
+                 "_sequences", "_setting", "_stream")  # fmt: skip
 
-    def __init__(self, layout: Layout, setting: Setting, cell: Address, stream: Random) -> None:
-        super().__init__(layout, setting, cell, stream)
+    def __init__(
+        self,
+        layout: Layout,
+        setting: Setting,
+        cell: Address,
+        stream: Random,
+        *,
+        lower: LowerHolds | None = None,
+        decides_first: bool = False,
+    ) -> None:
+        self._layout = layout
+        self._setting = setting
+        self._cell = cell
+        self._stream = stream
+        self._lower = lower
+        self._decides_first = decides_first
         self._free = list(layout.whole)
         self._sequences = [0] * len(layout.whole)
         self._attempt: Attempt | None = None
         self._number = 0
 
-    def _on_queued(self, now: Time) -> None:
+    def start(self, now: Time) -> None:
+        """Open the queue of jobs."""
+        self._jobs = JobQueue(self, self._port, self._layout, self._setting, self._cell, self._stream)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Queue a job; tasks that fit no machine are reported."""
+        self._jobs.submit(message, source, now)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Queue a further chunk with its job."""
+        self._jobs.more(message, now)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the tasks that are not placed, and have the others killed."""
+        self._jobs.cancel(message, source, now)
+
+    def queued(self, now: Time) -> None:
+        """Begin with a job that has joined the queue, if no other is being tried."""
         if self._attempt is None:
             self._begin_next(now)
 
     def _begin_next(self, now: Time) -> None:
-        while self._queue:
-            work = self._queue.popleft()
+        queue = self._jobs.queue
+        while queue:
+            work = queue.popleft()
             if work.tasks:
                 self._attempt = Attempt(work, now)
                 self._number += 1
@@ -63,10 +101,15 @@ class Scheduler(Placer):
             work.queued = False
 
     def _begin(self, attempt: Attempt) -> None:
-        self._port.send(self._cell, Refresh(self._number))
+        if self._decides_first:
+            count = self._jobs.count(attempt.work, self._free)
+            attempt.decision_us = self._setting.deciding.decision_us(attempt.work.workload, count or 1)
+            self._port.compute(self._number, Problem(nothing, None, attempt.decision_us))
+        else:
+            self._port.send(self._cell, Refresh(self._number))
 
     def on_changes(self, message: Changes, source: Address, now: Time) -> None:
-        """The copy is as the master was: decide."""
+        """Update the copy, and decide."""
         attempt = self._attempt
         if message.number != self._number or attempt is None or attempt.placing is not None:
             return
@@ -75,18 +118,26 @@ class Scheduler(Placer):
         for machine, left, sequence in zip(message.machines, amounts, message.sequences, strict=True):
             free[machine] = left
             sequences[machine] = sequence
-        work = attempt.work
-        count = self._count(work, self._free) if work.tasks else 0
+        if self._lower is not None:
+            self._lower.learn(message)
+        count = self._jobs.count(attempt.work, self._free)
         if count:
-            attempt.placing = self._placing(work, count, self._free)
             self._decide(attempt, count)
         else:
             self._park(attempt, now)
 
     def _decide(self, attempt: Attempt, count: int) -> None:
-        work = attempt.work
-        attempt.decision_us = self._setting.deciding.decision_us(work.workload, count)
-        self._port.compute(self._number, Problem(place, attempt.placing, attempt.decision_us))
+        work, decision_us = attempt.work, 0
+        placing = attempt.placing = self._placing(work, count)
+        if not self._decides_first:
+            decision_us = attempt.decision_us = self._setting.deciding.decision_us(work.workload, count)
+        contest = self._lower.contest(placing, work.priority) if self._lower is not None else None
+        problem = Problem(place, placing, decision_us) if contest is None else Problem(place_over, contest, decision_us)
+        self._port.compute(self._number, problem)
+
+    def _placing(self, work: PendingJob, count: int) -> Placing:
+        """The problem of placing the first tasks of a job on the copy."""
+        return self._jobs.placing(work.tasks[:count], self._free, self._layout.rings.suitable, whole=work.gang)
 
     def _park(self, attempt: Attempt, now: Time) -> None:
         """The job runs as many tasks as it may, and comes again when one of them has ended; or it was cancelled."""
@@ -98,6 +149,9 @@ class Scheduler(Placer):
         """Commit the claims; where there is no room for any, or the job was cancelled meanwhile, there are none."""
         attempt = self._attempt
         assert attempt is not None, "a decision that nobody waits for"
+        if self._decides_first and attempt.placing is None:
+            self._port.send(self._cell, Refresh(self._number))
+            return
         assert attempt.placing is not None, "a decision about nothing"
         answer: Placed = Placed(*event.answer)
         if not answer.places or not attempt.work.tasks:
@@ -125,7 +179,7 @@ class Scheduler(Placer):
 
     def _end(self, attempt: Attempt, refused: int, now: Time) -> None:
         self._attempt = None
-        self._tried(
+        self._jobs.tried(
             attempt.work,
             now,
             began_us=attempt.began_us,
@@ -134,56 +188,60 @@ class Scheduler(Placer):
             refused=refused,
             whole=attempt.placing is not None and len(attempt.claimed) == len(attempt.placing.tasks),
         )
-        if self._queue:
+        if self._jobs.queue:
             self._port.set_timer(NEXT, now)  # what comes next has not come by the messages of this attempt
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """The next job's turn, or the end of a pause."""
         if event.key != NEXT:
             assert isinstance(event.key, int), event.key
-            self.on_retry(event.key, now)
+            self._jobs.retry(event.key, now)
         elif self._attempt is None:
             self._begin_next(now)
 
-    def _claimed(self, work: Waiting) -> list[Task]:
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+        """Count the task; its job may use its place for another."""
+        if self._lower is not None:
+            self._lower.ended(message.task)
+        self._jobs.ended(message, now)
+
+    def on_preempted(self, message: Preempted, source: Address, now: Time) -> None:
+        """Queue the task again, unless its job was cancelled."""
+        work = self._jobs.jobs.get(message.task.job)
+        if work is None or message.task.id not in work.running:
+            return
+        if self._lower is None or self._lower.is_news(message):
+            self._jobs.lost(message.task, now)
+
+    def claimed(self, work: PendingJob) -> list[Task]:
+        """The tasks of a job in the transaction that is under way."""
         attempt = self._attempt
         return attempt.claimed if attempt is not None and attempt.work is work else []
 
+    def let_go(self, work: PendingJob) -> None:
+        """Nothing is kept for gangs."""
+
+    def take_back(self, work: PendingJob) -> int:
+        """Nothing is placed before its transaction is sent."""
+        return 0
+
+    def check(self) -> None:
+        """Check the queue."""
+        self._jobs.check()
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Submit: Placer.on_submit,
-        MoreTasks: Placer.on_more_tasks,
-        Cancel: Placer.on_cancel,
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
         Changes: on_changes,
         Computed: on_computed,
         Verdict: on_verdict,
-        Ended: Placer.on_ended,
+        Ended: on_ended,
+        Preempted: on_preempted,
         TimerFired: on_timer,
     }
-    sends = Placer.sends | sent_to("cell", Refresh, Commit, Withdraw)
-
-
-class MasterScheduler(Scheduler):
-    """Places on the master copy itself: it looks when it has decided, and nobody else claims anything."""
-
-    __slots__ = ()
-
-    def _begin(self, attempt: Attempt) -> None:
-        work = attempt.work
-        count = self._count(work, self._free)
-        attempt.decision_us = self._setting.deciding.decision_us(work.workload, count or 1)
-        self._port.compute(self._number, Problem(nothing, None, attempt.decision_us))
-
-    def _decide(self, attempt: Attempt, count: int) -> None:
-        self._port.compute(self._number, Problem(place, attempt.placing))
-
-    def on_computed(self, event: Computed, source: Address, now: Time) -> None:
-        """Look, and then place."""
-        attempt = self._attempt
-        if attempt is not None and attempt.placing is None:
-            self._port.send(self._cell, Refresh(self._number))
-        else:
-            super().on_computed(event, source, now)
+    sends = ANSWERS | sent_to("front", JobAccepted, JobDone) | sent_to("cell", Refresh, Commit, Withdraw)
 
 
 def nothing(_: None) -> None:
-    """A decision whose time alone counts."""
+    """Solve nothing: the time of the decision alone counts."""

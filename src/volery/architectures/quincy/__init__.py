@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.quincy.flow.costs import UNIT, CostModel, LoadSpreading, NetworkAware, QuincyCosts, Rates
+from volery.architectures.quincy.flow.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.flow.graph import Solver
 from volery.architectures.quincy.flow.scaling import check_solver
 from volery.architectures.quincy.node import SCHEDULER, Node
@@ -98,7 +98,7 @@ def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deploymen
     return Deployment(components, machines, lambda _: SCHEDULER)
 
 
-def _costs(cluster: Cluster, config: QuincyConfig) -> CostModel:
+def _costs(cluster: Cluster, config: QuincyConfig) -> FlowCosts:
     if config.policy == "load-spreading":
         return LoadSpreading(cluster)
     if config.policy == "network-aware":

@@ -1,4 +1,4 @@
-"""What runs where, what is to stop, and who comes after: slots never hold two tasks, and none is promised twice."""
+"""The slots of machines: their tasks, those that are to stop, and the tasks that come after; none is promised twice."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class Machines:
         return found
 
     def stop(self, item: Item, beneficiary: TaskId) -> None:
-        """The task has been told to stop: its slot can be promised."""
+        """Note that a task is to stop: its slot can be promised."""
         self.stopping[item.task.id] = beneficiary
         self.free[item.machine] += 1
 
     def place(self, item: Item, machine: int) -> None:
-        """A slot of a machine is for this task, which waits, or runs elsewhere and is told to stop."""
+        """Promise a slot to a task that waits, or runs elsewhere and is to stop."""
         assert self.free[machine] > 0, f"machine {machine} has no slot to promise"
         if item.task.id in self.running:
             self._moving[item.task.id] = machine

@@ -1,4 +1,4 @@
-"""A machine of Quincy: runs what it is told and says when it has ended."""
+"""A machine of Quincy: it runs tasks and reports their ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler: what has changed is drawn as a network, its cheapest flow says who runs where, waits, or stops."""
+"""The scheduler: it draws tasks and slots as a network, and acts on the cheapest flow."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.architectures.quincy.flow.bounds import fair_floors
-from volery.architectures.quincy.flow.costs import CostModel
+from volery.architectures.quincy.flow.costs import FlowCosts
 from volery.architectures.quincy.flow.graph import Answer, Graph, Question, Solver
-from volery.architectures.quincy.flow.items import Item, Waiting
+from volery.architectures.quincy.flow.items import Item, WaitingItems
 from volery.architectures.quincy.flow.network import Bounds, Drawn, Wish
 from volery.architectures.quincy.flow.solving import solve
 from volery.architectures.quincy.machines import Machines
@@ -25,7 +25,7 @@ FLOW = "flow"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What the configuration means.
+    """The parameters of the scheduler.
 
     Args:
         cycle_us: from one flow to the next at least; 0: whenever something has changed.
@@ -48,12 +48,12 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Scheduler(Component):
-    """Draws, asks, and does what the flow says.
+    """Draws a network after each change, has its cheapest flow computed, and launches and kills tasks by it.
 
     Args:
         cluster: the machines.
-        model: what things cost.
-        setting: see there.
+        model: of costs.
+        setting: the parameters.
     """
 
     __slots__ = (
@@ -61,11 +61,11 @@ class Scheduler(Component):
         "_solved_us", "_waiting",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster, model: CostModel, setting: Setting) -> None:
+    def __init__(self, cluster: Cluster, model: FlowCosts, setting: Setting) -> None:
         self._model = model
         self._setting = setting
         self._machines = Machines(cluster, lambda item: model.request_mbps(item.task, item.holders))
-        self._waiting = Waiting()
+        self._waiting = WaitingItems()
         self._prices: dict[object, int] = {}
         self._drawn: Drawn | None = None
         self._graph: Graph | None = None
@@ -78,19 +78,19 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """A job waits from now on."""
+        """Queue a job."""
         job = message.job
         self._port.observe(Measured("queued_tasks", len(self._waiting)))
         self._arrive(job.id, self._jobs.admit(message, source, len(self._waiting)), job.replicas, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """More of a job waits."""
+        """Queue a further chunk."""
         self._arrive(message.job, self._jobs.more(message), message.replicas, now)
 
     def _arrive(self, job: JobId, tasks: Sequence[Task], replicas: Sequence[tuple[int, ...]], now: Time) -> None:
         came = False
         for place, task in enumerate(tasks):
-            if self._model.matches[task.constraints]:
+            if self._model.machines.matches[task.constraints]:
                 holders = replicas[place] if replicas else ()
                 self._waiting.add(Item(task, self._model.entries(task, holders), holders, now))
                 came = True
@@ -119,12 +119,12 @@ class Scheduler(Component):
         self._port.set_timer(CYCLE, max(at, earliest))
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The next cycle begins, or waiting has grown dearer than a free slot."""
+        """Begin the next cycle, or place tasks whose wait has grown dearer than a free slot."""
         if self._drawn is None:
             self._solve(now)
 
     def _solve(self, now: Time) -> None:
-        """Ask for the cheapest flow, if there is a slot that somebody could have."""
+        """Have the cheapest flow computed, if there is a slot that a task could have."""
         setting, self._changed = self._setting, False
         if not self._waiting and not setting.preemption:
             return
@@ -168,7 +168,7 @@ class Scheduler(Component):
         }
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
-        """Stop, move and launch as the flow says, where that still holds."""
+        """Stop, move and launch tasks by the flow, as far as it still holds."""
         answer: Answer = event.answer
         drawn, graph = self._drawn, self._graph
         assert drawn is not None, "an answer that nobody asked for"
@@ -185,7 +185,7 @@ class Scheduler(Component):
             self._wait_for(drawn, now)
 
     def _follow(self, wishes: Sequence[Wish], places: Sequence[int | None], now: Time) -> None:
-        """Let tasks have their places; who runs elsewhere is told to stop first."""
+        """Give tasks their places; a task that runs elsewhere is stopped first."""
         leaving: list[Item] = []
         coming: dict[int, list[Item]] = {}
         for wish, machine in zip(wishes, places, strict=True):
@@ -238,7 +238,7 @@ class Scheduler(Component):
         observe(Measured("flow_scanned", answer.scanned))
 
     def on_ended(self, message: AttemptEnded, source: Address, now: Time) -> None:
-        """A slot is idle again: for who was promised it, or for the next flow."""
+        """Give the slot to the task that was promised it, or to the next flow."""
         item = self._machines.running.get(message.task)
         if item is None or item.attempt != message.attempt:
             return

@@ -16,10 +16,11 @@ from typing import Annotated
 
 import msgspec
 
+from volery.architectures.sparrow.batches import Batches, Sampling, SchedulerSetting
 from volery.architectures.sparrow.captions import CAPTIONS
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
-from volery.architectures.sparrow.scheduler import EarlyScheduler, Sampling, Scheduler, SchedulerSetting
+from volery.architectures.sparrow.scheduler import EarlyScheduler, Scheduler
 from volery.core.bounds import PROBES_MAX, Components, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -29,6 +30,7 @@ from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
 from volery.policies.sampling import Sampler
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
+from volery.roles.reservations import Numbers
 
 
 class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,22 +81,27 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
     nodes = [f"node/{machine}" for machine in range(len(cluster.constraints))]
     schedulers = tuple(f"scheduler/{number}" for number in range(config.schedulers))
     matches = Matches(cluster.constraints, Anchors(cluster.constraints))
-    scheduler_role, node_role = (Scheduler, NodeMonitor) if config.late_binding else (EarlyScheduler, EarlyNodeMonitor)
+    offered = dict(zip(nodes, cluster.constraints, strict=True))
     cutoff_us = round(config.cutoff_s * SECOND)
+    setting = SchedulerSetting(
+        probe_ratio=config.probe_ratio,
+        constrained_ratio=config.constrained_ratio,
+        sampling=config.sampling,
+        cancellation=config.cancellation,
+        cutoff_us=cutoff_us,
+        users=config.queue != "fifo",
+    )
     components: dict[str, Component] = {}
     for number, address in enumerate(schedulers):
-        setting = SchedulerSetting(
-            probe_ratio=config.probe_ratio,
-            constrained_ratio=config.constrained_ratio,
-            sampling=config.sampling,
-            cancellation=config.cancellation,
-            cutoff_us=cutoff_us,
-            users=config.queue != "fifo",
-            numbering=(number, config.schedulers),
-        )
+        numbers = Numbers(number, config.schedulers)
         random = streams.of(address).random
         sampler = Sampler(cluster.constraints, matches, random, replacement=config.replacement)
-        components[address] = scheduler_role(nodes, cluster.constraints, sampler, setting)
+        batches = Batches(nodes, sampler, setting, numbers)
+        if config.late_binding:
+            components[address] = Scheduler(batches, offered, setting, numbers)
+        else:
+            components[address] = EarlyScheduler(batches, numbers)
+    node_role = NodeMonitor if config.late_binding else EarlyNodeMonitor
     shared = NodeSetting(schedulers, cutoff_us, config.queue, config.priorities, config.weights)
     for machine, address in enumerate(nodes):
         components[address] = node_role(cluster.slots[machine], shared)
@@ -112,9 +119,9 @@ STAGES = {
     Stage.T4: Realisation("Scheduler.on_task_request", "full", "late binding"),
     Stage.T5: Realisation("NodeMonitor.on_assign", "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_completed"),
-    Stage.M2: Realisation("Scheduler._probe", "full", "schedulers over node monitors"),
+    Stage.M2: Realisation("Scheduler._sample", "full", "schedulers over node monitors"),
     Stage.M3: Realisation("Scheduler._sample", "full", "the node monitors of all workers"),
-    Stage.M5: Realisation("Scheduler._probe", "full", "random sample, some more than there are tasks"),
+    Stage.M5: Realisation("Scheduler._sample", "full", "random sample, some more than there are tasks"),
     Stage.M6: Realisation("NodeMonitor.on_probe", "full", "a reservation, which the node asks to have filled"),
     Stage.R3: Realisation("Scheduler._sample", "full", "probes go to machines that satisfy the constraints"),
     Stage.R4: Realisation("NodeMonitor.on_probe", "full", "reservations wait for a free slot"),

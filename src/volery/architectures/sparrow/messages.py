@@ -1,4 +1,4 @@
-"""What schedulers and node monitors of Sparrow say to each other.
+"""Messages between the schedulers and node monitors of Sparrow.
 
 A batch is what was probed for together: the tasks of a job that need the same constraints, or one task. What all
 designs with reservations say stands in `roles/reservations.py`.

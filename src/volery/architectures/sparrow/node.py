@@ -6,22 +6,21 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.sparrow.lines import FairLines, Lines, PriorityLines
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
+from volery.architectures.sparrow.queues import FairShare, StrictPriority, UserQueues
 from volery.core.component import sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
-from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
-from volery.roles.slots import SlotKeeper
+from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
 
 QueuePolicy = Literal["fifo", "priority", "fair"]
 
-Waiting = tuple[int, Address, Time, Time]
+QueuedProbe = tuple[int, Address, Time, Time]
 """The batch of a reservation, its scheduler, when it came, and the node's blocked time until then."""
 
 
 class NodeSetting(msgspec.Struct, frozen=True):
-    """What all node monitors of a deployment share.
+    """The parameters of all node monitors of a deployment.
 
     Args:
         schedulers: the scheduler of job j is the one at j modulo their number.
@@ -37,36 +36,27 @@ class NodeSetting(msgspec.Struct, frozen=True):
     priorities: dict[str, int] = {}
     weights: dict[str, float] = {}
 
-    def lines(self) -> Lines | None:
-        """The users' lines of one node; None for first come first served, which needs none."""
+    def user_queues(self) -> UserQueues | None:
+        """The users' queues of one node; None: first come first served."""
         if self.policy == "priority":
-            return PriorityLines(self.priorities)
-        return FairLines(self.weights) if self.policy == "fair" else None
+            return UserQueues(StrictPriority(self.priorities))
+        return UserQueues(FairShare(self.weights)) if self.policy == "fair" else None
 
 
-class Monitor(SlotKeeper):
-    """What node monitors with and without late binding have in common."""
+class NodeMonitor(SlotKeeper):
+    """Asks for a task when a reservation reaches a free slot (late binding); the slot stays idle meanwhile.
 
-    __slots__ = ("_lines", "_setting")
+    The last request is kept in fields, and others that are under way in a dict that few nodes ever need: ten thousand
+    dicts would be memory traffic.
+    """
+
+    __slots__ = ("_asked", "_others", "_queue", "_requests", "_setting", "_users", "_waited_us")
 
     def __init__(self, slots: int, setting: NodeSetting) -> None:
         super().__init__(slots)
         self._setting = setting
-        self._lines = setting.lines()
-
-
-class NodeMonitor(Monitor):
-    """Asks for a task when a reservation reaches a free slot (late binding); the slot stays idle meanwhile.
-
-    The last request is kept in fields and others that are under way in a dict that few nodes ever need: ten thousand
-    dicts would be memory traffic.
-    """
-
-    __slots__ = ("_asked", "_others", "_queue", "_requests", "_waited_us")
-
-    def __init__(self, slots: int, setting: NodeSetting) -> None:
-        super().__init__(slots, setting)
-        self._queue: dict[int, Waiting] = {}
+        self._users = setting.user_queues()
+        self._queue: dict[int, QueuedProbe] = {}
         self._requests = 0
         self._asked = 0
         self._waited_us: Time = 0
@@ -79,10 +69,10 @@ class NodeMonitor(Monitor):
             self._idle -= 1
             self._ask(source, message.batch, number, 0, 0)
             return
-        if self._lines is not None:
+        if self._users is not None:
             if number in self._queue:
                 return
-            self._lines.push(number, message.user)
+            self._users.push(number, message.user)
         blocked_us = self._blocked_us + now if self._blocking else self._blocked_us
         self._queue[number] = (message.batch, source, now, blocked_us)
 
@@ -92,7 +82,7 @@ class NodeMonitor(Monitor):
         if not queue:
             self._idle += 1
             return
-        number = next(iter(queue)) if self._lines is None else self._lines.pop()
+        number = next(iter(queue)) if self._users is None else self._users.pop()
         batch, source, came, blocked_us = queue.pop(number)
         self._ask(source, batch, number, now - came, (self._blocked_us + now * self._blocking) - blocked_us)
 
@@ -127,8 +117,8 @@ class NodeMonitor(Monitor):
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Drop the reservation if it still waits; one that was asked for is answered by the scheduler."""
-        if self._queue.pop(message.number, None) is not None and self._lines is not None:
-            self._lines.discard(message.number)
+        if self._queue.pop(message.number, None) is not None and self._users is not None:
+            self._users.discard(message.number)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, if it still runs."""
@@ -149,7 +139,7 @@ class NodeMonitor(Monitor):
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
         assert self._idle + asking <= self._slots, "more requests than slots"
         assert not (self._idle and self._queue), f"{self._idle} idle slots while {len(self._queue)} reservations wait"
-        assert self._lines is None or len(self._lines) == len(self._queue), "the users' lines lost count"
+        assert self._users is None or len(self._users) == len(self._queue), "the users' queues lost count"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Probe: on_probe,
@@ -162,13 +152,15 @@ class NodeMonitor(Monitor):
     sends = sent_to("scheduler", TaskRequest, Completed)
 
 
-class EarlyNodeMonitor(Monitor):
-    """Tells the length of its queue and runs what it is sent (no late binding)."""
+class EarlyNodeMonitor(SlotKeeper):
+    """Reports the length of its queue and runs the tasks that it is sent (no late binding)."""
 
-    __slots__ = ("_blocked", "_queue", "_seen")
+    __slots__ = ("_blocked", "_queue", "_seen", "_setting", "_users")
 
     def __init__(self, slots: int, setting: NodeSetting) -> None:
-        super().__init__(slots, setting)
+        super().__init__(slots)
+        self._setting = setting
+        self._users = setting.user_queues()
         self._queue: dict[TaskId, tuple[Task, Time, Time]] = {}
         self._seen: dict[Address, int] = {}
         self._blocked: dict[TaskId, Time] = {}
@@ -193,17 +185,17 @@ class EarlyNodeMonitor(Monitor):
             self._launch(message.task, 0, now)
             return
         self._queue[message.task.id] = (message.task, now, self._blocked_us + now * self._blocking)
-        if self._lines is not None:
-            self._lines.push(message.task.id, message.user)
+        if self._users is not None:
+            self._users.push(message.task.id, message.user)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """Drop the task from the queue and say so, or end it."""
+        """Drop the task from the queue and report it, or end it."""
         waiting = self._queue.pop(message.task, None)
         if waiting is None:
             self._port.kill(message.task, 0)
             return
-        if self._lines is not None:
-            self._lines.discard(message.task)
+        if self._users is not None:
+            self._users.discard(message.task)
         schedulers = self._setting.schedulers
         self._port.send(schedulers[waiting[0].job % len(schedulers)], Completed(message.task, waiting[0].job))
 
@@ -217,7 +209,7 @@ class EarlyNodeMonitor(Monitor):
         if not self._queue:
             self._idle += 1
             return
-        number = next(iter(self._queue)) if self._lines is None else self._lines.pop()
+        number = next(iter(self._queue)) if self._users is None else self._users.pop()
         task, came, blocked_before_us = self._queue.pop(number)
         blocked_us = self._blocked_us + now * self._blocking - blocked_before_us
         if blocked_us and task.estimate_us <= setting.cutoff_us:

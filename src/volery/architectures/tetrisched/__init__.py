@@ -21,7 +21,7 @@ import msgspec
 
 from volery.architectures.tetrisched.highs import Limits, check_solver
 from volery.architectures.tetrisched.planning import Solver
-from volery.architectures.tetrisched.requests import Asking, Soft
+from volery.architectures.tetrisched.requests import RequestSetting, Soft
 from volery.architectures.tetrisched.scheduler import Scheduler, Setting
 from volery.core.bounds import Count, Microseconds, Milliseconds, Period, PositiveCount, PositiveRatio, Ratio, Seconds
 from volery.core.component import Architecture, Component, Deployment
@@ -94,7 +94,7 @@ def build_alsched(cluster: Cluster, config: AlschedConfig, streams: Streams) -> 
     Raises:
         InputError: the solver is not installed.
     """
-    asking = Asking(config.gangs, False, config.constraints, 1.0)
+    asking = RequestSetting(config.gangs, False, config.constraints, 1.0)
     return _deployment(cluster, _setting("alsched", config, QUANTUM_OF_ALSCHED_US, 0, asking))
 
 
@@ -111,14 +111,14 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
             f"{config.plan_ahead_s:g} s are {ahead} quanta of {config.quantum_s:g} s; at most {QUANTA_MAX} are planned"
         )
         raise InputError("tetrisched:plan_ahead_s", problem)
-    asking = Asking(config.gangs, not config.heterogeneity, None, config.deadline_value)
+    asking = RequestSetting(config.gangs, not config.heterogeneity, None, config.deadline_value)
     return _deployment(cluster, _setting("tetrisched", config, quantum_us, ahead, asking))
 
 
 QUANTA_MAX = 1000
 
 
-def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking: Asking) -> Setting:
+def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking: RequestSetting) -> Setting:
     if config.solver == "optimal":
         check_solver(f"{name}:solver")
     return Setting(

@@ -86,7 +86,7 @@ class Sum(_Many, frozen=True, tag="sum"):
 
 
 class Scale(_Node, frozen=True, tag="scale"):
-    """So many times what the operand is worth."""
+    """Multiplies the value of the operand."""
 
     of: Expression
     factor: float
@@ -145,7 +145,7 @@ def members(where: tuple[str, ...], sets: Sets) -> int:
 
 
 def worth(node: Expression, given: int, sets: Sets) -> float:
-    """What machines are worth that are given now, as alsched counts (SoCC 2012): time is of no account.
+    """The value of machines that are given now, as alsched counts (SoCC 2012): time does not matter.
 
     Args:
         node: the expression; its parts may count the same machine.
@@ -173,7 +173,7 @@ def worth(node: Expression, given: int, sets: Sets) -> float:
 
 
 def to_json(node: Expression) -> bytes:
-    """The JSON form: an object per node, told apart by "op"."""
+    """The JSON form: an object per node, distinguished by "op"."""
     return msgspec.json.encode(node)
 
 

@@ -21,7 +21,7 @@ Picked = tuple[float, Taken, int]
 
 
 class Greedy:
-    """What is left, and how one job after the other takes of it.
+    """Gives each job in turn its best part of the machines that are left.
 
     Args:
         parts: the groups of machines.
@@ -72,7 +72,7 @@ class Greedy:
         return sorted(self._parts.of(leaf.where), key=self._parts.precious.__getitem__)
 
     def _pick(self, node: Expression, first: int) -> Picked:
-        """What the node would take; nothing is taken yet. `first`: number of its first leaf."""
+        """The part that the node would take; nothing is taken yet. `first`: number of its first leaf."""
         match node:
             case NCk() | LnCk():
                 return self._leaf(node, first)
@@ -88,7 +88,7 @@ class Greedy:
                 return (node.value, taken, end) if worth >= node.value else (0.0, [], end)
 
     def _choice(self, node: Expression) -> int:
-        """How many machines the least of its leaves may choose among."""
+        """The number of machines that the least of its leaves may choose among."""
         return min(sum(self._parts.at_start(leaf).values()) for leaf in leaves(node))
 
     def _leaf(self, node: NCk | LnCk, number: int) -> Picked:
@@ -134,7 +134,7 @@ class Greedy:
 
 
 def most(node: Expression, parts: Parts) -> float:
-    """What an expression is worth at most: on its own, with each of its leaves on its own.
+    """An upper bound of the value of an expression: alone, with each of its leaves alone.
 
     Args:
         node: the expression.
@@ -153,7 +153,7 @@ def most(node: Expression, parts: Parts) -> float:
 
 
 def earned(node: Expression, given: Mapping[int, int], first: int = 0) -> tuple[float, int]:
-    """What machines are worth that leaves were given, and the number after its last leaf.
+    """The value of the machines that leaves were given, and the number after its last leaf.
 
     Args:
         node: the expression.
@@ -181,5 +181,5 @@ def earned(node: Expression, given: Mapping[int, int], first: int = 0) -> tuple[
 
 
 def _start(taken: Taken) -> int:
-    """When the last of it starts; what takes nothing is later than all."""
+    """The start of its last leaf; one that takes nothing is later than all."""
     return max((leaf.start for _, leaf, _ in taken), default=1 << 62)

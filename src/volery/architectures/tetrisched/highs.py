@@ -19,7 +19,7 @@ SEED: Final = 0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """When to stop.
+    """Limits of the solver's work.
 
     Args:
         gap: the answer may be worth so much less than the best, as a share of it.

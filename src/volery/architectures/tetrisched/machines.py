@@ -73,7 +73,7 @@ class Machines:
         return units & sum(fast)
 
     def options(self, k: int, constraints: int, wish: Preference, estimate_us: Time, *, blind: bool) -> list[Option]:
-        """Where k tasks with these constraints may run together, and for how long.
+        """The sets on which k tasks with these constraints may run together, and their run times.
 
         Args:
             k: how many.
@@ -117,7 +117,7 @@ class Machines:
         return [(self.named(constraints, speed), speed) for speed in sorted(least, reverse=True)]
 
     def supply(self, grid: Grid) -> Supply:
-        """What there is now and when the rest comes back by estimate; who is over time is given one more quantum."""
+        """The idle machines, and the estimated returns of the others; a task over its time has one more quantum."""
         held: dict[int, int] = {}
         for one in self.running.values():
             since = grid.quanta(one.end_us - grid.now_us)

@@ -101,12 +101,12 @@ class Generator:
 
     @property
     def columns(self) -> int:
-        """How many variables there are."""
+        """The number of variables."""
         return len(self._upper)
 
     @property
     def rows(self) -> int:
-        """How many constraints there are."""
+        """The number of constraints."""
         return len(self._rows)
 
     def _column(self, upper: float, *, integer: bool = True) -> int:
@@ -118,7 +118,7 @@ class Generator:
         return self._column(1.0)
 
     def _supply(self) -> None:
-        """What is used of each part at each time: what was, and what starts, without what ends."""
+        """The use of each part at each time: held before, plus starts, less ends."""
         for part, room in enumerate(self._parts.available.tolist()):
             before = ALWAYS
             for time, available in enumerate(room):
@@ -185,7 +185,7 @@ class Generator:
         return found
 
     def _possible(self, leaf: NCk | LnCk) -> bool:
-        """Whether there will be that many machines when it starts, whoever else takes some."""
+        """True if there will be that many machines at its start, with no other claims."""
         return sum(self._parts.at_start(leaf).values()) >= leaf.k
 
     def _all(self, node: Min, indicator: int) -> Linear:

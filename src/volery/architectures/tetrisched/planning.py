@@ -1,4 +1,4 @@
-"""Planning a cycle: which jobs are given which machines now, and which later (TetriSched, EuroSys 2016).
+"""Planning of a cycle: it gives machines to jobs, now or later (TetriSched, EuroSys 2016).
 
 1. Greedy: one job after the other takes its best branch, first what the plan before had for it. This is the warm start,
    what is left when the solver's limits are reached, and all of it without a solver.
@@ -29,7 +29,7 @@ PER_MILLE = 1000
 NO_BRANCH = -1
 
 
-class Planning(msgspec.Struct, frozen=True):
+class PlanProblem(msgspec.Struct, frozen=True):
     """All that a plan depends on.
 
     Args:
@@ -50,13 +50,13 @@ class Planning(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A `Planning` as journals take it: sets of machines as bytes, because no integer of theirs holds them.
+    """A `PlanProblem` as journals take it: sets of machines as bytes, because no integer of theirs holds them.
 
     Args:
         sets: name and members.
         idle: as `Supply.idle`.
         held: as `Supply.held`.
-        requests, before, solver, limits: as `Planning`.
+        requests, before, solver, limits: as `PlanProblem`.
     """
 
     requests: tuple[Expression, ...]
@@ -83,7 +83,7 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What it took to plan.
+    """The effort of planning.
 
     Args:
         variables, rows: of the program; 0 without one.
@@ -117,7 +117,7 @@ class Plan(msgspec.Struct, frozen=True):
 class _Planner:
     """The requests of a cycle with their leaves, and the ways to choose among these."""
 
-    def __init__(self, planning: Planning) -> None:
+    def __init__(self, planning: PlanProblem) -> None:
         self._before = planning.before or (NO_BRANCH,) * len(planning.requests)
         self.requests = planning.requests
         self.parts = Parts(planning.requests, planning.sets, planning.supply)
@@ -189,7 +189,7 @@ def _branch(node: Expression, branch: int) -> tuple[Expression, int]:
     return node.of[branch], sum(sum(1 for _ in leaves(each)) for each in node.of[:branch])
 
 
-def solve(planning: Planning) -> Plan:
+def solve(planning: PlanProblem) -> Plan:
     """Plan a cycle; a pure function, so that a pool of processes can run it.
 
     Raises:
@@ -212,8 +212,8 @@ def solve(planning: Planning) -> Plan:
     return Plan(now, tuple(dict.fromkeys(later)), planner.worth(chosen), cost)
 
 
-def packed(planning: Planning) -> Question:
-    """What `answer` is asked, from what a planner has."""
+def packed(planning: PlanProblem) -> Question:
+    """The question for `answer`, from a problem."""
     return Question(
         planning.requests,
         tuple([(name, _bytes(machines)) for name, machines in planning.sets.items()]),
@@ -225,14 +225,14 @@ def packed(planning: Planning) -> Question:
     )
 
 
-def unpacked(question: Question) -> Planning:
+def unpacked(question: Question) -> PlanProblem:
     """The other way."""
     supply = Supply(
         int.from_bytes(question.idle, "little"),
         tuple([(since, int.from_bytes(machines, "little")) for since, machines in question.held]),
     )
     sets = {name: int.from_bytes(machines, "little") for name, machines in question.sets}
-    return Planning(question.requests, sets, supply, question.before, question.solver, question.limits)
+    return PlanProblem(question.requests, sets, supply, question.before, question.solver, question.limits)
 
 
 def answer(question: Question) -> Plan:

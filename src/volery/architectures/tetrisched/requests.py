@@ -24,8 +24,8 @@ Groups = dict[int, list[Task]]
 """Tasks that wait, by what they need."""
 
 
-class Asking(msgspec.Struct, frozen=True):
-    """How jobs become expressions.
+class RequestSetting(msgspec.Struct, frozen=True):
+    """The parameters of requests.
 
     Args:
         gangs: tasks of a job start together; otherwise every job is elastic.
@@ -40,7 +40,7 @@ class Asking(msgspec.Struct, frozen=True):
     deadline_value: float
 
 
-class Waiting(msgspec.Struct):
+class WaitingJob(msgspec.Struct):
     """A job with tasks that wait.
 
     Args:
@@ -63,12 +63,12 @@ class Waiting(msgspec.Struct):
 
     @property
     def tasks(self) -> int:
-        """How many wait."""
+        """The number of waiting tasks."""
         return sum(map(len, self.groups.values()))
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a job asks for in a cycle.
+    """The request of a job in a cycle.
 
     Args:
         job: whose.
@@ -93,12 +93,12 @@ class Requests:
         asking: how.
     """
 
-    def __init__(self, machines: Machines, asking: Asking) -> None:
+    def __init__(self, machines: Machines, asking: RequestSetting) -> None:
         self._machines = machines
         self._asking = asking
         self._fits: dict[tuple[tuple[int, int], ...], bool] = {}
 
-    def make(self, waiting: Waiting, grid: Grid) -> Request:
+    def make(self, waiting: WaitingJob, grid: Grid) -> Request:
         """The request of a job with tasks that wait and each fit some machine."""
         needs = tuple(waiting.groups)
         if not (self._asking.gangs and self.is_possible(waiting)):
@@ -114,7 +114,7 @@ class Requests:
         places = tuple([(branch.where, grid.start_us(branch.start)) for branch in found])
         return Request(waiting.job.id, expression, places, needs, missed)
 
-    def _wishes(self, waiting: Waiting, deadline_us: Time) -> Wishes:
+    def _wishes(self, waiting: WaitingJob, deadline_us: Time) -> Wishes:
         value = self._asking.deadline_value if deadline_us != NEVER else 1.0
         return Wishes(
             waiting.tasks,
@@ -124,7 +124,7 @@ class Requests:
             value=value,
         )
 
-    def _alternatives(self, waiting: Waiting, grid: Grid, deadline_us: Time) -> list[Branch]:
+    def _alternatives(self, waiting: WaitingJob, grid: Grid, deadline_us: Time) -> list[Branch]:
         wishes = self._wishes(waiting, deadline_us)
         if len(waiting.groups) > 1:
             apart = tuple([(self._machines.named(mask), len(tasks)) for mask, tasks in waiting.groups.items()])
@@ -132,12 +132,12 @@ class Requests:
             return branches(msgspec.structs.replace(wishes, apart=apart), options, grid)
         return branches(wishes, self._options(waiting, next(iter(waiting.groups))), grid)
 
-    def _options(self, waiting: Waiting, mask: int) -> list[Option]:
+    def _options(self, waiting: WaitingJob, mask: int) -> list[Option]:
         """For tasks with the same constraints; the last one is anywhere that they fit."""
         job, blind = waiting.job, self._asking.blind
         return self._machines.options(len(waiting.groups[mask]), mask, job.preference, job.estimate_us, blind=blind)
 
-    def _slowest_us(self, waiting: Waiting) -> Time:
+    def _slowest_us(self, waiting: WaitingJob) -> Time:
         """A gang over several sets takes as long as its slowest part may."""
         job = waiting.job
         return max(
@@ -145,7 +145,7 @@ class Requests:
             for mask in waiting.groups
         )
 
-    def _elastic(self, waiting: Waiting, grid: Grid) -> Request:
+    def _elastic(self, waiting: WaitingJob, grid: Grid) -> Request:
         """Any number of tasks, now; each has its share of what the job is worth in time, or of best effort's worth."""
         length_us, tasks, deadline_us = self._slowest_us(waiting), waiting.tasks, waiting.job.deadline_us
         has_deadline = deadline_us != NEVER and self._asking.timeless is None
@@ -158,7 +158,7 @@ class Requests:
             parts.append(LnCk((sets[mask],), k, value * k / tasks, 0, quanta))
         return Request(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, grid.now_us),), tuple(waiting.groups), late)
 
-    def _timeless(self, waiting: Waiting, grid: Grid, soft: Soft) -> Request:
+    def _timeless(self, waiting: WaitingJob, grid: Grid, soft: Soft) -> Request:
         """alsched: a job is worth 1 on preferred machines, and less by as much as it is slower elsewhere."""
         needs = tuple(waiting.groups)
         if len(needs) > 1:
@@ -176,8 +176,8 @@ class Requests:
         assert expression is not None, "there is always an option"
         return Request(waiting.job.id, expression, tuple([(o.where, grid.now_us) for o in options]), needs)
 
-    def is_possible(self, waiting: Waiting) -> bool:
-        """Whether the tasks that wait, if they are a gang, fit on the empty cluster at once."""
+    def is_possible(self, waiting: WaitingJob) -> bool:
+        """True if the waiting tasks, taken as a gang, fit on the empty cluster at once."""
         if not (self._asking.gangs and waiting.groups):
             return True
         kind = tuple([(mask, len(tasks)) for mask, tasks in waiting.groups.items()])

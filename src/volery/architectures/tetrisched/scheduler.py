@@ -1,4 +1,4 @@
-"""The scheduler of TetriSched and alsched: jobs wait, a plan is made, what starts now is launched, the rest dropped."""
+"""The scheduler of TetriSched and alsched: it plans all waiting jobs, and launches the tasks that start now."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from volery.architectures.tetrisched.expressions import leaves
 from volery.architectures.tetrisched.highs import Limits
 from volery.architectures.tetrisched.machines import Machines
-from volery.architectures.tetrisched.planning import NO_BRANCH, Placed, Plan, Planning, Solver, answer, packed
-from volery.architectures.tetrisched.requests import Asking, Request, Requests, Waiting
+from volery.architectures.tetrisched.planning import NO_BRANCH, Placed, Plan, PlanProblem, Solver, answer, packed
+from volery.architectures.tetrisched.requests import Request, Requests, RequestSetting, WaitingJob
 from volery.architectures.tetrisched.wishes import Grid
 from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
@@ -25,7 +25,7 @@ PLAN = "plan"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What the configuration means.
+    """The parameters of the scheduler.
 
     Args:
         cycle_us: from one plan to the next at least; 0: whenever something has changed.
@@ -34,7 +34,7 @@ class Setting(msgspec.Struct, frozen=True):
         solver, limits: of the plan.
         jobs_max: that a plan looks at.
         decision_us, leaf_us: modelled time of a decision, and more per leaf of its expressions.
-        asking: how jobs become expressions.
+        asking: the parameters of requests.
     """
 
     cycle_us: Time
@@ -45,7 +45,7 @@ class Setting(msgspec.Struct, frozen=True):
     jobs_max: int
     decision_us: Time
     leaf_us: float
-    asking: Asking
+    asking: RequestSetting
 
     def grid(self, now: Time) -> Grid:
         """Time from now on; best effort loses its value over two plan-aheads."""
@@ -53,7 +53,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Scheduler(Component):
-    """Plans in cycles."""
+    """Plans the waiting jobs in cycles."""
 
     __slots__ = (
         "_asked", "_changed", "_jobs", "_launches", "_machines", "_open", "_planned_us", "_planning", "_requests",
@@ -64,8 +64,8 @@ class Scheduler(Component):
         self._setting = setting
         self._machines = Machines(cluster)
         self._requests = Requests(self._machines, setting.asking)
-        self._open: dict[JobId, Waiting] = {}
-        self._waiting: dict[JobId, Waiting] = {}
+        self._open: dict[JobId, WaitingJob] = {}
+        self._waiting: dict[JobId, WaitingJob] = {}
         self._asked: tuple[Request, ...] = ()
         self._planned_us = NEVER
         self._planning = False
@@ -77,14 +77,14 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """A job waits from now on."""
+        """Queue a job."""
         tasks = self._jobs.admit(message, source, sum(waiting.tasks for waiting in self._waiting.values()))
         if tasks:
-            self._open[message.job.id] = Waiting(msgspec.structs.replace(message.job, tasks=()), now, {})
+            self._open[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
             self._wait(message.job.id, tasks, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """More of a job waits; a gang of its own if the rest has started."""
+        """Queue a further chunk; it is a gang of its own if the rest has started."""
         tasks = self._jobs.more(message)
         if tasks:
             self._open[message.job].in_parts |= comes_in_parts(message)
@@ -105,7 +105,7 @@ class Scheduler(Component):
         self._close_if_done(job)
         self._change(now)
 
-    def _is_impossible(self, waiting: Waiting) -> bool:
+    def _is_impossible(self, waiting: WaitingJob) -> bool:
         """Tell if all tasks of the job came together, wait, and never fit on the empty cluster."""
         if (
             not self._setting.asking.gangs
@@ -115,7 +115,7 @@ class Scheduler(Component):
             return False
         return waiting.lacking > 0 or not self._requests.is_possible(waiting)
 
-    def _refuse(self, waiting: Waiting) -> None:
+    def _refuse(self, waiting: WaitingJob) -> None:
         """Report the tasks of a gang that the empty cluster cannot hold as tasks that fit no machine."""
         job, count = waiting.job.id, waiting.tasks
         self._waiting.pop(job, None)
@@ -141,7 +141,7 @@ class Scheduler(Component):
         self._port.set_timer(CYCLE, due_us)  # also if that is now: jobs of one instant are planned together
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The next cycle begins."""
+        """Begin the next cycle."""
         if self._waiting and not self._planning:
             self._plan(now)
 
@@ -159,7 +159,7 @@ class Scheduler(Component):
                 self._port.observe(Counted("deadlines_given_up"))
         expressions = tuple([request.expression for request in asked])
         named = [name for expression in expressions for leaf in leaves(expression) for name in leaf.where]
-        planning = Planning(
+        planning = PlanProblem(
             expressions,
             {name: self._machines.sets[name] for name in dict.fromkeys(named)},
             self._machines.supply(grid),
@@ -268,12 +268,12 @@ class Scheduler(Component):
     sends = ANSWERS | sent_to("node", Launch, Kill)
 
 
-def _urgency(waiting: Waiting) -> bool:
+def _urgency(waiting: WaitingJob) -> bool:
     """Jobs with a deadline that can be met come first."""
     return waiting.missed or waiting.job.deadline_us == NEVER
 
 
-def _before(waiting: Waiting, request: Request) -> int:
+def _before(waiting: WaitingJob, request: Request) -> int:
     """The alternative that is nearest to what the last plan had for the job."""
     if waiting.planned is None:
         return NO_BRANCH

@@ -1,4 +1,4 @@
-"""STRL, the text form of utility expressions: a reader that says where and what is wrong, and a printer.
+"""STRL, the text form of utility expressions: a reader whose errors name the place, and a printer.
 
     nCk(SETS, k, start, duration, value)    LnCk(...)        SETS: names of sets of machines, joined by +
     nCk(SETS, k, value)                     LnCk(...)        now, for one quantum

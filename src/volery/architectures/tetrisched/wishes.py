@@ -41,11 +41,11 @@ class Grid(msgspec.Struct, frozen=True):
     horizon_us: Time
 
     def quanta(self, length_us: Time) -> int:
-        """So long in quanta, rounded up; at least 1."""
+        """The number of quanta, rounded up; at least 1."""
         return max(1, -(-length_us // self.quantum_us))
 
     def start_us(self, quantum: int) -> Time:
-        """When a quantum begins."""
+        """The beginning of a quantum."""
         return self.now_us + quantum * self.quantum_us
 
 
@@ -57,7 +57,7 @@ class Option(NamedTuple):
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What a job wants.
+    """The wishes of a job.
 
     Args:
         k: machines, all at once unless `partial`.
@@ -86,7 +86,7 @@ class Wishes(msgspec.Struct, frozen=True):
     value: float = 1.0
 
     def options(self) -> list[Option]:
-        """Where it may run, and for how long."""
+        """The sets on which it may run, and its run times."""
         found = [Option(name, self.estimate_us) for name in self.fast]
         if self.everywhere:
             found.append(
@@ -104,7 +104,7 @@ class Branch(NamedTuple):
 
 
 def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
-    """What an end at that time is worth."""
+    """The value of an end at that time."""
     if wishes.deadline_us != NEVER:
         return wishes.value if end_us <= wishes.deadline_us else 0.0
     left = 1.0 - (end_us - wishes.submitted_us) / horizon_us

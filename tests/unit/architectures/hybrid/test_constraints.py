@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.unit.architectures.parts import Alone, messages, submit, tasks
 
-from volery.architectures.hybrid.central import Layout
+from volery.architectures.hybrid.layout import Layout
 from volery.architectures.hybrid.messages import CentralTasks, LongProbe, Probe, Rejected
 from volery.core.events import TimerFired
 from volery.core.model import SECOND, Cluster

@@ -6,7 +6,16 @@ from random import Random
 
 import pytest
 
-from volery.architectures.hybrid.scarcity import LOAD_MAX, WINDOW, Demand, RecentService, scarcity, supply
+from volery.architectures.hybrid.scarcity import (
+    LOAD_MAX,
+    WINDOW,
+    Demand,
+    Negotiation,
+    RecentService,
+    scarcity,
+    supply,
+)
+from volery.core.model import Task
 
 
 def test_supply_counts_slots_of_machines_that_have_a_constraint() -> None:
@@ -62,3 +71,22 @@ def test_only_the_last_tasks_count() -> None:
     recent = served([1_000] * WINDOW + [10] * WINDOW, 100)
     assert recent.load() == pytest.approx(0.1)
     assert recent.wait_us(0.5) == pytest.approx(5)
+
+
+def test_the_scarcest_soft_constraints_are_given_up_until_a_machine_fits() -> None:
+    negotiation = Negotiation(0b110, (9, 4, 4))
+    negotiation.thousandths = (0, 100, 900)
+    task = Task(0, 0, 0b111)
+    admitted, dropped = negotiation.admitted(task, lambda needs: needs in (0b011, 0b001))
+    assert (admitted.constraints, dropped) == (0b011, 1)
+    admitted, dropped = negotiation.admitted(task, lambda needs: needs == 0b001)
+    assert (admitted.constraints, dropped) == (0b001, 2)
+
+
+def test_a_task_is_left_as_it_is_where_giving_up_is_not_needed_or_of_no_use() -> None:
+    negotiation = Negotiation(0b110, (9, 4, 4))
+    task = Task(0, 0, 0b111)
+    assert negotiation.admitted(task, lambda needs: True) == (task, 0)
+    assert negotiation.admitted(task, lambda needs: False) == (task, 0)
+    hard = Task(1, 0, 0b001)
+    assert negotiation.admitted(hard, lambda needs: False) == (hard, 0)

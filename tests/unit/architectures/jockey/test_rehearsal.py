@@ -7,8 +7,8 @@ import pytest
 
 from volery.architectures import configure, lookup
 from volery.architectures.jockey.profiles import Run, estimated, profiled
-from volery.architectures.jockey.rehearsal import Rehearsal, Rehearsing, listed, rehearse, samples_of
-from volery.architectures.jockey.stages import Stage, stages_of, with_paths
+from volery.architectures.jockey.rehearsal import Rehearsal, RehearsalSetting, listed, rehearse, samples_of
+from volery.architectures.jockey.stages import JobStage, stages_of, with_paths
 from volery.conformance.cases import trace_of
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
@@ -41,7 +41,7 @@ def test_the_kernel_with_the_real_components_agrees_to_the_microsecond(seed: int
 
 
 def test_samples_tell_progress_and_the_time_left_period_by_period() -> None:
-    stages = with_paths([Stage(2, (), 8, 0, 5), Stage(2, (0,), 4, 0, 2), Stage(2, (1,), 2, 0, 1)])
+    stages = with_paths([JobStage(2, (), 8, 0, 5), JobStage(2, (0,), 4, 0, 2), JobStage(2, (1,), 2, 0, 1)])
     samples = samples_of([5, 3, 7, 5, 8, 8], stages_of(WAITS), stages, "vertexfrac", 3)
     assert samples == [(0.0, 8), (pytest.approx(1 / 6), 5), (pytest.approx(3 / 6), 2)]
     assert samples_of([], (), (), "vertexfrac", 3) == []
@@ -49,7 +49,7 @@ def test_samples_tell_progress_and_the_time_left_period_by_period() -> None:
 
 def test_a_rehearsal_is_a_pure_function_and_more_tokens_leave_less_time() -> None:
     stage_of, stages = estimated(WAITS, [SECOND] * 6)
-    how = Rehearsing((1, 2, 4), 5, "totalworkWithQ", 100, SECOND)
+    how = RehearsalSetting((1, 2, 4), 5, "totalworkWithQ", 100, SECOND)
     times = tuple([(SECOND, 2 * SECOND, 5 * SECOND) for _ in stages])
     asked = Rehearsal(tuple(WAITS), stage_of, stages, times, how, seed=3)
     table = rehearse(asked)

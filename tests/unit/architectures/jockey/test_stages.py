@@ -7,7 +7,7 @@ import pytest
 from volery.architectures.jockey.stages import (
     INDICATORS,
     Indicator,
-    Stage,
+    JobStage,
     amdahl_us,
     critical_us,
     parents_of,
@@ -20,9 +20,9 @@ from volery.architectures.jockey.stages import (
 ONE_TO_ONE_THEN_BARRIER = [(), (), (), (0,), (1,), (2,), (3, 4, 5), (3, 4, 5)]
 MAP, SORT, REDUCE = with_paths(
     [
-        Stage(4, (), 400, 100, 130, begin=0.0, end=0.5, ideal_begin=0.0, ideal_end=0.2),
-        Stage(2, (0,), 100, 200, 60, begin=0.3, end=0.6, ideal_begin=0.2, ideal_end=0.4),
-        Stage(1, (1,), 200, 0, 200, begin=0.6, end=1.0, ideal_begin=0.4, ideal_end=1.0),
+        JobStage(4, (), 400, 100, 130, begin=0.0, end=0.5, ideal_begin=0.0, ideal_end=0.2),
+        JobStage(2, (0,), 100, 200, 60, begin=0.3, end=0.6, ideal_begin=0.2, ideal_end=0.4),
+        JobStage(1, (1,), 200, 0, 200, begin=0.6, end=1.0, ideal_begin=0.4, ideal_end=1.0),
     ]
 )
 JOB = (MAP, SORT, REDUCE)
@@ -72,7 +72,7 @@ def test_progress_goes_from_0_to_1_and_never_back(indicator: Indicator) -> None:
 
 @pytest.mark.parametrize("indicator", INDICATORS)
 def test_tasks_that_take_no_time_have_a_progress_all_the_same(indicator: Indicator) -> None:
-    nothing = with_paths([Stage(2, (), 0, 0, 0)])
+    nothing = with_paths([JobStage(2, (), 0, 0, 0)])
     assert 0 <= progress(indicator, nothing, [0.5]) < 1
     assert progress(indicator, nothing, [1.0]) == 1.0
 

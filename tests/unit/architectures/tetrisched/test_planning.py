@@ -14,7 +14,7 @@ from volery.architectures.tetrisched.expressions import Expression, either, lnck
 from volery.architectures.tetrisched.greedy import Greedy, earned
 from volery.architectures.tetrisched.highs import Limits
 from volery.architectures.tetrisched.parts import Parts, Supply, partition
-from volery.architectures.tetrisched.planning import Plan, Planning, solve
+from volery.architectures.tetrisched.planning import Plan, PlanProblem, solve
 from volery.architectures.tetrisched.text import parse
 
 EXACT = Limits(gap=0.0, nodes=1_000_000)
@@ -22,7 +22,9 @@ SETS = {"all": 0b1111, "a": 0b0011, "b": 0b0110}
 
 
 def plan(*requests: Expression, sets: dict[str, int], supply: Supply, solver: str = "optimal") -> Plan:
-    return solve(Planning(requests, sets, supply, solver="optimal" if solver == "optimal" else "greedy", limits=EXACT))
+    return solve(
+        PlanProblem(requests, sets, supply, solver="optimal" if solver == "optimal" else "greedy", limits=EXACT)
+    )
 
 
 def started(found: Plan) -> list[tuple[int, int]]:
@@ -104,15 +106,15 @@ def test_the_solver_finds_what_no_other_way_of_giving_machines_exceeds(
 @settings(max_examples=50)
 @given(st.lists(expressions(whole_values, k_max=3, time_max=2, most=4), min_size=1, max_size=4), st.integers(0, 15))
 def test_the_same_cycle_has_the_same_plan_here_and_in_another_process(requests: list[Expression], idle: int) -> None:
-    planning = Planning(tuple(requests), SETS, Supply(idle), limits=Limits(nodes=3))
-    there: Planning = pickle.loads(pickle.dumps(planning))
+    planning = PlanProblem(tuple(requests), SETS, Supply(idle), limits=Limits(nodes=3))
+    there: PlanProblem = pickle.loads(pickle.dumps(planning))
     assert solve(there) == solve(planning)
 
 
 def test_a_gap_does_not_leave_machines_idle_that_somebody_waits_for() -> None:
     """Values of 1000 next to values of 1: within a gap of 10 % the small ones are worth nothing to the solver."""
     jobs = (ncks("all", 2, 1000.0), ncks("all", 1, 1.0), ncks("all", 1, 1.0))
-    found = solve(Planning(jobs, SETS, Supply(0b1111), limits=Limits(gap=0.1, nodes=0)))
+    found = solve(PlanProblem(jobs, SETS, Supply(0b1111), limits=Limits(gap=0.1, nodes=0)))
     assert found.worth == 1002.0
     assert sum(one.machines for one in found.now) == 0b1111
 
@@ -121,7 +123,7 @@ def test_what_was_planned_before_is_where_the_solver_begins() -> None:
     """With no work allowed at all, the plan is the better of the greedy and of the renewed one."""
     first = either(ncks("all", 4, 3.0, 0, 1), ncks("all", 4, 2.5, 1, 1))
     second = ncks("all", 4, 2.0, 0, 1)
-    both = Planning((first, second), SETS, Supply(0b1111), before=(1, -1), limits=Limits(gap=10.0, nodes=0))
+    both = PlanProblem((first, second), SETS, Supply(0b1111), before=(1, -1), limits=Limits(gap=10.0, nodes=0))
     found = solve(both)
     assert found.worth == 4.5
     assert started(found) == [(1, 0b1111)]

@@ -11,7 +11,7 @@ from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit
 
 from volery.architectures import configure, lookup
 from volery.architectures.tetrisched.expressions import leaves
-from volery.architectures.tetrisched.planning import Planning, solve, unpacked
+from volery.architectures.tetrisched.planning import PlanProblem, solve, unpacked
 from volery.architectures.tetrisched.text import written
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
@@ -27,12 +27,12 @@ FOUR = Cluster((GPU | 2, GPU | 2, 4, 4), (1,) * 4)
 AT_ONCE: dict[str, Any] = {"cycle_s": 0.0, "plan_ahead_s": 8.0}
 
 
-def asked(effects: list[Any]) -> Planning:
+def asked(effects: list[Any]) -> PlanProblem:
     (found,) = [effect.problem.argument for effect in effects if isinstance(effect, ComputeAsked)]
     return unpacked(found)
 
 
-def answered(scheduler: Alone, planning: Planning, now: int = 0) -> list[Any]:
+def answered(scheduler: Alone, planning: PlanProblem, now: int = 0) -> list[Any]:
     return scheduler.hear(Computed("plan", solve(planning)), "scheduler/0", now)
 
 

@@ -1,4 +1,4 @@
-"""How many tasks of each job should run (Quincy, section on fairness): equal shares of the slots, whole ones."""
+"""Equal shares of the slots for jobs, in whole tasks (Quincy, section on fairness)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What it costs to let a task wait, to run it somewhere, to let it run on: the policies of Quincy and Firmament.
+"""Costs of waiting, of running somewhere and of running on: the policies of Quincy and Firmament.
 
 Costs are whole thousandths of what moving a gigabyte through one rack's switch costs.
 """
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -24,7 +24,7 @@ MEGABITS_PER_GB = 8000
 
 
 class Room:
-    """What each machine has left to give, and what it has to do.
+    """Keeps what each machine has left to give, and its load.
 
     Attributes:
         free: slots that a network may fill.
@@ -42,55 +42,61 @@ class Room:
         self.open = 0
 
     def fill(self, free: list[int]) -> None:
-        """Say what is free."""
+        """Set the free slots."""
         self.free = free
         self.open = sum([1 << machine for machine, count in enumerate(free) if count])
 
 
-class CostModel(abc.ABC):
-    """A policy: to which places tasks have arcs, where these lead, and what each costs.
+class RankedMachines:
+    """Lists the machines that satisfy constraints.
 
     Args:
         cluster: the machines.
+
+    Attributes:
+        matches: by constraint set, as bit vectors.
     """
+
+    __slots__ = ("_place", "matches")
 
     def __init__(self, cluster: Cluster) -> None:
         self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
         rank = sorted(range(len(cluster.constraints)), key=lambda m: (-cluster.constraints[m].bit_count(), m))
         self._place = {machine: place for place, machine in enumerate(rank)}
 
-    def fitting(self, constraints: int, among: int) -> list[int]:
-        """Machines that satisfy constraints; those that satisfy the fewest come last, where solvers look first.
+    def among(self, constraints: int, machines: int) -> list[int]:
+        """Machines of a vector; those that satisfy the fewest constraints come last, where solvers look first."""
+        return sorted(positions(self.matches[constraints] & machines), key=self._place.__getitem__)
 
-        Args:
-            constraints: that they satisfy.
-            among: a vector of machines.
-        """
-        return sorted(positions(self.matches[constraints] & among), key=self._place.__getitem__)
+
+class FlowCosts(Protocol):
+    """A policy: the places that tasks have arcs to, where these lead, and their costs."""
+
+    machines: RankedMachines
 
     def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
-        """What a task is taken to read from elsewhere; nobody but the network-aware policy asks."""
-        return 0
+        """The bandwidth that a task is taken to need; 0: the policy is not aware of the network."""
+        ...
 
-    @abc.abstractmethod
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
-        """Places that a task has arcs to, and what these cost."""
+        """Places that a task has arcs to, and their costs."""
+        ...
 
-    @abc.abstractmethod
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
-        """From a place that is no machine: where its arcs lead, with capacities of at least 1 and costs."""
+        """The arcs of a place that is no machine: receivers, capacities of at least 1, and costs."""
+        ...
 
-    @abc.abstractmethod
     def unscheduled(self, waited_us: Time) -> int:
-        """What it costs to let a task wait, now that it has waited for so long in all."""
+        """The cost of letting a task wait that has waited for so long in all."""
+        ...
 
-    @abc.abstractmethod
     def patience_us(self, cost: int) -> Time | None:
-        """For how long a task has waited when that becomes dearer than a place of this cost; None: never."""
+        """The wait that is dearer than a place of this cost; None: there is none."""
+        ...
 
-    @abc.abstractmethod
     def stay(self, item: Item, ran_us: Time) -> int:
-        """What it costs to let a task run on where it runs."""
+        """The cost of letting a task run on."""
+        ...
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -111,7 +117,7 @@ class Rates(msgspec.Struct, frozen=True):
     ran: int = UNIT
 
 
-class QuincyCosts(CostModel):
+class QuincyCosts:
     """Moving input costs by how far it goes; waiting costs by time; what runs is worth its time (Quincy, section 4).
 
     A task has arcs to the machines and the racks that hold its input, of their exact or worst cost, and to all machines
@@ -123,7 +129,7 @@ class QuincyCosts(CostModel):
     """
 
     def __init__(self, cluster: Cluster, rates: Rates) -> None:
-        super().__init__(cluster)
+        self.machines = RankedMachines(cluster)
         self._racks = racks_of(cluster)
         self._rates = rates
         self._moved = {NODE: 0, RACK: round(rates.rack * rates.input_gb), ANY: round(rates.core * rates.input_gb)}
@@ -134,25 +140,27 @@ class QuincyCosts(CostModel):
         found = self._in_rack.get(constraints)
         if found is None:
             found = self._in_rack[constraints] = {}
-            for machine in positions(self.matches[constraints]):
+            for machine in positions(self.machines.matches[constraints]):
                 found.setdefault(self._racks[machine], []).append(machine)
         return found
 
+    def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
+        return 0
+
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
-        """See the base."""
         need = task.constraints
         if not holders:
             return (((ANYWHERE, need), 0),)
         racks, by_rack = {self._racks[machine] for machine in holders}, self._by_rack(need)
         found: list[tuple[Place, int]] = [
-            ((MACHINE, machine), 0) for machine in sorted(holders) if self.matches[need] >> machine & 1
+            ((MACHINE, machine), 0) for machine in sorted(holders) if self.machines.matches[need] >> machine & 1
         ]
         worst = {rack: self._worst(machines, holders, rack in racks) for rack, machines in by_rack.items()}
         found += [((IN_RACK, need, rack), worst[rack]) for rack in sorted(racks) if rack in worst]
         return (*found, ((ANYWHERE, need), max(worst.values())))
 
     def _worst(self, machines: Sequence[int], holders: Sequence[int], near: bool) -> int:
-        """What the dearest machine of a rack costs."""
+        """The cost of the dearest machine of a rack."""
         if not near:
             return self._moved[ANY]
         return self._moved[NODE if all(machine in holders for machine in machines) else RACK]
@@ -160,7 +168,7 @@ class QuincyCosts(CostModel):
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
         """All machines by rack, racks by machine, for nothing more."""
         kind, need, racks = place[0], int(place[1]), self._racks
-        machines = self.fitting(need, room.open)
+        machines = self.machines.among(need, room.open)
         if kind == ANYWHERE:
             free: dict[int, int] = {}
             for machine in machines:
@@ -177,11 +185,10 @@ class QuincyCosts(CostModel):
         return 1 + self._rates.wait * waited_us // SECOND
 
     def patience_us(self, cost: int) -> Time | None:
-        """See the base."""
         return -(-cost * SECOND // self._rates.wait) if self._rates.wait else None
 
     def stay(self, item: Item, ran_us: Time) -> int:
-        """What moving its input has cost, less what it has done: that would be lost."""
+        """The cost of moving its input, less what it has done: that would be lost."""
         held = item.holders
         near = any(self._racks[item.machine] == self._racks[machine] for machine in held)
         level = NODE if not held or item.machine in held else RACK if near else ANY
@@ -192,11 +199,20 @@ UNSCHEDULED = 1_000_000 * UNIT
 """Firmament's cost of a task that waits, where waiting is never worth while."""
 
 
-class LoadSpreading(CostModel):
+class LoadSpreading:
     """Every task to the machine with the fewest (Firmament, section 3.3).
 
     All may go anywhere; the next slot of a machine costs as much more as it has tasks.
+
+    Args:
+        cluster: the machines.
     """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.machines = RankedMachines(cluster)
+
+    def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
+        return 0
 
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
         """Anywhere."""
@@ -204,7 +220,7 @@ class LoadSpreading(CostModel):
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
         """An arc for each free slot."""
-        for machine in self.fitting(int(place[1]), room.open):
+        for machine in self.machines.among(int(place[1]), room.open):
             tasks = room.tasks[machine]
             for more in range(room.free[machine]):
                 yield (MACHINE, machine), 1, (tasks + more) * UNIT
@@ -214,7 +230,7 @@ class LoadSpreading(CostModel):
         return UNSCHEDULED + waited_us // 1000
 
     def patience_us(self, cost: int) -> Time | None:
-        """Nobody waits where there is room."""
+        """None: no task waits where there is room."""
         return None
 
     def stay(self, item: Item, ran_us: Time) -> int:
@@ -222,7 +238,7 @@ class LoadSpreading(CostModel):
         return -INERTIA - UNIT * ran_us // SECOND
 
 
-class NetworkAware(LoadSpreading):
+class NetworkAware:
     """To machines with network bandwidth left, the least used first (Firmament, section 3.3).
 
     A task with input is taken to read it in its estimated duration, from elsewhere, wherever it runs. Tasks that ask
@@ -235,7 +251,8 @@ class NetworkAware(LoadSpreading):
     """
 
     def __init__(self, cluster: Cluster, input_gb: float, machine_mbps: int) -> None:
-        super().__init__(cluster)
+        self._waits = LoadSpreading(cluster)
+        self.machines = self._waits.machines
         self._input_gb = input_gb
         self._machine_mbps = machine_mbps
 
@@ -247,14 +264,23 @@ class NetworkAware(LoadSpreading):
         return min(-(-round(mbps) // 100) * 100, self._machine_mbps)
 
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
-        """To those who ask for as much."""
+        """To the tasks that ask for as much."""
         return (((ANYWHERE, task.constraints, self.request_mbps(task, holders)), 0),)
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
-        """Machines that can carry it: what is asked for and what is used already is the cost."""
+        """Machines that can carry it; the cost is the bandwidth asked for and used already."""
         asked = int(place[2])
-        for machine in self.fitting(int(place[1]), room.open):
+        for machine in self.machines.among(int(place[1]), room.open):
             spare = self._machine_mbps - room.used_mbps[machine]
             most = min(room.free[machine], spare // asked) if asked else room.free[machine]
             for more in range(most):
                 yield (MACHINE, machine), 1, room.used_mbps[machine] + asked * (more + 1)
+
+    def unscheduled(self, waited_us: Time) -> int:
+        return self._waits.unscheduled(waited_us)
+
+    def patience_us(self, cost: int) -> Time | None:
+        return self._waits.patience_us(cost)
+
+    def stay(self, item: Item, ran_us: Time) -> int:
+        return self._waits.stay(item, ran_us)

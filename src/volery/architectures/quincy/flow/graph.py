@@ -28,7 +28,7 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a solver is asked.
+    """The problem of a solver.
 
     Args:
         graph: the network.
@@ -90,6 +90,6 @@ class Network:
         self._arcs.append((tail, head, capacity, cost))
 
     def graph(self) -> Graph:
-        """What has been drawn."""
+        """The network as it is drawn."""
         tails, heads, capacities, costs = zip(*self._arcs, strict=True) if self._arcs else ((), (), (), ())
         return Graph(tuple(self._supplies), tails, heads, capacities, costs)

@@ -49,7 +49,7 @@ _Line = list[Entry]
 SPARE = 16
 
 
-class Waiting:
+class WaitingItems:
     """The tasks that wait, per job and place, the longest waiting first.
 
     Of the tasks of one job that have an arc to a place, for the same cost, those that have waited longest gain most. So
@@ -69,7 +69,7 @@ class Waiting:
         self._lines: dict[JobId, dict[Place, _Line]] = {}
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting tasks."""
         return len(self.items)
 
     def add(self, item: Item) -> None:

@@ -1,4 +1,4 @@
-"""Quincy's network, from the state of a cluster, and what a flow through it says.
+"""Quincy's network of a cluster's state, and the placements that a flow through it means.
 
     task > its places (machine, rack, anywhere) > .. > machine > sink, slots as capacity
     task > unscheduled of its job > sink
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.quincy.flow.costs import CostModel, Room
+from volery.architectures.quincy.flow.costs import FlowCosts, Room
 from volery.architectures.quincy.flow.graph import Graph, Network
 from volery.architectures.quincy.flow.items import MACHINE, Item, Place
 from volery.core.model import JobId
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How many of a job's tasks in the network are to run.
+    """Bounds on the running tasks of a job.
 
     Args:
         least: if there is room.
@@ -64,7 +64,7 @@ class Drawn:
         names: of its nodes.
     """
 
-    def __init__(self, model: CostModel, room: Room) -> None:
+    def __init__(self, model: FlowCosts, room: Room) -> None:
         self._model = model
         self._room = room
         self._network = Network()
@@ -93,7 +93,7 @@ class Drawn:
             node = network.node(place)
             network.arc(node, self._sink, free, 0)
             return node
-        if not self._model.matches[int(place[1])] & self._room.open:
+        if not self._model.machines.matches[int(place[1])] & self._room.open:
             return None
         arcs = [
             (head, capacity, cost)

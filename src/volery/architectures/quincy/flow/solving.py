@@ -35,5 +35,5 @@ def solve(question: Question) -> Answer:
 
 
 def cost_of(graph: Graph, flows: tuple[int, ...]) -> int:
-    """What a flow costs."""
+    """The cost of a flow."""
     return sum(flow * cost for flow, cost in zip(flows, graph.costs, strict=True))

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from volery.architectures.quincy.flow.bounds import fair_floors
-from volery.architectures.quincy.flow.costs import CostModel, LoadSpreading, NetworkAware, QuincyCosts, Rates, Room
+from volery.architectures.quincy.flow.costs import FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates, Room
 from volery.architectures.quincy.flow.graph import Question
-from volery.architectures.quincy.flow.items import Item, Waiting
+from volery.architectures.quincy.flow.items import Item, WaitingItems
 from volery.architectures.quincy.flow.network import Bounds, Drawn, Wish
 from volery.architectures.quincy.flow.solving import solve
 from volery.core.model import SECOND, Cluster, Task
@@ -18,13 +18,13 @@ FOUR = Cluster((0,) * 4, (1,) * 4, racks=(0, 0, 1, 1))
 THREE_GB = Rates(input_gb=3.0)
 
 
-def item(model: CostModel, number: int, holders: tuple[int, ...] = (), job: int = 0, since: int = 0) -> Item:
+def item(model: FlowCosts, number: int, holders: tuple[int, ...] = (), job: int = 0, since: int = 0) -> Item:
     task = Task(number, job, estimate_us=8 * SECOND)
     return Item(task, model.entries(task, holders), holders, since)
 
 
 def placed(
-    model: CostModel, room: Room, items: Sequence[Item], now: int, bounds: dict[int, Bounds] | None = None
+    model: FlowCosts, room: Room, items: Sequence[Item], now: int, bounds: dict[int, Bounds] | None = None
 ) -> list[int | None]:
     drawn = Drawn(model, room)
     graph = drawn.draw_tasks([Wish(one, model.unscheduled(now - one.since)) for one in items], bounds or {})
@@ -122,7 +122,7 @@ def test_shares_are_equal_and_whole() -> None:
 
 
 def test_lines_give_those_that_have_waited_longest() -> None:
-    model, waiting = QuincyCosts(FOUR, THREE_GB), Waiting()
+    model, waiting = QuincyCosts(FOUR, THREE_GB), WaitingItems()
     items = [item(model, number, (number % 4,), since=number) for number in range(40)]
     for one in items[::-1]:
         waiting.add(one)

@@ -1,7 +1,7 @@
-"""What schedulers of shared state and frameworks of offers have in common: a queue of jobs, attempts and retries.
+"""The jobs of a scheduler of shared state, or of a framework of offers: a queue, attempts and retries.
 
-One job is tried at a time (or, on an offer, one after the other); what does not find room, or is refused, comes back to
-the tail of the queue after a pause, and is given up after too many attempts, where there is a limit.
+One job is tried at a time (or, on an offer, one after the other). A job whose tasks find no room, or are refused, comes
+back to the tail of the queue after a pause, and is given up after too many attempts, where there is a limit.
 """
 
 from __future__ import annotations
@@ -9,35 +9,34 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from volery.architectures.omega.elastic import Elasticity
 from volery.architectures.omega.firstfit import Placing, place, stretch
-from volery.architectures.omega.layout import Deciding, Layout, Rule, Workload
+from volery.architectures.omega.layout import DecisionTimes, Layout, Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
-from volery.core.component import Component, sent_to
 from volery.core.events import (
     GANG_TASKS_REFUSED,
     Cancel,
     Counted,
-    JobAccepted,
-    JobDone,
     Measured,
     MoreTasks,
     Submit,
     Transaction,
 )
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
-from volery.roles.submission import ANSWERS, JobLedger, comes_in_parts
+from volery.core.port import Port
+from volery.roles.submission import JobLedger, comes_in_parts
 
+Ring = Callable[[int], Sequence[int]]
 SEARCHES: Final = 32
 """Draws after which a gang that the empty cell did not hold in any of them counts as impossible."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What all schedulers of a deployment share.
+    """The parameters of all schedulers of a deployment.
 
     Args:
         rule: which jobs are service jobs.
@@ -51,7 +50,7 @@ class Setting(msgspec.Struct, frozen=True):
     """
 
     rule: Rule
-    deciding: Deciding
+    deciding: DecisionTimes
     gang: bool
     pickiness: float
     retry_us: Time
@@ -60,7 +59,7 @@ class Setting(msgspec.Struct, frozen=True):
     elasticity: Elasticity
 
 
-class Waiting:
+class PendingJob:
     """A job with tasks that are not placed.
 
     Attributes:
@@ -116,49 +115,75 @@ class Waiting:
         return not self.in_parts and len(self.tasks) + len(self.held) + self.lacking == self.task_count
 
 
-class Placer(Component):
-    """A queue of jobs, first come first served.
+class JobOwner(Protocol):
+    """The component whose jobs these are."""
+
+    def queued(self, now: Time) -> None:
+        """A job has joined the queue."""
+
+    def claimed(self, work: PendingJob) -> list[Task]:
+        """The tasks of a job whose verdict is to come."""
+        ...
+
+    def let_go(self, work: PendingJob) -> None:
+        """Give up what is kept for a gang."""
+
+    def take_back(self, work: PendingJob) -> int:
+        """Cancel placements that were not sent; returns their number."""
+        ...
+
+
+class JobQueue:
+    """Queues jobs, first come first served, until all their tasks have ended.
 
     Args:
+        owner: the component.
+        port: of the component.
         layout: of the cluster.
-        setting: what all of them share.
+        setting: the parameters.
         cell: address of the master copy, or of the allocator.
         stream: of draws.
+
+    Attributes:
+        queue: the jobs to be tried, in order.
+        jobs: the open ones.
+        ledger: of submissions.
     """
 
-    __slots__ = ("_cell", "_jobs", "_layout", "_queue", "_setting", "_stream", "_unplaced", "_work")
+    __slots__ = ("_cell", "_layout", "_owner", "_port", "_setting", "_stream", "_unplaced", "jobs", "ledger", "queue")
 
-    def __init__(self, layout: Layout, setting: Setting, cell: Address, stream: Random) -> None:
+    def __init__(
+        self, owner: JobOwner, port: Port, layout: Layout, setting: Setting, cell: Address, stream: Random
+    ) -> None:
+        self._owner = owner
+        self._port = port
         self._layout = layout
         self._setting = setting
         self._cell = cell
         self._stream = stream
-        self._queue: deque[Waiting] = deque()
-        self._work: dict[JobId, Waiting] = {}
+        self.queue: deque[PendingJob] = deque()
+        self.jobs: dict[JobId, PendingJob] = {}
+        self.ledger = JobLedger(port.send)
         self._unplaced = 0
 
-    def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
-        self._jobs = JobLedger(self._port.send)
-
-    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+    def submit(self, message: Submit, source: Address, now: Time) -> None:
         """Queue a job; tasks that fit no machine are reported."""
         self._port.observe(Measured("queued_tasks", self._unplaced))
         job = message.job
-        tasks = self._jobs.admit(message, source, self._unplaced)
+        tasks = self.ledger.admit(message, source, self._unplaced)
         if tasks:
-            work = self._work[job.id] = Waiting(job, self._setting.rule.workload(job), self._setting.gang)
+            work = self.jobs[job.id] = PendingJob(job, self._setting.rule.workload(job), self._setting.gang)
             self._add(work, tasks, now)
 
-    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+    def more(self, message: MoreTasks, now: Time) -> None:
         """Queue a further chunk with its job."""
-        tasks = self._jobs.more(message)
+        tasks = self.ledger.more(message)
         if tasks:
-            work = self._work[message.job]
+            work = self.jobs[message.job]
             work.in_parts |= comes_in_parts(message)
             self._add(work, tasks, now)
 
-    def _add(self, work: Waiting, tasks: Iterable[Task], now: Time) -> None:
+    def _add(self, work: PendingJob, tasks: Iterable[Task], now: Time) -> None:
         fits = self._layout.fits_somewhere
         for task in tasks:
             if fits(task):
@@ -166,24 +191,26 @@ class Placer(Component):
                 self._unplaced += 1
             else:
                 work.lacking += 1
-                self._jobs.unsatisfiable(work.id)
+                self.ledger.unsatisfiable(work.id)
         if work.gang and work.lacking and work.is_complete():
             self._refuse(work)
         self._maybe_forget(work)
-        self._maybe_queue(work, now)
+        self.maybe_queue(work, now)
 
-    def _maybe_queue(self, work: Waiting, now: Time) -> None:
+    def maybe_queue(self, work: PendingJob, now: Time) -> None:
         if not work.queued and self._allowed(work):
             work.queued = True
-            self._queue.append(work)
-            self._on_queued(now)
+            self.queue.append(work)
+            self._owner.queued(now)
 
-    def _allowed(self, work: Waiting) -> bool:
-        """Whether further tasks of the job may be placed, if the cell has room."""
+    def _allowed(self, work: PendingJob) -> bool:
+        """True if further tasks of the job may be placed, given room."""
         return bool(work.tasks) and self._setting.elasticity.most(len(work.running)) > 0
 
-    def _count(self, work: Waiting, free: Sequence[int]) -> int:
-        """How many tasks of the job may be placed on a cell with this much free; of a gang, all."""
+    def count(self, work: PendingJob, free: Sequence[int]) -> int:
+        """The number of tasks of the job that may be placed on a cell with this much free; of a gang, all."""
+        if not work.tasks:
+            return 0
         if work.gang:
             return len(work.tasks)
         request, elasticity = work.tasks[0].request, self._setting.elasticity
@@ -191,24 +218,22 @@ class Placer(Component):
         budget = elasticity.budget(len(work.running), request, free, layout.capacity, layout.packing)
         return max(0, min(len(work.tasks), budget))
 
-    def _on_queued(self, now: Time) -> None:
-        """A job waits that did not."""
-        raise NotImplementedError
-
-    def on_retry(self, job: JobId, now: Time) -> None:
-        """The pause is over: to the tail of the queue."""
-        work = self._work.get(job)
+    def retry(self, job: JobId, now: Time) -> None:
+        """Put a job back at the tail of the queue after its pause."""
+        work = self.jobs.get(job)
         if work is not None and work.queued:
-            self._queue.append(work)
-            self._on_queued(now)
+            self.queue.append(work)
+            self._owner.queued(now)
 
-    def _placing(self, work: Waiting, count: int, free: Sequence[int]) -> Placing:
-        """The problem of placing the first `count` tasks of a job."""
-        return self._problem(work.tasks[:count], free, self._ring, whole=work.gang)
+    def placing(self, chosen: Sequence[Task], free: Sequence[int], ring: Ring, *, whole: bool) -> Placing:
+        """The problem of placing tasks.
 
-    def _problem(
-        self, chosen: Sequence[Task], free: Sequence[int], ring: Callable[[int], Sequence[int]], *, whole: bool
-    ) -> Placing:
+        Args:
+            chosen: the tasks.
+            free: per machine, packed.
+            ring: constraints -> the machines that may be drawn.
+            whole: all of them or none.
+        """
         stream, setting = self._stream, self._setting
         tasks = tuple(chosen)
         pools = {need: ring(need) for need in dict.fromkeys([task.constraints for task in tasks])}
@@ -217,13 +242,9 @@ class Placer(Component):
             pools = {need: stretch(pool, setting.pickiness, start) for need, pool in pools.items()}
         return Placing(tasks, free, pools, self._layout.packing, stream.getrandbits(64), whole)
 
-    def _ring(self, need: int) -> Sequence[int]:
-        """The machines that may be drawn for tasks with these constraints."""
-        return self._layout.rings.suitable(need)
-
-    def _tried(
+    def tried(
         self,
-        work: Waiting,
+        work: PendingJob,
         now: Time,
         *,
         began_us: Time,
@@ -244,11 +265,11 @@ class Placer(Component):
             work.running |= running
             work.tasks = [task for task in work.tasks if task.id not in running]
         job, left = work.id, len(work.tasks) + len(work.held)
-        cancelled = job in self._jobs.cancelled
+        cancelled = job in self.ledger.cancelled
         abandoned = left if self._gives_up(work) and not cancelled else 0
         work.queued = self._allowed(work) and not abandoned and not cancelled
         if work.queued and whole:  # all that was tried runs: the others have come, or may run, since
-            self._queue.append(work)
+            self.queue.append(work)
         elif work.queued and (work.refused or (not placed and not refused and self._is_impossible(work))):
             work.queued = False
             self._refuse(work)
@@ -268,21 +289,21 @@ class Placer(Component):
                 self._port.send(self._cell, Withdraw(tuple([task.id for task in placed])))
         self._maybe_forget(work)
 
-    def _gives_up(self, work: Waiting) -> bool:
+    def _gives_up(self, work: PendingJob) -> bool:
         setting = self._setting
         most = setting.attempts_max
         if setting.fruitless_max and not work.placed:
             most = min(most or setting.fruitless_max, setting.fruitless_max)
         return bool(most and work.tasks and work.attempts > most)
 
-    def _is_impossible(self, work: Waiting) -> bool:
+    def _is_impossible(self, work: PendingJob) -> bool:
         """Tell if a gang that found no room never finds any; what is ready of a workflow is placed as it comes then."""
         if not work.gang or self._ever_whole(work):
             return False
         work.gang = work.is_complete()
         return work.gang
 
-    def _ever_whole(self, work: Waiting) -> bool:
+    def _ever_whole(self, work: PendingJob) -> bool:
         """Tell if the empty cell can hold the gang, what is kept for it included.
 
         The first search is the one that attempts make. Where it fails, tasks with the fewest suitable machines come
@@ -291,85 +312,92 @@ class Placer(Component):
         whole = [*work.held, *work.tasks]
         if self._fits_empty(whole):
             return True
-        whole = self._scarcest_first(whole)
+        whole = self.scarcest_first(whole)
         if any(self._fits_empty(whole) for _ in range(SEARCHES)):
             work.tasks = [task for task in whole if task not in work.held]
             return True
         return False
 
-    def _scarcest_first(self, tasks: Sequence[Task]) -> list[Task]:
+    def scarcest_first(self, tasks: Sequence[Task]) -> list[Task]:
         """The tasks in order of the number of machines that suit them, larger requests first."""
         suitable = self._layout.rings.suitable
         return sorted(tasks, key=lambda task: (len(suitable(task.constraints)), -sum(task.request)))
 
     def _fits_empty(self, tasks: list[Task]) -> bool:
-        return bool(place(self._problem(tasks, self._layout.whole, self._layout.rings.suitable, whole=True)).places)
+        return bool(place(self.placing(tasks, self._layout.whole, self._layout.rings.suitable, whole=True)).places)
 
-    def _refuse(self, work: Waiting) -> None:
+    def _refuse(self, work: PendingJob) -> None:
         """Report the waiting tasks of a gang that the empty cell cannot hold as tasks that fit no machine."""
         work.refused = True
-        claimed = self._claimed(work)  # their verdict comes
+        claimed = self._owner.claimed(work)  # their verdict comes
         if count := len(work.tasks) + len(work.held) - len(claimed):
             self._port.observe(Counted(GANG_TASKS_REFUSED, count))
         self._give_up(work, claimed)
 
-    def _give_up(self, work: Waiting, claimed: Sequence[Task] = ()) -> None:
-        """The submitter is told of these tasks, but for claimed ones, as of those that fit no machine."""
+    def _give_up(self, work: PendingJob, claimed: Sequence[Task] = ()) -> None:
+        """Report the tasks of a job, except claimed ones, as tasks that fit no machine."""
+        self._owner.let_go(work)
         count = len(work.tasks) - len(claimed)
         self._unplaced -= count
         work.tasks = list(claimed)
-        if not self._jobs.is_open(work.id):
+        if not self.ledger.is_open(work.id):
             return
-        self._jobs.refuse_rest(work.id)
+        self.ledger.refuse_rest(work.id)
         for _ in range(count):
-            self._jobs.unsatisfiable(work.id)
+            self.ledger.unsatisfiable(work.id)
 
-    def _drop(self, work: Waiting, claimed: Sequence[Task] = ()) -> None:
+    def _drop(self, work: PendingJob, claimed: Sequence[Task] = ()) -> None:
         """Tasks of a cancelled job that are neither placed nor claimed never run."""
         count = len(work.tasks) - len(claimed)
         self._unplaced -= count
         work.tasks = list(claimed)
         if count:
-            self._jobs.finished(work.id, count)
+            self.ledger.finished(work.id, count)
 
-    def _maybe_forget(self, work: Waiting) -> None:
-        if not self._jobs.is_open(work.id):
-            self._work.pop(work.id, None)
+    def _maybe_forget(self, work: PendingJob) -> None:
+        if not self.ledger.is_open(work.id):
+            self.jobs.pop(work.id, None)
 
-    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+    def ended(self, message: Ended, now: Time) -> None:
         """Count the task; its job may use its place for another."""
-        work = self._work.get(message.job)
+        work = self.jobs.get(message.job)
         if work is None or message.task not in work.running:
             return
         work.running.discard(message.task)
-        self._jobs.finished(work.id)
+        self.ledger.finished(work.id)
         self._maybe_forget(work)
         if work.tasks:
-            self._maybe_queue(work, now)
+            self.maybe_queue(work, now)
 
-    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop what is not placed and have the rest killed, the end of which the cell reports."""
-        if not self._jobs.cancel(message, source):
+    def cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the tasks that are not placed, and have the others killed; the cell reports the end."""
+        if not self.ledger.cancel(message, source):
             return
-        work = self._work[message.job]
-        self._withdraw(work)
-        self._drop(work, self._claimed(work))
-        self._maybe_forget(work)
-
-    def _withdraw(self, work: Waiting) -> None:
-        """Have what runs killed."""
+        work = self.jobs[message.job]
+        self._owner.let_go(work)
+        taken_back = self._owner.take_back(work)
         if work.running:
             self._port.send(self._cell, Withdraw(tuple(sorted(work.running))))
+        if taken_back:
+            self.ledger.finished(work.id, taken_back)
+        self._drop(work, self._owner.claimed(work))
+        self._maybe_forget(work)
 
-    def _claimed(self, work: Waiting) -> list[Task]:
-        """Tasks of a job of which it is not known yet whether they run."""
-        raise NotImplementedError
+    def lost(self, task: Task, now: Time) -> None:
+        """A running task has to be placed again, unless its job was cancelled."""
+        work = self.jobs[task.job]
+        work.running.discard(task.id)
+        if work.id in self.ledger.cancelled:
+            self.ledger.finished(work.id)
+            self._maybe_forget(work)
+            return
+        work.tasks.append(task)
+        self._unplaced += 1
+        self.maybe_queue(work, now)
 
     def check(self) -> None:
-        """What waits is counted, and every job with tasks to place will be tried."""
-        assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self._work.values()), "miscounted"
-        for work in self._work.values():
+        """Raise where a task is not counted, or a job with tasks to place will not be tried."""
+        assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self.jobs.values()), "miscounted"
+        for work in self.jobs.values():
             idle = work.tasks and not work.running
             assert work.queued or not idle, f"job {work.id} waits for nothing"
-
-    sends = ANSWERS | sent_to("front", JobAccepted, JobDone)

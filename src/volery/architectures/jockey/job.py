@@ -1,4 +1,4 @@
-"""A job under control: what is known of it, how far it is, and how many tokens it is to have."""
+"""A job with a deadline: its model, its progress, and its tokens."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from volery.architectures.jockey.arbiter import Claim
 from volery.architectures.jockey.control import Left, Loop
 from volery.architectures.jockey.curves import Curve, due
 from volery.architectures.jockey.profiles import Learned, estimated
-from volery.architectures.jockey.rehearsal import Rehearsal, Rehearsing
+from volery.architectures.jockey.rehearsal import Rehearsal, RehearsalSetting
 from volery.architectures.jockey.remaining import Remaining
-from volery.architectures.jockey.stages import Stage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths
+from volery.architectures.jockey.stages import JobStage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths
 from volery.core.model import Job, Task, TaskId, Time
 
 Control = Literal["adaptive", "first", "max"]
@@ -24,7 +24,7 @@ RESIMULATIONS_MAX = 3
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """How jobs are controlled.
+    """The parameters of control.
 
     Args:
         control: in every period, at the first moment alone, or not at all: the most there is.
@@ -47,11 +47,11 @@ class Setting(msgspec.Struct, frozen=True):
     deviation: Deviation
     off: float
     off_periods: int
-    rehearsing: Rehearsing
+    rehearsing: RehearsalSetting
     rehearsal_us: Time
 
 
-class Controlled:
+class ControlledJob:
     """A job with a deadline.
 
     Args:
@@ -86,14 +86,14 @@ class Controlled:
         self._simulated = 0
 
     def add(self, tasks: Sequence[Task], parents: Sequence[tuple[TaskId, ...]]) -> bool:
-        """A chunk of the job has come; returns whether it was the last."""
+        """Add a chunk of the job; returns True if it was the last."""
         self._tasks += tasks
         self._waits += parents or ((),) * len(tasks)
         self._missing -= len(tasks)
         return not self._missing
 
     def know(self, learned: Learned | None) -> None:
-        """All tasks are known: find the stages, and what earlier runs have taught of them, if they are the same."""
+        """Find the stages of the whole job, and their model of earlier runs, if the stages are the same."""
         place = {task.id: number for number, task in enumerate(self._tasks)}
         self._places = tuple([tuple([place[parent] for parent in parents]) for parents in self._waits])
         self._stage_of = stages_of(self._places)
@@ -112,7 +112,7 @@ class Controlled:
             self.finished(task, ran_us)
 
     def finished(self, task: TaskId, ran_us: Time) -> None:
-        """A task has ended after so long."""
+        """Note the run time of a task that has ended."""
         if not self.known:
             self._early.append((task, ran_us))
             return
@@ -133,7 +133,7 @@ class Controlled:
         return lambda tokens: table.at(at, tokens)
 
     def begin(self, now: Time) -> None:
-        """The first choice."""
+        """Choose the first number of tokens."""
         loop, left = self._setting.loop, self._left()
         self._held = float(loop.grid[-1])
         if self._setting.control != "max":
@@ -143,7 +143,7 @@ class Controlled:
         self.wanted = math.ceil(self._held)
 
     def control(self, now: Time) -> None:
-        """A period has passed."""
+        """Choose again after a period."""
         if self._setting.control != "adaptive":
             return
         elapsed_us = now - self._submit_us
@@ -151,7 +151,7 @@ class Controlled:
         self.wanted = math.ceil(self._held)
 
     def deviates(self) -> bool:
-        """Whether the job has deviated from the table by now, for long enough; counts this period."""
+        """Count this period; returns True if the job has deviated from the table for long enough."""
         setting = self._setting
         if self._table is None or setting.deviation == "ignore" or setting.control != "adaptive" or self.shares:
             return False
@@ -160,14 +160,14 @@ class Controlled:
         return self._off_for >= setting.off_periods
 
     def _work_ratio(self) -> float:
-        """The work of this job per work of its model, as far as stages that have ended tell."""
+        """The work of this job per work of its model, by the stages that have ended."""
         model_us = sum([stage.work_us for stage in self._stages])
         means = [stage.work_us / stage.tasks for stage in self._stages]
         same_us = sum([mean * count for mean, count in zip(means, self._counts, strict=True)])
         return (self._slower() * same_us / model_us or 1.0) if model_us else 1.0
 
     def _slower(self) -> float:
-        """How many times longer tasks took than in the model, over the stages that have ended."""
+        """The ratio of run times to those of the model, over the stages that have ended."""
         ended = [number for number, done in enumerate(self._done) if done >= 1.0]
         ran_us = sum([self._ran_us[number] for number in ended])
         rows = [(self._stages[number], self._counts[number]) for number in ended]
@@ -192,18 +192,18 @@ class Controlled:
         )
 
     def _factor(self, number: int) -> float:
-        """How many times longer the tasks of a stage take than in the model: as it was, or as the others were."""
+        """The ratio of a stage's run times to those of the model: its own if it has ended, else that of the others."""
         stage, count = self._stages[number], self._counts[number]
         if self._ended[number] == count and self._ran_us[number] and stage.work_us:
             return self._ran_us[number] / (stage.work_us / stage.tasks * count)
         return self._slower()
 
     def rehearsed(self, table: Remaining) -> None:
-        """The simulation has been answered."""
+        """Take the table of the simulation."""
         self._table = table
 
     def claim(self, now: Time) -> Claim:
-        """What it asks for, and what less would be worth; without tokens it is reckoned with as on a single one."""
+        """The tokens that it asks for, and the value of fewer; none is counted as a single one."""
         loop, left = self._setting.loop, self._left()
         steps = (0, *[tokens for tokens in loop.grid if tokens < self.wanted], self.wanted)
         least = loop.grid[0]
@@ -213,7 +213,7 @@ class Controlled:
         return Claim(steps, tuple(worth))
 
 
-def _scaled(stage: Stage, by: float, tasks: int) -> Stage:
+def _scaled(stage: JobStage, by: float, tasks: int) -> JobStage:
     """A stage with other tasks, so many, and so many times as long."""
     work_us = round(stage.work_us * by * tasks / stage.tasks)
     return msgspec.structs.replace(stage, tasks=tasks, work_us=work_us, longest_us=round(stage.longest_us * by))

@@ -1,0 +1,297 @@
+"""The frameworks of two-level offers: they place their jobs on what they are offered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+from typing import Final
+
+from volery.architectures.omega.firstfit import NOWHERE, Placed, Placing, place
+from volery.architectures.omega.jobs import JobQueue, PendingJob, Setting
+from volery.architectures.omega.layout import Layout
+from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
+from volery.core.component import Component, sent_to
+from volery.core.events import Cancel, Computed, JobAccepted, JobDone, MoreTasks, Submit, TimerFired
+from volery.core.model import Address, Task, TaskId, Time
+from volery.core.port import Problem
+from volery.roles.submission import ANSWERS
+
+NEXT: Final = "next"
+
+
+class Reply:
+    """The decisions of a framework about an offer so far.
+
+    Attributes:
+        number: of the offer.
+        free: per machine, what is left of it, packed and guarded.
+        room: what is left of each resource in all.
+        turns: jobs that may still be tried.
+        placed, held: task and machine of what will run, and of what is kept for a gang that is not whole.
+        job: the one that is being decided on, with its problem.
+    """
+
+    __slots__ = ("began_us", "free", "held", "job", "number", "placed", "placing", "rings", "room", "turns")
+
+    def __init__(self, number: int, free: list[int], room: list[int], turns: int) -> None:
+        self.number = number
+        self.free = free
+        self.room = room
+        self.turns = turns
+        self.placed: dict[Task, int] = {}
+        self.held: dict[Task, int] = {}
+        self.rings: dict[int, list[int]] = {}
+        self.job: PendingJob | None = None
+        self.placing: Placing | None = None
+        self.began_us: Time = 0
+
+    def goes_on(self, queue: Collection[PendingJob]) -> bool:
+        """True while there is another job to try, and room."""
+        return bool(self.turns and queue and any(self.room))
+
+
+class Framework(Component):
+    """Places its jobs on what it is offered, one after the other, and answers when it has decided on all of them.
+
+    Args:
+        layout: of the cluster.
+        setting: the parameters.
+        cell: address of the allocator.
+        stream: of draws.
+        refuse_us: offers of which nothing could be used are not wanted for so long.
+        hoard_us: what is kept for a gang is given up when it is not whole by then; 0: never.
+    """
+
+    __slots__ = ("_asked", "_cell", "_claims", "_demands", "_hoard_us", "_hoarding", "_jobs", "_layout", "_offers",
+                 "_refuse_us", "_releases", "_reply", "_setting", "_stream")  # fmt: skip
+
+    def __init__(
+        self, layout: Layout, setting: Setting, cell: Address, stream: Random, *, refuse_us: Time, hoard_us: Time
+    ) -> None:
+        self._layout = layout
+        self._setting = setting
+        self._cell = cell
+        self._stream = stream
+        self._refuse_us = refuse_us
+        self._hoard_us = hoard_us
+        self._asked = False
+        self._demands = 0
+        self._offers = 0
+        self._releases = 0
+        self._reply: Reply | None = None
+        self._hoarding: PendingJob | None = None
+        self._claims: dict[TaskId, Task] = {}  # with their devices, until they are placed or let go
+
+    def start(self, now: Time) -> None:
+        """Open the queue of jobs."""
+        self._jobs = JobQueue(self, self._port, self._layout, self._setting, self._cell, self._stream)
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        """Queue a job; tasks that fit no machine are reported."""
+        self._jobs.submit(message, source, now)
+
+    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
+        """Queue a further chunk with its job."""
+        self._jobs.more(message, now)
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        """Drop the tasks that are not placed, and have the others killed."""
+        self._jobs.cancel(message, source, now)
+
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
+        """Count the task; its job may use its place for another."""
+        self._jobs.ended(message, now)
+
+    def queued(self, now: Time) -> None:
+        """Ask for offers, if that was not done."""
+        if not self._asked:
+            self._asked = True
+            self._demands += 1
+            self._port.send(self._cell, Demand(self._demands))
+
+    def on_offer(self, message: Offer, source: Address, now: Time) -> None:
+        """Decide on the jobs that wait now, while the offer has room."""
+        if message.number <= self._offers:
+            return
+        self._offers = message.number
+        packing = self._layout.packing
+        free = [packing.guards] * len(self._layout.whole)
+        room = [0] * len(self._layout.capacity)
+        for machine, amounts in zip(message.machines, self._layout.decode(message.free), strict=True):
+            free[machine] = amounts
+            for resource, amount in enumerate(packing.totals(amounts)):
+                room[resource] += amount
+        self._reply = Reply(message.number, free, room, len(self._jobs.queue))
+        self._decide(self._reply, now)
+
+    def _decide(self, reply: Reply, now: Time) -> None:
+        """The next job, or the answer."""
+        while reply.goes_on(self._jobs.queue):
+            reply.turns -= 1
+            work = self._jobs.queue.popleft()
+            count = self._jobs.count(work, reply.free)
+            if not count:
+                work.queued = False
+                continue
+            reply.job, reply.began_us = work, now
+            placing = reply.placing = self._placing(work, count, reply)
+            decision_us = self._setting.deciding.decision_us(work.workload, count)
+            self._port.compute(reply.number, Problem(place, placing, decision_us))
+            return
+        self._answer(reply)
+
+    def _placing(self, work: PendingJob, count: int, reply: Reply) -> Placing:
+        """The problem of placing the first tasks of a job on the machines of an offer that have something free."""
+        guards, rings = self._layout.packing.guards, self._layout.rings
+
+        def ring(need: int) -> list[int]:
+            found = reply.rings.get(need)
+            if found is None:
+                found = [machine for machine in rings.suitable(need) if reply.free[machine] != guards]
+                reply.rings[need] = found
+            return found
+
+        return self._jobs.placing(work.tasks[:count], reply.free, ring, whole=False)
+
+    def on_computed(self, event: Computed, source: Address, now: Time) -> None:
+        """Use the offer for what found room, and go on to the next job."""
+        reply = self._reply
+        assert reply is not None, "a decision that nobody waits for"
+        work, placing = reply.job, reply.placing
+        assert work is not None, "a decision about nothing"
+        assert placing is not None, "a decision about nothing"
+        answer: Placed = Placed(*event.answer) if work.tasks else NOWHERE
+        found = {placing.tasks[k]: machine for k, machine in zip(answer.places, answer.machines, strict=True)}
+        if work.gang and len(found) < len(work.tasks) and self._others_hoard(work):
+            found = {}
+        packing = self._layout.packing
+        for task, machine in zip(answer.claims(placing.tasks), answer.machines, strict=True) if found else ():
+            if packing.device_count:
+                self._claims[task.id] = task
+            packed = packing[task.request]
+            reply.free[machine] = packing.settled(reply.free[machine] - packed)
+            for resource, amount in enumerate(packing.amounts(packed)):
+                reply.room[resource] -= amount
+        if work.gang and len(found) < len(work.tasks):
+            self._hoard(work, found, now)
+            reply.held |= found
+            found = {}
+        elif work.held:
+            work.tasks = [*work.held, *work.tasks]
+            found = work.held | found
+            work.held = {}
+            self._hoarding = None
+            self._port.cancel_timer(("hoard", work.id))
+        reply.placed |= found
+        self._jobs.tried(
+            work,
+            now,
+            began_us=reply.began_us,
+            decision_us=self._setting.deciding.decision_us(work.workload, len(placing.tasks)),
+            placed=list(found),
+            refused=0,
+            whole=bool(found) and len(answer.places) == len(placing.tasks),
+        )
+        if reply.goes_on(self._jobs.queue):
+            self._port.set_timer(NEXT, now)  # the next job's decision does not include this one's
+        else:
+            self._answer(reply)
+
+    def _others_hoard(self, work: PendingJob) -> bool:
+        """True if machines are kept for another gang: two that hoard at the same time may never be whole."""
+        return self._hoarding is not None and self._hoarding is not work
+
+    def _hoard(self, work: PendingJob, found: dict[Task, int], now: Time) -> None:
+        """Keep what a gang has found until it is whole."""
+        if found and not work.held and self._hoard_us:
+            self._port.set_timer(("hoard", work.id), now + self._hoard_us)
+        if found:
+            self._hoarding = work
+        work.held |= found
+        work.tasks = [task for task in work.tasks if task not in found]
+
+    def let_go(self, work: PendingJob) -> None:
+        """Give up what is kept for a gang."""
+        if not work.held:
+            return
+        reply = self._reply
+        for task in work.held:
+            self._claims.pop(task.id, None)
+            if reply is not None:
+                reply.held.pop(task, None)
+        self._releases += 1
+        self._port.send(self._cell, Release(self._releases, tuple([task.id for task in work.held])))
+        self._port.cancel_timer(("hoard", work.id))
+        work.tasks = [*work.held, *work.tasks]
+        work.held = {}
+        self._hoarding = None
+
+    def _answer(self, reply: Reply) -> None:
+        self._reply = None
+        self._asked = bool(self._jobs.queue)
+        taken = bool(reply.placed or reply.held)
+        self._port.send(
+            self._cell,
+            Answer(
+                reply.number,
+                tuple([self._claims.pop(task.id, task) for task in reply.placed]),
+                tuple(reply.placed.values()),
+                tuple([self._claims.get(task.id, task) for task in reply.held]),
+                tuple(reply.held.values()),
+                0 if taken else self._refuse_us,
+                self._asked,
+            ),
+        )
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Try the next job; or queue one again after its pause, or give up what is kept for a gang."""
+        if event.key == NEXT:
+            if self._reply is not None:
+                self._decide(self._reply, now)
+            return
+        if isinstance(event.key, int):
+            self._jobs.retry(event.key, now)
+            return
+        assert isinstance(event.key, tuple), event.key
+        work = self._jobs.jobs.get(int(event.key[1]))
+        if work is not None:
+            self.let_go(work)
+            work.tasks = self._jobs.scarcest_first(work.tasks)
+            self._rest(work, now)
+
+    def _rest(self, work: PendingJob, now: Time) -> None:
+        """Let others go first for a random time, or two frameworks take the same machines again and again."""
+        if work.queued and (self._reply is None or self._reply.job is not work):
+            if work in self._jobs.queue:
+                self._jobs.queue.remove(work)
+            self._port.set_timer(work.id, now + self._setting.retry_us + self._stream.randrange(self._hoard_us))
+
+    def take_back(self, work: PendingJob) -> int:
+        """Cancel placements on the offer that is not answered; returns their number."""
+        reply = self._reply
+        mine = [task for task in reply.placed if task.job == work.id] if reply is not None else []
+        for task in mine:
+            assert reply is not None, "placed on no offer"
+            del reply.placed[task]
+            self._claims.pop(task.id, None)
+            work.running.discard(task.id)
+        return len(mine)
+
+    def claimed(self, work: PendingJob) -> list[Task]:
+        """Nothing: what is placed on an offer has no verdict to come."""
+        return []
+
+    def check(self) -> None:
+        """Check the queue."""
+        self._jobs.check()
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Submit: on_submit,
+        MoreTasks: on_more_tasks,
+        Cancel: on_cancel,
+        Offer: on_offer,
+        Computed: on_computed,
+        Ended: on_ended,
+        TimerFired: on_timer,
+    }
+    sends = ANSWERS | sent_to("front", JobAccepted, JobDone) | sent_to("cell", Demand, Answer, Release, Withdraw)

@@ -1,0 +1,137 @@
+"""Oracle: an omniscient central scheduler without delay, the yardstick for all others.
+
+Roles    Scheduler (one, sees every slot at once), Node (one per machine).
+Flow     Submit > Launch > Completed, all without delay.
+Deviates No published system; the "central FIFO" and "ideal" of the papers' comparisons. First come first served among
+         the tasks that fit; minimum constraints first, and where tasks ask for several resources, best fit first. Small
+         tasks may overtake large ones for ever. With `order`, users take turns by Dominant Resource Fairness (Ghodsi
+         et al., NSDI 2011; Bhattacharya et al., SoCC 2013), without preemption; with `patience_s`, too, a machine is
+         reserved for a task that is passed over for so long on its user's turn (as YARN and Volcano do).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from volery.architectures.oracle.machines import AmountMachines, Reservations, SlotMachines
+from volery.architectures.oracle.scheduler import ADDRESS, Node, Scheduler
+from volery.core.bounds import Seconds
+from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster
+from volery.core.stages import Realisation, Stage
+from volery.core.streams import Streams
+from volery.policies.fairness import (
+    DrfTurns,
+    FairOrder,
+    FairVectorQueue,
+    HdrfTurns,
+    HierarchicalDrf,
+    PatientVectorQueue,
+    WeightedDrf,
+    parse_shares_text,
+)
+from volery.roles.nodes import PLAIN_NODE_MESSAGES
+
+
+class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of the yardstick."""
+
+    order: Annotated[
+        Literal["fifo", "drf", "hdrf"],
+        msgspec.Meta(
+            description="whose task a freed slot takes: the oldest, or that of the user who is poorest by DRF"
+        ),
+    ] = "fifo"
+    shares: Annotated[
+        str,
+        msgspec.Meta(
+            description="fixed weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)"
+        ),
+    ] = ""
+    patience_s: Annotated[
+        Seconds,
+        msgspec.Meta(description="with drf or hdrf: passed over for so long, a task has a machine reserved; 0: never"),
+    ] = 0.0
+
+
+def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
+    if config.order == "fifo":
+        if config.shares:
+            raise InputError("oracle:shares", "first come first served knows no shares; give order=drf or order=hdrf")
+        if config.patience_s:
+            raise InputError("oracle:patience_s", "first come first served knows no turns; give order=drf or hdrf")
+        return Scheduler(AmountMachines(cluster) if cluster.resources else SlotMachines(cluster))
+    if not config.patience_s:
+        order = _order(cluster, config, WeightedDrf, HierarchicalDrf)
+        if cluster.resources:
+            return Scheduler(AmountMachines(cluster, lambda packing: FairVectorQueue(order, packing)))
+        return Scheduler(SlotMachines(cluster, order))
+    if not cluster.resources:
+        capacities = tuple([(count,) for count in cluster.slots])
+        cluster = msgspec.structs.replace(cluster, resources=("slots",), capacities=capacities)
+    order, turns = _order(cluster, config, WeightedDrf, HierarchicalDrf), _order(cluster, config, DrfTurns, HdrfTurns)
+    patience_us = round(config.patience_s * SECOND)
+    machines = AmountMachines(cluster, lambda packing: PatientVectorQueue(order, turns, packing, patience_us))
+    assert isinstance(machines.fair, PatientVectorQueue)
+    machines.reservations = Reservations(machines, machines.fair)
+    return Scheduler(machines)
+
+
+def _order(
+    cluster: Cluster, config: OracleConfig, flat: type[WeightedDrf], hierarchical: type[HierarchicalDrf]
+) -> FairOrder:
+    capacity: tuple[int, ...] = (cluster.slot_count,)
+    if cluster.resources:
+        capacity = tuple([max(1, sum(column)) for column in zip(*cluster.capacities, strict=True)])
+    tree = parse_shares_text(config.shares, "oracle:shares") if config.shares else None
+    if config.order == "hdrf":
+        return hierarchical(capacity, tree)
+    members = tree.members if tree is not None else ()
+    if any(member.members for member in members):
+        raise InputError("oracle:shares", "drf shares between users alone; give order=hdrf for a tree")
+    return flat(capacity, {member.name: member.weight for member in members})
+
+
+def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: when the shares are not a list of weights, or not one that the order knows how to use, or patience
+            is asked of an order without turns.
+    """
+    components: dict[Address, Component] = {ADDRESS: _scheduler(cluster, config)}
+    machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
+    for address in machines:
+        components[address] = Node()
+    return Deployment(components, machines, lambda _: ADDRESS, {("oracle", "node"): 0, ("node", "oracle"): 0})
+
+
+ORACLE = Architecture(
+    name="oracle",
+    summary="omniscient central scheduler without delay: the yardstick",
+    source="none; the ideal that papers compare with",
+    defaults=OracleConfig(),
+    messages=PLAIN_NODE_MESSAGES,
+    stages={
+        Stage.J1: Realisation("Scheduler.on_submit"),
+        Stage.J4: Realisation("Scheduler.on_submit", "full", "one job at a time"),
+        Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last task"),
+        Stage.T2: Realisation("Scheduler._reuse", "full", "first come first served, drf or hdrf, among those that fit"),
+        Stage.T3: Realisation("Scheduler._schedule"),
+        Stage.T4: Realisation("Scheduler._launch"),
+        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T7: Realisation("Scheduler.on_completed"),
+        Stage.R1: Realisation("Scheduler._schedule", "full", "every slot, exactly"),
+        Stage.R3: Realisation("Scheduler._schedule", "full", "constraint bit vectors"),
+        Stage.R4: Realisation("Scheduler._schedule", "full", "idle slots, or enough of each resource"),
+        Stage.R5: Realisation("Scheduler._schedule", "full", "minimum constraints; best fit for several resources"),
+    },
+    build=build,
+    hops=0,
+    tolerates=frozenset({"duplication"}),
+    vectors=True,
+    heeds={"constraints": "", "users": "order=drf|hdrf"},
+)
