@@ -100,6 +100,10 @@ class Packing(dict[Amounts, int]):
         """A request that fits what a machine has free, with the devices that it takes there."""
         return packed
 
+    def splits(self, request: Amounts) -> bool:  # noqa: ARG002 - devices are named by requests
+        """Whether a request names devices that `named` could not have given it, whatever is free."""
+        return False
+
     def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - devices say which
         """The places of those amounts that have to be given back so that a request fits, which it does with all."""
         return range(len(given))

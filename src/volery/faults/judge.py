@@ -82,8 +82,7 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     dues = Dues(deployment.due, deployment.shares, scenario.reweighs)
     for problem in losses_below_due(records, scenario, dues, attempts_of(records)) if deployment.due else ():
         raise Failure("within its share", problem)
-    assert kernel.unreliable is not None, "the run has a plan"
-    kernel.unreliable.demand_rest(scenario.slots)
+    kernel.check_rest()
     plan = scenario.plan
     return Outcome(
         faults=len(plan.messages) + len(plan.partitions) + len(plan.crashes),
@@ -91,7 +90,7 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
         killed=len(records.killed),
         repeated=len(records.lost),
         messages=records.counters["messages"],
-        quiet_us=kernel.now,
+        quiet_us=kernel.lab.now,
         digest=records.digest(),
     )
 

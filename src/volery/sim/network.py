@@ -91,8 +91,8 @@ class Lane:
         self.batches: deque[tuple[Time, int, list[Sent]]] = deque()
         self.message_count = 0
 
-    def cut(self, now: Time, path: int) -> None:
-        """End a phase: what was sent in it becomes a batch, due after this lane's delay."""
+    def flush(self, now: Time, path: int) -> None:
+        """End a phase: its messages become a batch, due after this lane's delay."""
         self.message_count += len(self.sent)
         self.batches.append((now + self.delay_us, path, self.sent))
         self.sent = []

@@ -114,8 +114,7 @@ def kernel_of(plan: FaultPlan, head: Head, durations: list[Time], **options: obj
 
 
 def component(kernel: Kernel, address: Address) -> Component:
-    assert kernel.unreliable is not None
-    return kernel.unreliable.gates[address].component
+    return kernel.components[address]
 
 
 def test_a_plan_is_written_and_read() -> None:
