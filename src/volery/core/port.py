@@ -64,3 +64,46 @@ class Port(Protocol):
 
     def observe(self, fact: Fact) -> None:
         """Report a rare fact (per job, per conflict, per heartbeat), never one per task."""
+
+
+class ForwardingPort:
+    """A port that passes every effect to another; subclasses override what concerns them.
+
+    Attributes:
+        inner: the other port.
+    """
+
+    __slots__ = ("address", "inner", "sure")
+
+    def __init__(self, inner: Port) -> None:
+        self.inner = inner
+        self.address = inner.address
+        self.sure = inner.sure
+
+    def send(self, to: Address, message: Message) -> None:
+        """Send a message."""
+        self.inner.send(to, message)
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Set the one timer of this key."""
+        self.inner.set_timer(key, at)
+
+    def cancel_timer(self, key: Key) -> None:
+        """Cancel the timer of this key."""
+        self.inner.cancel_timer(key)
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
+        """Start a task."""
+        self.inner.launch(task, attempt, waited_us, note)
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """End a running attempt."""
+        self.inner.kill(task, attempt)
+
+    def compute(self, key: Key, problem: Problem) -> None:
+        """Solve slow pure work."""
+        self.inner.compute(key, problem)
+
+    def observe(self, fact: Fact) -> None:
+        """Report a fact."""
+        self.inner.observe(fact)

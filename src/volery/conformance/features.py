@@ -1,4 +1,4 @@
-"""The checks of features: what a design ignores changes nothing, what it heeds does, and distance costs time."""
+"""Checks of features of a workload: those that a design uses change a run, others do not, and distance costs time."""
 
 from __future__ import annotations
 

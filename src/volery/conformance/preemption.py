@@ -1,4 +1,4 @@
-"""The check of preemption: who may lose a running task to whom, judged from the records alone."""
+"""The check of preemption: no user loses a running task within its share, judged from the records alone."""
 
 from __future__ import annotations
 
