@@ -11,7 +11,7 @@ from volery.architectures import lookup
 from volery.core.model import SECOND, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.faults import Scenario, StormJob
+from volery.faults import Scenario, ScenarioJob
 from volery.faults.judge import attempts_of
 from volery.sim.faults import Crash, FaultPlan, Partition
 from volery.sim.kernel import Kernel
@@ -37,7 +37,7 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def run(name: str, plan: FaultPlan, tasks: int = 6, **parameters: Any) -> tuple[Records, Kernel]:
     """Two jobs of long tasks from second 1 on."""
-    jobs = tuple(StormJob(SECOND + job, (LONG_US,) * tasks, (0,) * tasks) for job in range(2))
+    jobs = tuple(ScenarioJob(SECOND + job, (LONG_US,) * tasks, (0,) * tasks) for job in range(2))
     whole = msgspec.structs.replace(plan, deadline_us=3_600 * SECOND)
     given = {**SIZES[name], **parameters}
     scenario = Scenario(name, 3, given, (0,) * MACHINES, (1,) * MACHINES, jobs, 500, 0, None, whole)

@@ -115,7 +115,7 @@ def losses(
                 yield Breach("early", f"{what} finished at {min(ends)} us")
 
 
-def told_twice(told: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
+def reported_twice(told: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
     """Of no task have two attempts been told to have succeeded.
 
     One may run again, and even come to its end again: what nobody has heard of is lost with its machine or its masters.

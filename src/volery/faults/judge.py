@@ -1,8 +1,8 @@
-"""The judge of a storm: safety while faults last, progress when they have ended. It stands outside the components.
+"""The judge of a scenario: safety while faults last, progress when they have ended, checked outside the components.
 
 While faults last, the driver refuses what must never happen (a slot taken twice, a constraint ignored, a task started
 while an earlier attempt runs) and every component checks itself after each of its events. When all is quiet, every job
-has been told done, every task has run for its duration, nobody holds anything, and every view is true.
+has been reported done, every task has run for its duration, nothing is held, and every view is true.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.workflows import below
 from volery.faults.checks import Attempt, Breach, excesses, losses, overlaps
+from volery.faults.preemption import Guarantees, losses_below_guarantee
 from volery.faults.scenario import Scenario
-from volery.faults.sharing import Dues, losses_below_due
 from volery.sim.kernel import Kernel
 from volery.sim.network import Network
 from volery.sim.options import Options
 
 
 class Failure(AssertionError):  # noqa: N818 - it is a verdict
-    """A design did not weather a storm.
+    """A design does not tolerate a scenario.
 
     Args:
         kind: what is the same in scenarios that fail alike.
@@ -41,7 +41,7 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A storm that was weathered: how much went wrong, and what it cost."""
+    """A scenario that was tolerated: its faults, and what they cost."""
 
     faults: int
     tasks: int
@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True):
     digest: str
 
 
-def weather(architecture: Architecture, scenario: Scenario) -> Outcome:
+def run_scenario(architecture: Architecture, scenario: Scenario) -> Outcome:
     """Run a scenario.
 
     Raises:
@@ -79,9 +79,10 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario)
-    dues = Dues(deployment.due, deployment.shares, scenario.reweighs)
-    for problem in losses_below_due(records, scenario, dues, attempts_of(records)) if deployment.due else ():
-        raise Failure("within its share", problem)
+    guarantees = Guarantees(deployment.due, deployment.shares, scenario.reweighs)
+    if deployment.due:
+        for problem in losses_below_guarantee(records, scenario, guarantees, attempts_of(records)):
+            raise Failure("within its share", problem)
     kernel.check_rest()
     plan = scenario.plan
     return Outcome(

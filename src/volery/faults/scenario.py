@@ -50,7 +50,7 @@ KINDS_MAX: Final = 6
 """Distinct requests of one storm; one in twenty of its tasks asks for more than any machine has."""
 
 
-class StormJob(msgspec.Struct, frozen=True):
+class ScenarioJob(msgspec.Struct, frozen=True):
     """A job.
 
     Args:
@@ -91,7 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: dict[str, Any]
     constraints: tuple[int, ...]
     slots: tuple[int, ...]
-    jobs: tuple[StormJob, ...]
+    jobs: tuple[ScenarioJob, ...]
     delay_us: Time
     jitter_us: Time
     tie_shuffle: int | None
@@ -253,7 +253,7 @@ def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, .
     )
 
 
-def _jobs(stream: Random) -> tuple[StormJob, ...]:
+def _jobs(stream: Random) -> tuple[ScenarioJob, ...]:
     count, constrained = stream.randint(3, 30), stream.random() < 0.5
     mean_us, span_us = stream.choice((100_000, 500_000, 2 * SECOND)), stream.choice((0, SECOND, 10 * SECOND))
     jobs = []
@@ -263,11 +263,11 @@ def _jobs(stream: Random) -> tuple[StormJob, ...]:
         needs = [
             1 << stream.randrange(CONSTRAINTS) if constrained and stream.random() < 0.4 else 0 for _ in range(size)
         ]
-        jobs.append(StormJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
+        jobs.append(ScenarioJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
     return tuple(sorted(jobs, key=lambda job: job.arrival_us))
 
 
-def _flowing(jobs: tuple[StormJob, ...], seed: int) -> tuple[StormJob, ...]:
+def _flowing(jobs: tuple[ScenarioJob, ...], seed: int) -> tuple[ScenarioJob, ...]:
     """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
     if seed % FLOWING[0] != FLOWING[1]:
         return jobs
