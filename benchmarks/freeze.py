@@ -37,8 +37,8 @@ def design(name: str) -> Architecture:
     if name in COMBINED:
         base, added = COMBINED[name]
         entry = lookup(base)
-        given = configure(entry, {**entry.prompt, "gms": "3", "lms": "2", "heartbeat_s": "0.2", **added})
-        return msgspec.structs.replace(entry, defaults=given, prompt={})
+        given = configure(entry, {**entry.immediate, "gms": "3", "lms": "2", "heartbeat_s": "0.2", **added})
+        return msgspec.structs.replace(entry, defaults=given, immediate={})
     return variant(name) if name in VARIANTS else entries()[name]
 
 

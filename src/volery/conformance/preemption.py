@@ -42,7 +42,7 @@ def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
 
     Concerns designs whose deployment says what each user is due.
     """
-    due = architecture.build(CLUSTER, architecture.defaults, Streams(0)).due
+    due = architecture.build(CLUSTER, architecture.defaults, Streams(0)).guaranteed_shares
     for seed in range(3 if due else 0):
         case = contended_case(list(due), seed)
         records = run(architecture, case, seed=seed)

@@ -54,7 +54,7 @@ def check(function: Check) -> Check:
 def judged(architecture: Architecture) -> Architecture:
     """The design as it is judged: under its `prompt` parameters, every task of a job by itself."""
     apart = {architecture.gangs: False} if architecture.gangs else {}
-    defaults = msgspec.structs.replace(architecture.defaults, **architecture.prompt, **apart)
+    defaults = msgspec.structs.replace(architecture.defaults, **architecture.immediate, **apart)
     return msgspec.structs.replace(architecture, defaults=defaults)
 
 

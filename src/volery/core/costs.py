@@ -1,4 +1,4 @@
-"""What work costs on real machines: the model that `volery calibrate` measures and the lab charges.
+"""Processing costs of real hosts: the model that `volery calibrate` measures live and the lab charges.
 
 A **host** is one processor that several roles share, as the components of a live host share its process. It works in
 turns: a turn takes everything in that waits, and what it leads to on the same host; its launches and its messages to

@@ -1,8 +1,10 @@
-"""Who says what to whom: read off the `receives` and `sends` tables of the components of a deployment.
+"""The message flow of a deployment, derived from the `receives` and `sends` tables of its components.
 
-A hop is drawn where both tables agree: the sender's role says a message to a role, and a component of that role takes
-it. Only roles to which jobs are submitted speak with the submitter. What a role can say under other parameters of the
-same design is shown, too, as long as somebody here takes it.
+A hop is drawn where both tables agree: the sender's role declares a message to a role, and a component of that role
+receives it. Only roles to which jobs are submitted exchange messages with the submitter. A message that a role sends
+under other parameters of the same design is drawn, too, as long as a component of this deployment receives it.
+
+The flow is here because report, conformance and playback need it, and share nothing but core.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ def entry_roles(deployment: Deployment) -> frozenset[str]:
 
 def draining_roles(deployment: Deployment) -> frozenset[str]:
     """The roles that are told which nodes are drained."""
-    in_charge = deployment.in_charge
+    in_charge = deployment.owners_of
     return frozenset({role_of(one) for node in deployment.machines for one in in_charge(node)} if in_charge else ())
 
 
@@ -119,9 +121,9 @@ def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
     """What the driver says besides jobs, because somebody orders it or looks, and to which roles."""
     return frozenset(
         {(Drain, role) for role in draining_roles(deployment)}
-        | {(Reweigh, role_of(address)) for address in deployment.sharers}
+        | {(Reweigh, role_of(address)) for address in deployment.weight_subscribers}
         | {(Moved, role_of(address)) for address in deployment.standins}
-        | {(Look, role) for role in (entry_roles(deployment) if deployment.looks else ())}
+        | {(Look, role) for role in (entry_roles(deployment) if deployment.answers_queries else ())}
     )
 
 

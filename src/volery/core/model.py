@@ -39,8 +39,8 @@ SUBMITTER: Final = "submitter"
 """The address of whoever submits jobs: the driver in the lab, the API live."""
 
 
-PATIENCE_US: Final[Time] = 20_000
-"""How long a driver may keep a message that is `patient`."""
+COALESCE_US: Final[Time] = 20_000
+"""How long a driver may keep a message that is `coalescable`."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
@@ -50,11 +50,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     are kept out of the garbage collector's sight. A message that was sent is never changed.
 
     Attributes:
-        patient: whether nobody waits for it, so that a driver may let it ride along with what is sent to the same place
-            a moment later, `PATIENCE_US` at most; the order of a link holds.
+        coalescable: whether nothing waits for it, so that a driver may keep it for `COALESCE_US` at most and send it
+            together with a later message to the same host; the order of a link holds.
     """
 
-    patient: ClassVar[bool] = False
+    coalescable: ClassVar[bool] = False
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -1,4 +1,4 @@
-"""When something that is counted has happened, in bounded memory."""
+"""A time histogram of a counted fact, in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a component can ask for. Its port is all that a component can do to the world."""
+"""The port of a component: all that a component can do to the world."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Port(Protocol):
-    """Effects are calls, applied in order: at once in the lab, after the handler live, recorded in tests.
+    """Effects of a component are calls, applied in order: at once in the lab, after the handler live.
 
     Attributes:
         address: of the component.
-        sure: whether the driver promises that what is sent arrives, once and in order on each link, while sender and
-            receiver live; what was sent to a component that has died since is void. Then nobody need acknowledge.
+        is_reliable: whether the driver delivers each message once and in order on its link, as long as sender and
+            receiver run; messages to a component that has crashed since are void. Then no acknowledgement is needed.
     """
 
     address: Address
-    sure: bool
+    is_reliable: bool
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message; it arrives after the delay of its link, in the order of sending on each link."""
@@ -73,12 +73,12 @@ class ForwardingPort:
         inner: the other port.
     """
 
-    __slots__ = ("address", "inner", "sure")
+    __slots__ = ("address", "inner", "is_reliable")
 
     def __init__(self, inner: Port) -> None:
         self.inner = inner
         self.address = inner.address
-        self.sure = inner.sure
+        self.is_reliable = inner.is_reliable
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message."""

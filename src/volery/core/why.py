@@ -1,4 +1,4 @@
-"""Why a task is where it is, or nowhere yet: what a scheduler decided, on a view how old, and what it passed over.
+"""Decisions of schedulers about tasks: the machine or the reason, the age of the view, and what was passed over.
 
 A decision is a fact that a component reports where it is asked to (`volery compare --why`). How many are kept is
 bounded per task: the first, which says what the task met on arrival, and the last ones, which say how it ended.

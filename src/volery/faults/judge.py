@@ -79,8 +79,8 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario)
-    guarantees = Guarantees(deployment.due, deployment.shares, scenario.reweighs)
-    if deployment.due:
+    guarantees = Guarantees(deployment.guaranteed_shares, deployment.shares, scenario.reweighs)
+    if deployment.guaranteed_shares:
         for problem in losses_below_guarantee(records, scenario, guarantees, attempts_of(records)):
             raise Failure("within its share", problem)
     kernel.check_rest()

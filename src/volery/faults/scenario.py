@@ -154,7 +154,7 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     except InputError:
         scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
-    if architecture.varies:
+    if architecture.fuzzed:
         scenario = _varied(architecture, scenario)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     addresses = list(deployment.components)
@@ -191,14 +191,14 @@ def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
 def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
     stream = Streams(scenario.seed).of(f"storm/{architecture.name}/varies")
-    chosen = {name: stream.choice(values) for name, values in architecture.varies.items()}
+    chosen = {name: stream.choice(values) for name, values in architecture.fuzzed.items()}
     scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **chosen})
     if architecture.vectors and stream.random() < 0.6:
         scenario = _with_amounts(stream, scenario)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed))
-    if not deployment.due:
+    if not deployment.guaranteed_shares:
         return scenario
-    scenario = _with_users(stream, scenario, tuple(deployment.due))
+    scenario = _with_users(stream, scenario, tuple(deployment.guaranteed_shares))
     if deployment.shares is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
         return scenario
     return _reweighed(scenario, [share.name for share in deployment.shares({})])

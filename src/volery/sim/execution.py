@@ -47,7 +47,7 @@ class LabPort:
     __slots__ = ("_timers", "address", "finished", "handlers", "idle", "lacks", "machine", "owner")
     lab: Lab
     attempts: Attempts
-    sure = False  # faults may lose messages
+    is_reliable = False  # faults may lose messages
 
     def __init__(self, address: Address, door: Door) -> None:
         self.address = address

@@ -208,7 +208,7 @@ class FaultInjector(Extension):
         self._message_faults: list[MessageFaults] = []
         self._gates: dict[Address, Gate] = {}
         self._pairs: dict[Address, list[_Pair]] = {}
-        for a, b in deployment.watches:
+        for a, b in deployment.detector_pairs:
             pair = _Pair(a, b)
             self._pairs.setdefault(a, []).append(pair)
             self._pairs.setdefault(b, []).append(pair)

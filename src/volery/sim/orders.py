@@ -69,12 +69,12 @@ class Orders(Extension):
     def _plan_drains(self, deployment: Deployment, drains: Sequence[Drained]) -> None:
         node_on = {machine: address for address, machine in deployment.machines.items()} if drains else {}
         for drained in drains:
-            if deployment.in_charge is None:
+            if deployment.owners_of is None:
                 raise InputError("drains", "this design cannot drain nodes; of those in the registry, Megha can")
             if drained.machine not in node_on:
                 raise InputError("drains", f"there is no machine {drained.machine}; they count from 0")
             node = node_on[drained.machine]
-            masters = deployment.in_charge(node)
+            masters = deployment.owners_of(node)
             self._orders.append((drained.at_us, node, (Drain(node, True), masters), True))
             if drained.until_us != NEVER:
                 self._orders.append((drained.until_us, node, (Drain(node, False), masters), False))
@@ -88,7 +88,7 @@ class Orders(Extension):
             weights[change.name] = change.weight
             deployment.shares(weights)
             message = Reweigh(number, tuple(weights.items()))
-            self._orders.append((change.at_us, Reweigh, (message, deployment.sharers), True))
+            self._orders.append((change.at_us, Reweigh, (message, deployment.weight_subscribers), True))
 
     def begin(self) -> None:
         """Put all orders into the calendar."""

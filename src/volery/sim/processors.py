@@ -18,7 +18,7 @@ from typing import Any, Optional
 from volery.core.component import Component, role_of
 from volery.core.costs import EventCost, Frames, HostCosts, carried, entries_in, tasks_in
 from volery.core.events import Event, Fact, TaskFinished, TimerFired
-from volery.core.model import PATIENCE_US, SUBMITTER, Address, Key, Message, Task, TaskId, Time
+from volery.core.model import COALESCE_US, SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port, Problem
 from volery.core.records import PATH_SHIFT
 from volery.sim.extension import Extension
@@ -106,7 +106,7 @@ class TurnPort:
 
     def __init__(self, processor: Processor, port: Port) -> None:
         self.address = port.address
-        self.sure = port.sure
+        self.is_reliable = port.is_reliable
         self.processor = processor
         self.port = port
         self.due: set[Key] = set()
@@ -123,7 +123,7 @@ class TurnPort:
         wire = self.processor.wire
         peer = self.processor.peers.get(to) if wire is not None else None
         if peer is not None:
-            self.processor.put(peer, (peer.inlets[to], message, self.address, self.processor.path), message.patient)
+            self.processor.put(peer, (peer.inlets[to], message, self.address, self.processor.path), message.coalescable)
         else:
             self.processor.hold(self.port.send, (to, message))
 
@@ -289,20 +289,20 @@ class Processor:
         if cost is not None:
             self._made_us += cost.event_us + cost.task_us * tasks_in(message) + cost.entry_us * entries_in(message)
 
-    def put(self, peer: Processor, letter: Letter, patient: bool = False) -> None:
+    def put(self, peer: Processor, letter: Letter, coalescable: bool = False) -> None:
         """Send to another processor when the turn has ended, or a little later if nobody waits for it."""
         going = self._going.get(peer)
         if going is not None:
             going.append(letter)
-        elif patient:
+        elif coalescable:
             if not self._waiting:
-                self.lab.schedule(self.lab.now + PATIENCE_US, self._impatient, None, None)
+                self.lab.schedule(self.lab.now + COALESCE_US, self._release_waiting, None, None)
             self._waiting.setdefault(peer, []).append(letter)
         else:
             self._going[peer] = [*self._waiting.pop(peer, ()), letter]
         self.wake()
 
-    def _impatient(self, _first: None, _second: None, _now: Time) -> None:
+    def _release_waiting(self, _first: None, _second: None, _now: Time) -> None:
         for peer, letters in self._waiting.items():
             self._going.setdefault(peer, [])[:0] = letters
         if self._waiting:

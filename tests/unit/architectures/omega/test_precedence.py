@@ -19,7 +19,7 @@ from volery.core.trace import Trace
 from volery.sim import Network, Options
 
 OMEGA = lookup("omega")
-GIVEN = {**OMEGA.prompt, "preemption": "true"}
+GIVEN = {**OMEGA.immediate, "preemption": "true"}
 
 
 def played(trace: Trace, priorities: list[int], cluster: Cluster, **given: str) -> Records:
