@@ -90,7 +90,7 @@ __all__ = [
 
 
 def conform(architecture: Architecture) -> None:
-    """Run every check.
+    """Run every check of the contract.
 
     Raises:
         NonconformanceError: of the first check that fails.

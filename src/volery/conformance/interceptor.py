@@ -60,7 +60,7 @@ class ComponentProxy(Component):
         self.inner.bind(self.port)
 
     def start(self, now: Time) -> None:
-        """Start the component."""
+        """Start the component behind."""
         self.interceptor.now = now
         self.inner.start(now)
 
@@ -70,7 +70,7 @@ class ComponentProxy(Component):
         self.interceptor.event(self.inner, event, source, self.address)
 
     def check(self) -> None:
-        """Check the component."""
+        """Check the component behind."""
         self.inner.check()
 
 
@@ -149,7 +149,7 @@ class Interruption(Interceptor):
         self._action = action
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
-        """Count down."""
+        """Count the events down."""
         self._left -= 1
         if not self._left:
             self._action()

@@ -71,7 +71,7 @@ def _demand_kept(records: Records, user_of_task: Sequence[str], user: str, due: 
 
 
 def _demand_no_return(records: Records, user_of_task: Sequence[str]) -> None:
-    """What one user has lost to another it has not taken from that one: everybody wants more all the time."""
+    """No two users take tasks from each other: everybody wants more all the time."""
     pairs = {(user_of_task[lost.task], user_of_task[lost.beneficiary]): lost for lost in records.preemptions}
     for (loser, winner), lost in pairs.items():
         demand(loser != winner, f"{loser!r} lost task {lost.task} to its own task {lost.beneficiary}")

@@ -81,7 +81,7 @@ class _Alarms(Interceptor):
 
 @check
 def check_goes_quiet(architecture: Architecture) -> None:
-    """When all work has ended the system falls silent: no timer keeps it alive.
+    """The system becomes quiet after all work has ended: no timer goes on.
 
     A run returns only when nothing is left to happen; `run` bounds how long that may take. A few last timers per
     component are allowed (news that are still to be told).

@@ -59,7 +59,7 @@ def alternatives(when: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _holds(one: tuple[str, tuple[str, ...]], config: Any) -> bool:
-    """Whether an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
+    """True if an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
     name, values = one
     if not name:
         return True

@@ -75,7 +75,7 @@ class Hop(msgspec.Struct, frozen=True):
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """What a picture shows.
+    """The roles and hops of a deployment.
 
     Args:
         roles: by how many hops they are from the submitter, those on machines last.
@@ -118,7 +118,7 @@ def draining_roles(deployment: Deployment) -> frozenset[str]:
 
 
 def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
-    """What the driver says besides jobs, because somebody orders it or looks, and to which roles."""
+    """The messages of operators and queries that the driver sends, and the roles that receive them."""
     return frozenset(
         {(Drain, role) for role in draining_roles(deployment)}
         | {(Reweigh, role_of(address)) for address in deployment.weight_subscribers}
@@ -128,7 +128,7 @@ def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
 
 
 def flow_of(deployment: Deployment) -> Flow:
-    """What is said in a deployment, as far as its components declare it."""
+    """The message flow of a deployment, as far as its components declare it."""
     takes, says = tables(deployment)
     entries = entry_roles(deployment)
     found = [(SUBMITTER, kind, role) for role in entries for kind in takes[role] & SUBMISSIONS]
@@ -172,7 +172,7 @@ def _ranks(roles: Iterable[str], links: Iterable[tuple[str, str]]) -> dict[str, 
 
 
 def _place(hop: Hop, places: Mapping[str, int]) -> tuple[int, int, int, int, str]:
-    """Where a hop comes in the list; see `Flow`."""
+    """The sort key of a hop; see `Flow`."""
     source, to = places[hop.source], places[hop.to]
     order = FIRST.index(hop.message) if hop.message in FIRST else len(FIRST)
     if source < to:

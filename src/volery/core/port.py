@@ -81,7 +81,7 @@ class ForwardingPort:
         self.is_reliable = inner.is_reliable
 
     def send(self, to: Address, message: Message) -> None:
-        """Send a message."""
+        """Send through the other port."""
         self.inner.send(to, message)
 
     def set_timer(self, key: Key, at: Time) -> None:
@@ -93,7 +93,7 @@ class ForwardingPort:
         self.inner.cancel_timer(key)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Start a task."""
+        """Start a task through the other port."""
         self.inner.launch(task, attempt, waited_us, note)
 
     def kill(self, task: TaskId, attempt: int) -> None:
@@ -105,5 +105,5 @@ class ForwardingPort:
         self.inner.compute(key, problem)
 
     def observe(self, fact: Fact) -> None:
-        """Report a fact."""
+        """Report through the other port."""
         self.inner.observe(fact)

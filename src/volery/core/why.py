@@ -36,7 +36,7 @@ Chosen = Literal["placed", "queued", "refused", "unsatisfiable", "preempted", "l
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How many machines or units of one kind of partition were passed over for one reason."""
+    """The count of machines or units of one kind of partition that were passed over for one reason."""
 
     scope: Scope
     reason: Reason

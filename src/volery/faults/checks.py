@@ -1,4 +1,4 @@
-"""What must hold however much goes wrong, stated over attempts alone: in the lab and of real processes.
+"""Rules that hold under any faults, stated over attempts alone: in the lab and of real processes.
 
 The judge of a storm takes attempts from the lab's records, `make chaos` takes them from what tasks themselves have
 written down; the rules are these, for both. Times are microseconds of one clock.

@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def run_scenario(architecture: Architecture, scenario: Scenario) -> Outcome:
-    """Run a scenario.
+    """Run a scenario, and check it.
 
     Raises:
         Failure: naming the rule that was broken.

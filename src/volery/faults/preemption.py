@@ -66,7 +66,7 @@ def losses_below_guarantee(
 
 
 class Guarantees:
-    """What users are due, by the weights of the beginning and those that came after.
+    """Guaranteed shares of users, by the weights of the beginning and those that came after.
 
     Args:
         due: per user, by the weights of the beginning.
@@ -88,7 +88,7 @@ class Guarantees:
             self._due.append({share.name: share.due for share in shares(weights) if not share.members})
 
     def __contains__(self, user: object) -> bool:
-        """Whether a user has a share."""
+        """True if a user has a share."""
         return user in self._due[0]
 
     def least(self, user: str, since: Time, until: Time) -> Fraction:
@@ -98,7 +98,7 @@ class Guarantees:
 
 
 class _Unknown:
-    """What may not be known at some moment, from the plan alone."""
+    """Times around a moment whose events may not be known then, from the plan alone."""
 
     def __init__(self, scenario: Scenario) -> None:
         plan = scenario.plan

@@ -1,4 +1,4 @@
-"""What a storm is made of, and how a seed draws one within the fault classes that a design tolerates.
+"""Scenarios, and their drawing by a seed within the fault classes that a design tolerates.
 
 A scenario is plain data: machines, jobs, delays, and a plan of faults that all end at `HEAL_US`.
 """
@@ -51,7 +51,7 @@ KINDS_MAX: Final = 6
 
 
 class ScenarioJob(msgspec.Struct, frozen=True):
-    """A job.
+    """A job of a scenario.
 
     Args:
         arrival_us: when it comes.
@@ -100,12 +100,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reweighs: tuple[Reweighed, ...] = ()
 
     def cluster(self) -> Cluster:
-        """The machines."""
+        """The machines of the scenario."""
         resources = RESOURCES if self.capacities else ()
         return Cluster(self.constraints, self.slots, "storm", resources, self.capacities)
 
     def trace(self) -> Trace:
-        """The jobs."""
+        """The jobs of the scenario."""
         first = [0]
         for job in self.jobs:
             first.append(first[-1] + len(job.durations_us))
@@ -131,11 +131,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return with_parents(flat, parents)
 
     def request_of(self, trace: Trace, task: TaskId) -> Amounts:
-        """What a task takes where it runs, per resource or slots."""
+        """The amounts that a task takes, per resource or slots."""
         return trace.requests[trace.request[task]] if self.capacities else SLOT
 
     def config(self, architecture: Architecture) -> msgspec.Struct:
-        """The design's configuration."""
+        """The configuration of the design."""
         defaults = msgspec.to_builtins(architecture.defaults)
         return msgspec.convert({**defaults, **self.parameters}, type(architecture.defaults))
 

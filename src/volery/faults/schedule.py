@@ -95,7 +95,7 @@ class HostFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def until_us(self) -> Time:
-        """When it has ended."""
+        """The time at which it has ended."""
         return self.at_us + self.lasts_us
 
 

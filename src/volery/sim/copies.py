@@ -12,14 +12,14 @@ from volery.core.component import Deployment
 from volery.core.events import TaskFinished
 from volery.core.model import NEVER, Task, TaskId, Time
 from volery.core.records import LostAttempt
-from volery.sim.execution import Attempts, LabPort, LaunchRule, Progress
+from volery.sim.execution import Attempts, LabPort, LaunchRule, ProgressOf
 from volery.sim.lab import Lab
 
 
 class Copies(Attempts):
     """Attempts of a design that declares how many attempts of a task it runs at once."""
 
-    def __init__(self, lab: Lab, deployment: Deployment, progress: Progress) -> None:
+    def __init__(self, lab: Lab, deployment: Deployment, progress: ProgressOf) -> None:
         super().__init__(lab, deployment, progress)
         self._beside: dict[tuple[TaskId, int], tuple[LostAttempt, int]] = {}
         self._started: dict[TaskId, set[int]] = {}

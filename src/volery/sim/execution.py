@@ -70,7 +70,7 @@ class LabPort:
         self.lacks = lacks
 
     def is_idle(self) -> bool:
-        """Whether nothing runs here."""
+        """True if nothing runs here."""
         return self.machine < 0 or self.idle == self.lab.slots[self.machine]
 
     def send(self, to: Address, message: Message) -> None:
@@ -146,7 +146,7 @@ class LabPort:
 
 
 class LaunchRule:
-    """What a run demands of launches, or does at them, beyond slots and constraints; one object for all ports.
+    """A rule for launches beyond slots and constraints; one object serves all ports.
 
     A run's rules are asked in order before a launch and at the end of an attempt, in reverse order after a launch.
     """
@@ -231,7 +231,7 @@ class RuledPort(LabPort):
 
 
 class Durations(Protocol):
-    """How long attempts take."""
+    """Durations of attempts."""
 
     def __getitem__(self, task: TaskId, /) -> Time:
         """The next one of a task, microseconds."""
@@ -295,7 +295,7 @@ def _ruled(plain: type[LabPort], rules: tuple[LaunchRule, ...]) -> type[LabPort]
     return type("RuledRolePort", (RuledPort, plain), own)
 
 
-Progress = Callable[[TaskId, Time, int], Time]
+ProgressOf = Callable[[TaskId, Time, int], Time]
 """(task, run time, machine) -> how much of the task's duration is behind it after it has run so long there."""
 
 
@@ -313,7 +313,7 @@ class Attempts:
         is_forgotten: whether an attempt has finished and its report was lost; faults set it.
     """
 
-    def __init__(self, lab: Lab, deployment: Deployment, progress: Progress) -> None:
+    def __init__(self, lab: Lab, deployment: Deployment, progress: ProgressOf) -> None:
         self._lab = lab
         self._records = lab.records
         self._deployment = deployment
@@ -351,11 +351,11 @@ class Attempts:
         )
 
     def _is_new(self, before: LostAttempt, attempt: int) -> bool:
-        """Whether an attempt was never started before: they are numbered upwards."""
+        """True if an attempt was never started before: they are numbered upwards."""
         return attempt > before.attempt
 
     def _follows(self, before: LostAttempt) -> bool:
-        """Whether another attempt may start; then the one before is kept beside the table."""
+        """True if another attempt may start; then the one before is kept beside the table."""
         records, deployment = self._records, self._deployment
         at = records.killed.get((before.task, before.attempt))
         if at is None and not self.is_forgotten(before):
@@ -367,7 +367,7 @@ class Attempts:
         return True
 
     def _kept_us(self, before: LostAttempt, ran_us: Time) -> Time:
-        """How much of what an attempt has done its task need not repeat."""
+        """The work of an attempt that its task need not repeat."""
         deployment = self._deployment
         if deployment.keeps_progress and (before.task, before.attempt) not in self._died:
             return ran_us

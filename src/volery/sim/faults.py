@@ -65,7 +65,7 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     other: tuple[Address, ...] = ()
 
     def cuts(self, a: Address, b: Address) -> bool:
-        """Whether the two cannot reach each other."""
+        """True if the two cannot reach each other."""
         if not self.other:
             return (a in self.one) != (b in self.one)
         return (a in self.one and b in self.other) or (b in self.one and a in self.other)
@@ -275,7 +275,7 @@ class FaultInjector(Extension):
         return [pair for address in partition.one for pair in self._pairs.get(address, ())]
 
     def _cuts(self, a: Address, b: Address) -> bool:
-        """Whether a partition keeps the two apart."""
+        """True if a partition is between the two."""
         return any(partition.cuts(a, b) for partition in self._partitions)
 
     def _copies(self, source: Address, gate: object) -> Sequence[Time]:
@@ -395,7 +395,7 @@ class FaultInjector(Extension):
             gate.component.check_rest()
 
     def _is_forgotten(self, before: LostAttempt) -> bool:
-        """Whether an attempt has finished and its report may be lost: its machine has crashed or was cut off."""
+        """True if an attempt has finished and its report may be lost: its machine has crashed or was cut off."""
         address, now = self._address_of[before.worker], self._lab.now
         cut_off_at = (
             now if any(pair.cut for pair in self._pairs.get(address, ())) else self._cut_off_at.get(address, NEVER)

@@ -130,7 +130,7 @@ class Kernel:
         component.bind(bound)
 
     def run(self, progress: Callable[[Progress], None] | None) -> Records:
-        """Run to quiet."""
+        """Run until nothing is left to happen."""
         for component in self.components.values():
             component.start(0)
         for extension in self._extensions:

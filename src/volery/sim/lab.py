@@ -259,7 +259,7 @@ class Lab:
         return lane, door.owner, door.handlers
 
     def is_busy(self) -> bool:
-        """Whether anything is left to happen but submissions."""
+        """True if anything is left to happen but submissions."""
         return any(lane.batches or lane.sent for lane in [self.free, *self.delayed]) or bool(
             self.times or self.finishes
         )

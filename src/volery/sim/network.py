@@ -25,7 +25,7 @@ Sent = tuple[object, Handlers, Message, Address]
 
 
 class Network(msgspec.Struct, frozen=True):
-    """What a hop costs.
+    """Delays of hops.
 
     Args:
         delay_us: one-way delay of a link for which nothing else is said.
@@ -53,7 +53,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What an unreliable network does to a message between components, each with its own probability.
+    """Faults of messages between components, each with its own probability.
 
     Args:
         drop: it never arrives.

@@ -19,7 +19,7 @@ class Enough(Exception):  # noqa: N818 - nothing is wrong
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a run is."""
+    """The progress of a run."""
 
     now_us: Time
     jobs_done: int

@@ -48,11 +48,11 @@ class Cores:
         self._free_at: list[Time] = [0] * count
 
     def free_at(self) -> Time:
-        """When one of them is free."""
+        """The time at which one of them is free."""
         return self._free_at[0]
 
     def take(self, until: Time) -> None:
-        """Occupy that one."""
+        """Occupy that core."""
         heapq.heapreplace(self._free_at, until)
 
 
@@ -231,7 +231,7 @@ class Rests:
 
 
 class Processor:
-    """One processor.
+    """A processor that serves its components in turns.
 
     Args:
         lab: of the run.
@@ -270,7 +270,7 @@ class Processor:
 
     @property
     def _with_submitter(self) -> bool:
-        """Whether submissions are made here; they are wherever they arrive, where the submitter has no processor."""
+        """True if submissions are made here; they are wherever they arrive, where the submitter has no processor."""
         return self.peers.get(SUBMITTER) in (None, self)
 
     def inlet(self, address: Address, door: Door) -> Inlet:
@@ -422,7 +422,7 @@ class Processor:
 
 
 def _load(letters: Iterable[Letter]) -> int:
-    """What a frame carries; a report counts as one message."""
+    """The load of a frame; a report counts as one message."""
     return carried(letter and letter[1] for letter in letters)
 
 

@@ -44,12 +44,12 @@ class PaceRule(LaunchRule):
             self._percent[task.id] = 100 if preferred else wish.elsewhere_percent
 
     def __getitem__(self, task: TaskId) -> Time:
-        """How long the next attempt takes."""
+        """The duration of the next attempt."""
         at_best_us = self._pace.attempt_us(task, self._left_us[task], self._machine)
         return at_best_us * self._percent[task] // 100 if self._trace.preference else at_best_us
 
     def done_us(self, task: TaskId, run_us: Time, machine: int) -> Time:
-        """How much of the duration is behind the task after its last attempt has run so long."""
+        """The part of the duration that is done after the last attempt has run so long."""
         done_us = self._pace.done_us(task, run_us, machine)
         return done_us * 100 // self._percent[task] if self._trace.preference else done_us
 

@@ -20,7 +20,7 @@ class Source(Protocol):
         """The messages that submit a job, with the tasks that may be sent by now."""
 
     def barred(self, job: JobId) -> int:
-        """How many tasks of a job are never sent."""
+        """The count of tasks of a job that are never sent."""
 
     def forget(self, job: JobId) -> None:
         """The job is done."""
@@ -147,7 +147,7 @@ class Submitter:
             lane.sent.append((receiver, handlers, message, SUBMITTER))
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Take an answer."""
+        """Take the answer of a component."""
         self.message_count += 1
         records = self._lab.records
         if isinstance(event, JobDone):

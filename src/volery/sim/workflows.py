@@ -93,12 +93,12 @@ class Workflows(LaunchRule):
         self._send(known, 0)
 
     def barred(self, job: JobId) -> int:
-        """How many tasks of a job are never sent, because one above them fits no machine."""
+        """The count of tasks of a job that are never sent, because one above them fits no machine."""
         first = self._lab.trace.first
         return sum(self._barred[first[job] : first[job + 1]])
 
     def submission(self, job: JobId) -> list[Message]:
-        """What submits a job: all of it, or what of it has been ready so far."""
+        """The messages that submit a job: all of it, or its tasks that have been ready so far."""
         trace = self._lab.trace
         low, high = trace.first[job], trace.first[job + 1]
         if self._comes_whole(job):
