@@ -110,7 +110,7 @@ class Assignments:
         return Move(self._moves[-1].epoch + 1 if self._moves else 1, origin, heir)
 
     def make(self, move: Move, jobs: Iterable[tuple[JobId, str]]) -> list[JobId]:
-        """Make a move.
+        """Carry out a move of jobs.
 
         Args:
             move: as `next_move` returned it.

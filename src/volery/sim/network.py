@@ -2,7 +2,7 @@
 
 All messages of one delay that are sent during one phase of an instant form one batch: one entry of the lane of that
 delay, so that neither a time nor a sequence number is kept per message. A constant delay keeps every link FIFO by
-itself; jitter and faults go through the kernel's time buckets and keep each link FIFO by its last due time.
+itself; jitter and faults go through the calendar and keep each link FIFO by its last due time.
 """
 
 from __future__ import annotations
