@@ -96,10 +96,10 @@ class CopyRule(LaunchRule):
     def __init__(self, copies: Copies) -> None:
         self._copies = copies
 
-    def after(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - a rule's signature
+    def after(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
         """Put the attempt beside another that has finished."""
         self._copies.launched(task.id)
 
-    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - a rule's signature
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
         """Give the task its first attempt to finish."""
         self._copies.finished(event.task.id, event.attempt)

@@ -33,7 +33,7 @@ class PaceRule(LaunchRule):
         self._first: dict[JobId, int] = {}
         self._percent: dict[TaskId, int] = {}
 
-    def before(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - a rule's signature
+    def before(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
         """Note the machine; where the first of the job starts decides which machines are together."""
         self._machine = port.machine
         if self._trace.preference:
@@ -88,7 +88,7 @@ class CapacityRule(LaunchRule):
         self._taken[task.id, attempt] = took
         self._free[port] = packing.settled(free - took) if counts_devices else free - took
 
-    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - a rule's signature
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
         """Take back what the attempt had."""
         free = self._free[port] + self._taken.pop((event.task.id, event.attempt))
         self._free[port] = self._packing.settled(free) if self._packing.device_count else free

@@ -135,7 +135,7 @@ class Workflows(LaunchRule):
             problem = f"{waits} of its parents have not finished, or it has not been submitted"
             raise BrokenRule(f"{launch_of(port, task, attempt)}: {problem}")
 
-    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - a rule's signature
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
         """An attempt has finished, which the submitter will learn."""
         task = event.task.id
         if self._ended[task]:  # its report was lost, and it ran again
