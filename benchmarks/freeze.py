@@ -18,7 +18,7 @@ from volery.architectures import configure, lookup
 from volery.conformance.cases import all_cases, flow_cases, gang_cases
 from volery.conformance.verdict import judged, run
 from volery.core.component import Architecture
-from volery.faults import draw, weather
+from volery.faults import draw, run_scenario
 
 FROZEN = Path(__file__).with_name("frozen.json")
 STORMS = 50
@@ -37,8 +37,8 @@ def design(name: str) -> Architecture:
     if name in COMBINED:
         base, added = COMBINED[name]
         entry = lookup(base)
-        given = configure(entry, {**entry.prompt, "gms": "3", "lms": "2", "heartbeat_s": "0.2", **added})
-        return msgspec.structs.replace(entry, defaults=given, prompt={})
+        given = configure(entry, {**entry.immediate, "gms": "3", "lms": "2", "heartbeat_s": "0.2", **added})
+        return msgspec.structs.replace(entry, defaults=given, immediate={})
     return variant(name) if name in VARIANTS else entries()[name]
 
 
@@ -68,7 +68,7 @@ def stormed(name: str) -> dict[str, list[object]]:
     results: dict[str, list[object]] = {}
     for seed in range(STORMS):
         try:
-            it = weather(entry, draw(entry, seed))
+            it = run_scenario(entry, draw(entry, seed))
             results[str(seed)] = [it.digest[:16], it.messages, it.killed, it.repeated]
         except Exception as error:
             results[str(seed)] = [str(error)[:120]]

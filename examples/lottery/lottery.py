@@ -151,5 +151,5 @@ LOTTERY = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
-    heeds={"constraints": ""},
+    features={"constraints": ""},
 )

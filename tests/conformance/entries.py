@@ -214,8 +214,8 @@ def variant(name: str) -> Architecture:
     given = {**({key: value} if equals else {}), **VARIANTS[name]}
     entry = lookup(base)
     hops = HOPS.get(name, entry.hops)
-    defaults = configure(entry, {**entry.prompt, **given})
-    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, prompt={})
+    defaults = configure(entry, {**entry.immediate, **given})
+    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, immediate={})
 
 
 def entries() -> dict[str, Architecture]:

@@ -82,11 +82,11 @@ def design(stream: Random, names: Sequence[str]) -> tuple[str, Architecture]:
             if field not in given:
                 given[field] = drawn(stream, hints[field], getattr(entry.defaults, field))
         try:
-            config = configure(entry, {**entry.prompt, **given})
+            config = configure(entry, {**entry.immediate, **given})
         except InputError:
             continue
         told = ",".join(f"{field}={value}" for field, value in given.items())
-        return f"{base}:{told}", msgspec.structs.replace(entry, defaults=config, prompt={})
+        return f"{base}:{told}", msgspec.structs.replace(entry, defaults=config, immediate={})
 
 
 def small_case(stream: Random, architecture: Architecture) -> Case:

@@ -15,22 +15,22 @@ from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
 
 
-@mutant("check_features_are_declared", heeds={})
+@mutant("check_features_are_declared", features={})
 def build_keeps_silent(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
-@mutant("check_features_are_declared", heeds={"constraints": "", "weather": ""})
+@mutant("check_features_are_declared", features={"constraints": "", "weather": ""})
 def build_heeds_what_nobody_knows(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
-@mutant("check_features_are_declared", heeds={"constraints": "", "users": "fairly"})
+@mutant("check_features_are_declared", features={"constraints": "", "users": "fairly"})
 def build_heeds_by_no_parameter(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
-@mutant("check_ignored_features_change_nothing", heeds={"constraints": "", "locality": ""})
+@mutant("check_ignored_features_change_nothing", features={"constraints": "", "locality": ""})
 def build_claims_locality(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 

@@ -14,9 +14,9 @@ from tests.conformance.mutants_flows import build_whole
 from volery.architectures import configure, lookup
 from volery.conformance import CHECKS, NonconformanceError
 from volery.conformance.cases import all_cases, flow_cases, mixed_cases
+from volery.conformance.interceptor import Echo
 from volery.conformance.outcomes import demand_all_finished
 from volery.conformance.verdict import run
-from volery.conformance.watching import Echo
 from volery.core.events import MoreTasks, Submit
 from volery.sim import Options
 
@@ -86,8 +86,8 @@ def test_a_rejected_job_comes_again_and_is_finally_done() -> None:
     design = msgspec.structs.replace(megha, defaults=configure(megha, {"queue_max": 100, "gms": 2, "lms": 2}))
     rejections = 0
     for case in mixed_cases(seed=30) + flow_cases(seed=30):
-        for watch in (None, Echo((Submit, MoreTasks))):
-            records = run(design, case, options=Options(check=True), watch=watch)
+        for interceptor in (None, Echo((Submit, MoreTasks))):
+            records = run(design, case, options=Options(check=True), interceptor=interceptor)
             demand_all_finished(case, records)
             rejections += records.rejections
     assert rejections > 0

@@ -13,7 +13,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.why import KEPT_PER_TASK, Decision, Noted
-from volery.faults import Scenario, StormJob, draw
+from volery.faults import Scenario, ScenarioJob, draw
 from volery.metrics.why import explained, staleness
 from volery.sim.faults import Crash, FaultPlan
 from volery.sim.kernel import Kernel
@@ -36,7 +36,7 @@ def crashed(
 ) -> dict[int, list[Noted]]:  # fmt: skip
     """Decisions per task: jobs of tasks of 30 s on twelve machines of one slot, under two GMs and two pairs of LMs."""
     jobs = tuple(
-        StormJob(at * SECOND + number, (30 * SECOND,) * tasks, (0,) * tasks) for number, at in enumerate(arrivals_s)
+        ScenarioJob(at * SECOND + number, (30 * SECOND,) * tasks, (0,) * tasks) for number, at in enumerate(arrivals_s)
     )
     plan = FaultPlan(
         crashes=(*(Crash(at_s * SECOND, address, back_s * SECOND) for address in addresses), *again),

@@ -24,7 +24,7 @@ from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalM
 from volery.architectures.pigeon.surviving import SurvivingMaster
 from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
-from volery.faults import Failure, draw, shrink, weather
+from volery.faults import Failure, draw, run_scenario, shrink
 from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
 from volery.roles.recovery.election import PairedMaster
@@ -233,7 +233,7 @@ def first_failure(name: str) -> tuple[Scenario, Failure]:
     for seed in range(SEEDS):
         scenario = draw(architecture, seed)
         try:
-            weather(architecture, scenario)
+            run_scenario(architecture, scenario)
         except Failure as failure:
             return scenario, failure
     raise AssertionError(f"{name} weathers {SEEDS} storms")
@@ -254,7 +254,7 @@ def test_a_failure_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fails(candidate: Scenario) -> bool:
         try:
-            weather(sparrow, candidate)
+            run_scenario(sparrow, candidate)
         except Failure as other:
             return other.kind == failure.kind
         return False

@@ -10,7 +10,7 @@ import pytest
 
 from volery.architectures import lookup, registry
 from volery.core.component import FAULT_CLASSES, Architecture, role_of
-from volery.faults import Scenario, draw, weather
+from volery.faults import Scenario, draw, run_scenario
 from volery.faults.scenario import HEAL_US
 
 SEEDS = {"megha": 120, "megha-2021": 120, "central": 60, "pigeon": 120, "pigeonc": 60, "hydra": 60}
@@ -28,19 +28,19 @@ BEARING = [name for name, entry in registry().items() if entry.bearing]
 def test_the_design_weathers_what_it_says_it_bears(name: str) -> None:
     architecture = lookup(name)
     for seed in range(SEEDS.get(name, OTHERS)):
-        weather(architecture, draw(architecture, seed))
+        run_scenario(architecture, draw(architecture, seed))
 
 
 @pytest.mark.parametrize(("name", "seed"), KEPT)
 def test_a_seed_that_has_failed_once_fails_no_more(name: str, seed: int) -> None:
-    weather(lookup(name), draw(lookup(name), seed))
+    run_scenario(lookup(name), draw(lookup(name), seed))
 
 
 def test_a_seed_names_one_scenario_and_one_outcome() -> None:
     megha = lookup("megha")
     again = msgspec.json.decode(msgspec.json.encode(draw(megha, 7)), type=Scenario)
     assert again == draw(megha, 7)
-    assert weather(megha, again) == weather(megha, draw(megha, 7))
+    assert run_scenario(megha, again) == run_scenario(megha, draw(megha, 7))
 
 
 def classes_of(architecture: Architecture, scenario: Scenario) -> set[str]:
@@ -78,4 +78,4 @@ def test_without_faults_reliable_messages_change_no_result_of_designs_that_bear_
     calm = msgspec.structs.replace(draw(architecture, 5), jitter_us=0, tie_shuffle=None)
     calm = msgspec.structs.replace(calm, plan=msgspec.structs.replace(calm.plan, messages=(), partitions=()))
     bare = msgspec.structs.replace(calm, parameters={**calm.parameters, "reliable": False})
-    assert weather(architecture, calm).digest == weather(architecture, bare).digest
+    assert run_scenario(architecture, calm).digest == run_scenario(architecture, bare).digest

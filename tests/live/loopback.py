@@ -33,7 +33,7 @@ class Loopback:
     """
 
     address = SUBMITTER
-    sure = True
+    is_reliable = True
 
     def __init__(self, folder: Path, rejections: int = 0, standins: Sequence[Address] = ()) -> None:
         self.fleet = Fleet(MACHINES, [1, 1])

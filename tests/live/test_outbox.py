@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from volery.core.events import JobAccepted, JobDone
-from volery.core.model import PATIENCE_US, SECOND, Message
+from volery.core.model import COALESCE_US, SECOND, Message
 from volery.live.runtime.outbox import Outbox
 from volery.live.transport.codec import Parcel
 
@@ -55,7 +55,7 @@ def test_without_company_they_leave_after_a_while_in_one_frame() -> None:
             outbox.release()
         assert not frames
 
-    assert play(scenario, 2 * PATIENCE_US / SECOND) == [("a", [JobAccepted(0), JobAccepted(1), JobAccepted(2)])]
+    assert play(scenario, 2 * COALESCE_US / SECOND) == [("a", [JobAccepted(0), JobAccepted(1), JobAccepted(2)])]
 
 
 def test_an_end_that_is_reported_between_two_turns_is_not_lost_when_patience_ends() -> None:
@@ -83,7 +83,7 @@ def test_what_waits_leaves_when_a_host_closes_and_never_when_it_has_failed(drop:
         outbox.release()
         outbox.drop()
 
-    assert play(scenario, 2 * PATIENCE_US / SECOND) == ([] if drop else [("a", [JobAccepted(1)])])
+    assert play(scenario, 2 * COALESCE_US / SECOND) == ([] if drop else [("a", [JobAccepted(1)])])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -99,6 +99,6 @@ def test_the_order_of_every_link_holds(seed: int) -> None:
                 outbox.release()
         outbox.release()
 
-    frames = play(scenario, 2 * PATIENCE_US / SECOND)
+    frames = play(scenario, 2 * COALESCE_US / SECOND)
     for host, messages in said.items():
         assert [message for to, listed in frames if to == host for message in listed] == messages

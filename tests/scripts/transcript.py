@@ -9,7 +9,7 @@ import msgspec
 
 from volery.architectures import configure, lookup
 from volery.conformance.cases import Case
-from volery.conformance.watching import Watch, Watched
+from volery.conformance.interceptor import ComponentProxy, Interceptor
 from volery.core.component import Component, Deployment
 from volery.core.events import Event, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Job, Message, Task, Time
@@ -48,7 +48,7 @@ def _set(items: list[int]) -> str:
     return "{" + ",".join(str(item) for item in items) + "}"
 
 
-class Transcript(Watch):
+class Transcript(Interceptor):
     """Keeps the lines of a run.
 
     Args:
@@ -67,7 +67,7 @@ class Transcript(Watch):
         if rebuild is None:
             return watched
         return msgspec.structs.replace(
-            watched, rebuild=lambda address, incarnation: Watched(self, rebuild(address, incarnation), address)
+            watched, rebuild=lambda address, incarnation: ComponentProxy(self, rebuild(address, incarnation), address)
         )
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:

@@ -93,7 +93,7 @@ def parameters(architecture: Architecture) -> list[Parameter]:
 
 def realised(architecture: Architecture, config: msgspec.Struct) -> Mapping[Stage, Realisation]:
     """What realises the stages under a configuration: where that names policies, they are named here, too."""
-    names = architecture.named(config) if architecture.named else {}
+    names = architecture.policy_names(config) if architecture.policy_names else {}
     return {
         stage: msgspec.structs.replace(found, how=names[stage]) if stage in names else found
         for stage, found in architecture.stages.items()

@@ -136,11 +136,11 @@ def _one(scenario: Scenario, as_json: bool) -> None:
 
 def _judge(name: str, seed: int, scenario: Scenario | None = None) -> _Verdict:
     from volery.architectures import lookup
-    from volery.faults import Failure, draw, weather
+    from volery.faults import Failure, draw, run_scenario
 
     architecture = lookup(name)
     try:
-        outcome = weather(architecture, scenario or draw(architecture, seed))
+        outcome = run_scenario(architecture, scenario or draw(architecture, seed))
     except Failure as failure:
         return _Verdict(name, seed, str(failure), failure.kind)
     told = (outcome.faults, outcome.tasks, outcome.killed, outcome.repeated, outcome.messages, outcome.digest)
@@ -149,13 +149,13 @@ def _judge(name: str, seed: int, scenario: Scenario | None = None) -> _Verdict:
 
 def _small(verdict: _Verdict) -> Scenario:
     from volery.architectures import lookup
-    from volery.faults import Failure, draw, shrink, weather
+    from volery.faults import Failure, draw, run_scenario, shrink
 
     architecture = lookup(verdict.architecture)
 
     def fails(candidate: Scenario) -> bool:
         try:
-            weather(architecture, candidate)
+            run_scenario(architecture, candidate)
         except Failure as failure:
             return failure.kind == verdict.kind
         return False

@@ -5,7 +5,6 @@ test runner. A design is judged with its own defaults on clusters of about 40 ma
 there is passed with other defaults (`msgspec.structs.replace(architecture, defaults=...)`).
 """
 
-from volery.conformance.cancelling import check_cancel
 from volery.conformance.determinism import (
     check_builds_share_nothing,
     check_codec_changes_nothing,
@@ -14,14 +13,14 @@ from volery.conformance.determinism import (
     check_observing_changes_nothing,
     check_same_seed_same_digest,
 )
-from volery.conformance.failing import check_failed_tasks_are_over
-from volery.conformance.flowing import check_workflows
-from volery.conformance.ganging import check_gangs
-from volery.conformance.heeding import (
+from volery.conformance.features import (
     check_features_are_declared,
     check_ignored_features_change_nothing,
     check_locality,
 )
+from volery.conformance.jobs import check_cancel, check_failed_tasks_are_over, check_gangs, check_workflows
+from volery.conformance.message_flow import check_flow_is_declared
+from volery.conformance.preemption import check_nobody_loses_what_it_is_due
 from volery.conformance.protocol import (
     check_allocation_adds_up,
     check_costly_roles_saturate,
@@ -31,8 +30,8 @@ from volery.conformance.protocol import (
     check_messages_survive_the_codec,
     check_stages_exist,
     check_unknown_messages_raise,
+    check_worker_queues_are_reported,
 )
-from volery.conformance.queueing import check_worker_queues_are_reported
 from volery.conformance.safety import (
     check_capacity_and_constraints,
     check_done_is_said_once,
@@ -45,8 +44,6 @@ from volery.conformance.safety import (
     check_submitting_twice,
     check_ties_are_safe,
 )
-from volery.conformance.saying import check_flow_is_declared
-from volery.conformance.sharing import check_nobody_loses_what_it_is_due
 from volery.conformance.verdict import CHECKS, NonconformanceError, NotQuietError
 from volery.core.component import Architecture
 
@@ -93,7 +90,7 @@ __all__ = [
 
 
 def conform(architecture: Architecture) -> None:
-    """Run every check.
+    """Run every check of the contract.
 
     Raises:
         NonconformanceError: of the first check that fails.

@@ -6,9 +6,9 @@ import functools
 import statistics
 
 from volery.conformance.cases import MACHINES, Case, mixed_cases, trace_of
-from volery.conformance.elsewhere import digests_under
+from volery.conformance.interceptor import FactFilter, Interruption
+from volery.conformance.process_digests import digests, digests_under
 from volery.conformance.verdict import check, demand, run
-from volery.conformance.watching import Interruption, Silenced
 from volery.core.component import Architecture
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.streams import Streams
@@ -19,11 +19,6 @@ RELABELLINGS = 12
 SIGNIFICANT = 5.0
 """Welch's t of two samples of 12: below 1 in 10,000 by chance."""
 MATERIAL = 0.1
-
-
-def digests(architecture: Architecture) -> list[str]:
-    """The digests of some runs in this process."""
-    return [run(architecture, case, seed=seed).digest() for seed in (0, 1) for case in mixed_cases(seed=10)]
 
 
 @check
@@ -51,10 +46,10 @@ def check_codec_changes_nothing(architecture: Architecture) -> None:
 
 @check
 def check_observing_changes_nothing(architecture: Architecture) -> None:
-    """With nobody hearing what components observe, the digest is the same."""
+    """With the facts that components report dropped, the digest is the same."""
     for case in mixed_cases(seed=12):
         heard = run(architecture, case).digest()
-        unheard = run(architecture, case, watch=Silenced()).digest()
+        unheard = run(architecture, case, interceptor=FactFilter()).digest()
         demand(heard == unheard, f"what is observed changes the result of case {case.name!r}")
 
 
@@ -65,7 +60,7 @@ def check_builds_share_nothing(architecture: Architecture) -> None:
         alone = [run(architecture, case, seed=seed).digest() for seed in (0, 1)]
         within: list[str] = []
         inside = functools.partial(_run_into, within, architecture, case)
-        around = run(architecture, case, seed=0, watch=Interruption(300, inside)).digest()
+        around = run(architecture, case, seed=0, interceptor=Interruption(300, inside)).digest()
         demand(bool(within), f"case {case.name!r} has too few events to be interrupted")
         demand([around, *within] == alone, f"runs of case {case.name!r} that overlap in time influence each other")
 

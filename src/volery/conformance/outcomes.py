@@ -1,4 +1,4 @@
-"""What must hold of the records of any run, judged outside the components."""
+"""Demands on the records of any run, judged outside the components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what components say to each other: messages, hops, delays, costs, and the stages that a design declares."""
+"""Checks of the protocol between components: messages, hops, delays, costs, worker queues and declared stages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 from volery.conformance.cases import MACHINES, Case, lone_task, mixed_cases, trace_of
 from volery.conformance.examples import decoder, examples
+from volery.conformance.interceptor import Deliveries
 from volery.conformance.outcomes import demand_all_finished, path_us
 from volery.conformance.verdict import check, demand, run
-from volery.conformance.watching import Deliveries
 from volery.core.component import Architecture, Component, UnknownMessageError, role_of
 from volery.core.events import SUBMITTER_MESSAGES
-from volery.core.model import SECOND, SUBMITTER, Cluster, Message, Time
+from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Message, Time
 from volery.core.records import Records
 from volery.core.stages import Stage
 from volery.core.streams import Streams
@@ -56,7 +56,11 @@ def check_link_delays(architecture: Architecture) -> None:
         overrides = {link: factor * PRIMES[k % len(PRIMES)] for k, link in enumerate(links)}
         deliveries = Deliveries()
         records = run(
-            architecture, case, network=Network(overrides=overrides), options=Options(check=True), watch=deliveries
+            architecture,
+            case,
+            network=Network(overrides=overrides),
+            options=Options(check=True),
+            interceptor=deliveries,
         )
         demand_all_finished(case, records)
         for (source, to), delays in deliveries.delays.items():
@@ -89,7 +93,7 @@ def check_costly_roles_saturate(architecture: Architecture) -> None:
     trace = trace_of("stream of jobs", arrivals, [[5_000]] * len(arrivals))
     case = Case("stream of jobs", 0, trace, Cluster.uniform(MACHINES))
     deliveries = Deliveries()
-    base = _mean_response(case, run(architecture, case, watch=deliveries))
+    base = _mean_response(case, run(architecture, case, interceptor=deliveries))
     received: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for _, _, to, _ in deliveries.delivered:
         received[role_of(to)][to] += 1
@@ -101,7 +105,7 @@ def check_costly_roles_saturate(architecture: Architecture) -> None:
             continue
         cost = 3 * arrivals[-1] // max(counts.values())
         costly = Deliveries()
-        slow = run(architecture, case, options=Options(costs={role: cost}), watch=costly)
+        slow = run(architecture, case, options=Options(costs={role: cost}), interceptor=costly)
         demand_all_finished(case, slow)
         for at in _gaps(costly, role):
             demand(at >= cost, f"a {role} that needs {cost} us per message took two within {at} us")
@@ -129,7 +133,7 @@ def check_messages_are_declared(architecture: Architecture) -> None:
     """Every message that is sent is of a declared type, and only the submitter's protocol reaches the submitter."""
     for case in mixed_cases(seed=22):
         deliveries = Deliveries()
-        run(architecture, case, watch=deliveries)
+        run(architecture, case, interceptor=deliveries)
         for _, source, to, message in deliveries.delivered:
             known = SUBMITTER_MESSAGES if SUBMITTER in (source, to) else architecture.messages
             demand(type(message) in known, f"{source} sent {to} a {type(message).__name__}, which is not declared")
@@ -140,7 +144,7 @@ def check_messages_survive_the_codec(architecture: Architecture) -> None:
     """Every declared message, and every one that was sent, comes out of the wire's decoder as it went in."""
     carried = decoder(architecture.messages | SUBMITTER_MESSAGES)
     deliveries = Deliveries()
-    run(architecture, mixed_cases(seed=23)[1], watch=deliveries)
+    run(architecture, mixed_cases(seed=23)[1], interceptor=deliveries)
     made = [value for kind in architecture.messages | SUBMITTER_MESSAGES for value in examples(kind)]
     for message in [*made, *(message for _, _, _, message in deliveries.delivered)]:
         demand(isinstance(message, Message), f"{type(message).__name__} is not a volery.core.model.Message")
@@ -180,3 +184,44 @@ def check_stages_exist(architecture: Architecture) -> None:
         )
     demand(Stage.J1 in architecture.stages, "no stage J1: a design must say where jobs come in")
     demand(bool(architecture.summary and architecture.source), "summary and source must say what this is")
+
+
+BUSY_US = 10 * SECOND
+BUSY_TASKS = 4 * MACHINES
+LATE_US = SECOND
+"""Arrival of the job whose task has to wait."""
+NEWS_US = SECOND // 2
+"""For so long after that its reservations are on their way."""
+QUEUE_SEEDS = 5
+
+
+@check
+def check_worker_queues_are_reported(architecture: Architecture) -> None:
+    """A task whose node knew of it long before it could start was launched with that wait as `waited_us`.
+
+    All machines are busy when its job arrives. What a node receives then, and does not without the job, is about it.
+    Concerns designs with queues at the workers; the nodes of others receive nothing then.
+    """
+    busy = trace_of("busy", [0], [[BUSY_US] * BUSY_TASKS])
+    late = trace_of("busy, and a late task", [0, LATE_US], [[BUSY_US] * BUSY_TASKS, [SECOND]])
+    cluster = Cluster.uniform(MACHINES)
+    deployment = architecture.build(cluster, architecture.defaults, Streams(0))
+    node_of = {machine: address for address, machine in deployment.machines.items()}
+    for seed in range(QUEUE_SEEDS):
+        without, beside = Deliveries(), Deliveries()
+        run(architecture, Case("busy", 0, busy, cluster), seed=seed, interceptor=without)
+        records = run(architecture, Case("busy, late", 0, late, cluster), seed=seed, interceptor=beside)
+        start = records.start_us[BUSY_TASKS]
+        if start == NEVER:
+            continue
+        address = node_of[records.worker[BUSY_TASKS]]
+        before, after = _news(without, address), _news(beside, address)
+        if len(after) > len(before) and start > LATE_US + 2 * NEWS_US:
+            least = start - LATE_US - NEWS_US - NEWS_US
+            told = records.waited_us.get(BUSY_TASKS, 0)
+            demand(told >= least, f"a task that waited at its worker for at least {least} us was launched with {told}")
+
+
+def _news(deliveries: Deliveries, address: Address) -> list[Time]:
+    """Times of the messages that reached a node just after the late job had arrived."""
+    return [at for at, _, to, _ in deliveries.delivered if to == address and LATE_US <= at < LATE_US + NEWS_US]

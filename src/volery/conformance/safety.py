@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from volery.conformance.cases import all_cases, busy_cases, edge_cases
+from volery.conformance.interceptor import Echo, Interceptor
 from volery.conformance.outcomes import demand_all_finished, demand_capacity, demand_constraints
 from volery.conformance.verdict import check, demand, run
-from volery.conformance.watching import Echo, Watch
 from volery.core.component import Architecture, Component
 from volery.core.events import Event, JobDone, JobRejected, MoreTasks, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, Time
@@ -40,7 +40,7 @@ def check_invariants(architecture: Architecture) -> None:
         demand_all_finished(case, run(architecture, case, options=Options(check=True)))
 
 
-class _Answers(Watch):
+class _Answers(Interceptor):
     """Counts JobDone per job."""
 
     def __init__(self) -> None:
@@ -57,13 +57,13 @@ def check_done_is_said_once(architecture: Architecture) -> None:
     """Each job is told done once."""
     for case in all_cases(3, architecture.vectors):
         answers = _Answers()
-        run(architecture, case, watch=answers)
+        run(architecture, case, interceptor=answers)
         for job in range(case.trace.job_count):
             count = answers.done.get(job, 0)
             demand(count == 1, f"job {job} of case {case.name!r} was told done {count} times")
 
 
-class _Alarms(Watch):
+class _Alarms(Interceptor):
     """Counts events since the last JobDone, timers among them."""
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ class _Alarms(Watch):
 
 @check
 def check_goes_quiet(architecture: Architecture) -> None:
-    """When all work has ended the system falls silent: no timer keeps it alive.
+    """The system becomes quiet after all work has ended: no timer goes on.
 
     A run returns only when nothing is left to happen; `run` bounds how long that may take. A few last timers per
     component are allowed (news that are still to be told).
     """
     for case in edge_cases(seed=4):
         alarms = _Alarms()
-        run(architecture, case, watch=alarms)
+        run(architecture, case, interceptor=alarms)
         components = len(architecture.build(case.cluster, architecture.defaults, Streams(0)).components)
         allowed = 3 * components
         demand(alarms.timers_since_done <= allowed, f"{alarms.timers_since_done} timers fired after the last answer")
@@ -113,7 +113,7 @@ def check_jitter_is_safe(architecture: Architecture) -> None:
         demand_capacity(case, records)
 
 
-class _Launches(Watch):
+class _Launches(Interceptor):
     """Notes every (task, attempt) that is launched twice, whatever the driver does about it."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def check_repeated_messages(architecture: Architecture) -> None:
         for case in busy_cases(7 + seed, architecture.vectors):
             for faults in (Faults(repeat=0.3), Faults(repeat=0.3, delay=0.2, drop=0.02)):
                 launches = _Launches()
-                records = run(architecture, case, seed=seed, options=Options(faults=faults), watch=launches)
+                records = run(architecture, case, seed=seed, options=Options(faults=faults), interceptor=launches)
                 demand(not launches.twice, f"(task, attempt) {launches.twice[:3]} were launched twice")
                 demand_capacity(case, records)
                 demand_constraints(case, records)
@@ -146,12 +146,12 @@ def check_repeated_messages(architecture: Architecture) -> None:
 def check_submitting_twice(architecture: Architecture) -> None:
     """A job that is submitted twice, chunks included, is answered twice and runs once."""
     for case in all_cases(8, architecture.vectors):
-        records = run(architecture, case, watch=Echo((Submit, MoreTasks)))
+        records = run(architecture, case, interceptor=Echo((Submit, MoreTasks)))
         demand_all_finished(case, records)
         demand_capacity(case, records)
 
 
-class _Late(Watch):
+class _Late(Interceptor):
     """Submits each job again, long after it was done, and notes what comes back."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ def check_submitting_again_when_done(architecture: Architecture) -> None:
     """A finished job that is submitted again is told done again, with the same count, and starts nothing."""
     for case in all_cases(9, architecture.vectors):
         late = _Late()
-        records = run(architecture, case, watch=late)
+        records = run(architecture, case, interceptor=late)
         late.resubmit()
         demand(not late.other, f"a finished job that was submitted again made {late.other[:2]}")
         for job in range(case.trace.job_count):

@@ -1,4 +1,4 @@
-"""How a check says no, and how a check runs a design: bounded, watched, and with the case named in the failure."""
+"""Registry of checks, their failures, and bounded runs of a design that name the case when they fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from volery.conformance.cases import Case
-from volery.conformance.watching import Watch
+from volery.conformance.interceptor import Interceptor
 from volery.core.component import Architecture
 from volery.core.model import SECOND
 from volery.core.records import Records
@@ -19,7 +19,7 @@ from volery.sim import Network, Options, Progress, Stalled, simulate
 Check = Callable[[Architecture], None]
 
 QUIET_US: Final = 3_600 * SECOND
-"""A design may need this long after its last job is done to fall silent; a stray timer goes on for ever."""
+"""A design may need this long after its last job is done to become quiet; a stray timer goes on for ever."""
 LATE_FACTOR: Final = 100
 """A run may last this many times as long as one machine would need for all the work."""
 
@@ -54,7 +54,7 @@ def check(function: Check) -> Check:
 def judged(architecture: Architecture) -> Architecture:
     """The design as it is judged: under its `prompt` parameters, every task of a job by itself."""
     apart = {architecture.gangs: False} if architecture.gangs else {}
-    defaults = msgspec.structs.replace(architecture.defaults, **architecture.prompt, **apart)
+    defaults = msgspec.structs.replace(architecture.defaults, **architecture.immediate, **apart)
     return msgspec.structs.replace(architecture, defaults=defaults)
 
 
@@ -71,7 +71,7 @@ def run(
     seed: int = 0,
     network: Network | None = None,
     options: Options | None = None,
-    watch: Watch | None = None,
+    interceptor: Interceptor | None = None,
 ) -> Records:
     """Run a freshly built design on a case.
 
@@ -81,8 +81,8 @@ def run(
     """
     options = msgspec.structs.replace(options or Options(), graphs=architecture.graphs)
     deployment = architecture.build(case.cluster, architecture.defaults, Streams(seed))
-    if watch is not None:
-        deployment = watch.over(deployment)
+    if interceptor is not None:
+        deployment = interceptor.over(deployment)
     trace = case.trace
     last_arrival = trace.arrival_us[-1] if trace.job_count else 0
     late = last_arrival + LATE_FACTOR * sum(trace.duration_us) + QUIET_US

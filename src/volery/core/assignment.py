@@ -1,6 +1,6 @@
-"""Assignment of jobs to entries: which scheduler has a job, and which one takes it over when that one does not answer.
+"""Assignment of jobs to entries: the scheduler of a job, and the one that takes it over when that one fails.
 
-Drivers own the clock and the messages, this module owns the decision, so that the lab and a federation decide alike.
+Drivers own the clock and the messages, this module owns the decision, so that both drivers, lab and live, decide alike.
 Each move of jobs has an epoch. Components refuse what an entry places under an epoch before its last move
 (`volery.core.events.Moved`).
 """
@@ -110,7 +110,7 @@ class Assignments:
         return Move(self._moves[-1].epoch + 1 if self._moves else 1, origin, heir)
 
     def make(self, move: Move, jobs: Iterable[tuple[JobId, str]]) -> list[JobId]:
-        """Make a move.
+        """Carry out a move of jobs.
 
         Args:
             move: as `next_move` returned it.

@@ -24,7 +24,7 @@ from volery.core.trace import Trace
 
 Handler = Callable[..., None]
 Sends = frozenset[tuple[type[Message], str]]
-"""What a role says, each with the role to which it does."""
+"""Messages that a role sends, each with the role of the receiver."""
 
 
 class UnknownMessageError(TypeError):
@@ -68,9 +68,9 @@ class Component:
         handler(self, event, source, now)
 
     def believed_free(self) -> Mapping[int, int] | None:
-        """What it believes to be free, machine -> slots, for whoever compares that with what is; None: it has no view.
+        """The free slots of each machine in the component's view, to compare with the truth; None: it has no view.
 
-        A pure question: no handler asks it.
+        No handler calls this.
         """
         return None
 
@@ -87,7 +87,7 @@ def sent_to(role: str, *messages: type[Message]) -> Sends:
 
 
 def unknown(component: object, event: object, source: Address, now: Time) -> str:
-    """What to say of an event that a component has no handler for."""
+    """The text of the error for an event without a handler."""
     known = ", ".join(sorted(event_type.__name__ for event_type in getattr(component, "receives", ())))
     return f"{type(component).__name__} does not receive {event!r} (from {source} at {now} us); it receives {known}"
 
@@ -103,17 +103,17 @@ class Deployment(msgspec.Struct, frozen=True):
             a hop costs other than the network's default, for example node > LM 0.
         rebuild: (address, incarnation) -> a component that takes the place of one that has crashed, its volatile
             state gone and its stream that of (seed, address, incarnation); None where the design bears no crash.
-        watches: pairs of addresses that are told PeerLost and PeerBack of each other; see docs/decisions/0010.
-        detection_us: within this time the driver tells both of them.
+        detector_pairs: addresses that receive PeerLost and PeerBack of each other; see docs/decisions/0010.
+        detection_us: within this time both of them receive these.
         entry_of_user: where the jobs of some users go instead, by name; see `entry_for`.
-        due: by name, the dominant share below which no user ever loses a running task to another; nothing where tasks
-            are never preempted.
+        guaranteed_shares: by name, the dominant share below which no user ever loses a running task to another; nothing
+            where tasks are never preempted.
         keeps_progress: whether a preempted task goes on where it was when its next attempt starts (the lab alone can do
             that); otherwise it starts from zero.
         copies: how many attempts of one task may run at once, of which the first to finish counts (in the lab alone).
-        in_charge: node -> the components that are told `Drain` of it; None where the design cannot drain nodes.
-        looks: whether the components that jobs are submitted to answer `Look`.
-        sharers: the components that are told `Reweigh`; nobody where weights cannot change.
+        owners_of: node -> the components that receive its `Drain`; None where the design cannot drain nodes.
+        answers_queries: whether the components that jobs are submitted to answer `Look`.
+        weight_subscribers: the components that receive `Reweigh`; none where weights cannot change.
         shares: weights that differ from those of the beginning, by name -> who is due what, in the order of the tree;
             None where nobody has a share. InputError: a name that is not there, or not of one alone.
         checkpoint_us: what an attempt that was ended, or died with its machine, had done since the last whole period is
@@ -129,17 +129,17 @@ class Deployment(msgspec.Struct, frozen=True):
     entry: Callable[[JobId], Address]
     delays: Mapping[tuple[str, str], Time] = {}
     rebuild: Callable[[Address, int], Component] | None = None
-    watches: tuple[tuple[Address, Address], ...] = ()
+    detector_pairs: tuple[tuple[Address, Address], ...] = ()
     detection_us: Time = 0
     entry_of_user: Mapping[str, Address] = {}
-    due: Mapping[str, Fraction] = {}
+    guaranteed_shares: Mapping[str, Fraction] = {}
     keeps_progress: bool = False
     copies: int = 1
     checkpoint_us: Time = 0
     billing: Billing | None = None
-    in_charge: Callable[[Address], tuple[Address, ...]] | None = None
-    looks: bool = False
-    sharers: tuple[Address, ...] = ()
+    owners_of: Callable[[Address], tuple[Address, ...]] | None = None
+    answers_queries: bool = False
+    weight_subscribers: tuple[Address, ...] = ()
     shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None
     standins: tuple[Address, ...] = ()
 
@@ -153,11 +153,11 @@ Simulate = Callable[[Deployment, Trace, Cluster], Records]
 
 
 class Learning(msgspec.Struct, frozen=True):
-    """How a design learns from earlier runs before it is built.
+    """Learning of a design from earlier runs, before it is built.
 
     Args:
         parameter: that takes what was learned.
-        by: the parameters that it depends on; runs that differ in others share it.
+        by: the parameters on which it depends; runs that differ in others share it.
         learn: (configuration, records of earlier runs, the lab's kernel) -> a value of the parameter. A pure function.
     """
 
@@ -173,7 +173,7 @@ does not come back while jobs are open, as long as another of its role is left."
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """What a registry entry is: a published design, or a preset of one.
+    """A registry entry: a published design, or a preset of one.
 
     Args:
         name: what the command line calls it.
@@ -187,21 +187,20 @@ class Architecture(msgspec.Struct, frozen=True):
         tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others
             with the parameters of `bearing`.
         bearing: those parameters.
-        varies: further parameters, each with values among which storms choose; with some of them a deployment may have
+        fuzzed: further parameters, each with values among which storms choose; with some of them a deployment may have
             no `rebuild`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
         vectors: whether it places requests for several resources; otherwise it knows slots alone.
-        prompt: parameters under which it decides as soon as it can: no decision times, no cycles, long pauses before it
-            tries again. Conformance judges it under these: only then does a lone task cost its hops alone, and hours of
-            waiting on an overloaded cluster do not mean hundreds of thousands of attempts.
+        immediate: parameters for conformance checks: no decision time, no cycle, long retry intervals. Only then does a
+            lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.
         gangs: name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
             never; "" where there is none. Conformance sets it for the check of gangs, and only there.
         live: parameters that a federation has where its file says nothing else; the lab keeps `defaults`.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
-        heeds: features of a workload that it decides by, each with when: "" always, else a parameter that has to be
+        features: of a workload by which it decides, each with when: "" always, else a parameter that has to be
             set, or `parameter=value|value`, or several of these as `.. or ..`; see `volery.core.features`. Every
-            design heeds constraints: one that says nothing has not declared any.
-        named: the policies that a configuration names, by stage, where a design is assembled from such.
+            design uses constraints: one without an entry has not declared its features.
+        policy_names: of a configuration, by stage, where a design is assembled from policies.
         learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
         captions: what a film says of the first message of a kind, or the first counted fact, by its name, in words
             for who does not know the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are told by
@@ -218,14 +217,14 @@ class Architecture(msgspec.Struct, frozen=True):
     hops: int
     tolerates: frozenset[str] = frozenset()
     bearing: Mapping[str, Any] = {}
-    varies: Mapping[str, tuple[Any, ...]] = {}
+    fuzzed: Mapping[str, tuple[Any, ...]] = {}
     vectors: bool = False
-    prompt: Mapping[str, Any] = {}
+    immediate: Mapping[str, Any] = {}
     gangs: str = ""
     live: Mapping[str, Any] = {}
     graphs: bool = False
-    heeds: Mapping[str, str] = {}
-    named: Callable[[Any], Mapping[Stage, str]] | None = None
+    features: Mapping[str, str] = {}
+    policy_names: Callable[[Any], Mapping[Stage, str]] | None = None
     learning: Learning | None = None
     captions: Mapping[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""What work costs on real machines: the model that `volery calibrate` measures and the lab charges.
+"""Processing costs of real hosts: the model that `volery calibrate` measures live and the lab charges.
 
 A **host** is one processor that several roles share, as the components of a live host share its process. It works in
 turns: a turn takes everything in that waits, and what it leads to on the same host; its launches and its messages to
@@ -23,7 +23,7 @@ Microseconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class EventCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one kind of event costs.
+    """The cost of one kind of event.
 
     Args:
         event_us: each, when the last one was a moment ago.
@@ -44,7 +44,7 @@ NOTHING = EventCost()
 
 
 class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A host.
+    """The costs of one host, by role and event.
 
     Args:
         roles: role -> name of an event's type -> what it costs; `submitter` stands for what a submission costs a host
@@ -72,13 +72,13 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reports: bool = False
 
     def of(self, role: str, event: str) -> EventCost:
-        """What an event costs."""
+        """The cost of an event."""
         costs = self.roles.get(role, {})
         return costs.get(event) or costs.get(OTHER, NOTHING)
 
 
 class Frames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What lies between hosts that are processes of their own.
+    """The network between hosts that are processes of their own.
 
     Args:
         delays_us: of frames, as measured, equally likely: each frame draws one. From its having been written to its
@@ -117,11 +117,11 @@ def entries_in(event: Any) -> int:
 
 
 def carried(messages: Iterable[Any]) -> int:
-    """What a frame carries, as `task_us` of making and reading it counts: messages, each as often as it has tasks."""
+    """The load of a frame, by which `task_us` of making and reading it is charged: messages, or their tasks."""
     return sum(max(1, tasks_in(message)) for message in messages)
 
 
 def tasks_in(event: Any) -> int:
-    """How many tasks an event carries: the length of its `tasks`, or of its job's."""
+    """The count of tasks in an event: the length of its `tasks`, or of its job's."""
     tasks = getattr(event, "tasks", None)
     return len(getattr(getattr(event, "job", None), "tasks", ()) if tasks is None else tasks)

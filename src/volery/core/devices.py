@@ -87,13 +87,13 @@ class DevicePacking(Packing):
         return tuple(found)
 
     def idle(self, place: int, machines: Iterable[int]) -> int:
-        """What these machines, packed, have free together of the resource at a place."""
+        """The free amount, over these machines, of the resource at a place."""
         if place != self._place:
             return super().idle(place, machines)
         return sum(self.totals(free)[place] for free in machines)
 
     def settled(self, free: int) -> int:
-        """What a machine has free after devices were taken or given back, with the largest request that fits them."""
+        """The free amounts after devices were taken or given back, with the largest request that fits them."""
         devices = free >> self._first_device
         largest = self._largest.get(devices)
         if largest is None:
@@ -105,7 +105,7 @@ class DevicePacking(Packing):
         return free & self._other_fields | (1 << AMOUNT_BITS | largest) << self._shift
 
     def common(self, one: int, other: int) -> int:
-        """What a machine has free of everything at both of two times."""
+        """The amounts that a machine has free at both of two times."""
         return self.settled(self.pack(tuple(map(min, self.fields(one), self.fields(other)))) | self.guards)
 
     def named(self, free: int, packed: int) -> int:
@@ -168,7 +168,7 @@ class DevicePacking(Packing):
         return replace(task, request=task.request[: self._resource_count])
 
     def splits(self, request: Amounts) -> bool:
-        """Whether a request names devices that `named` could not have given it, whatever is free."""
+        """True if a request names devices that `named` could not have given it, whatever is free."""
         if len(request) <= self._resource_count:
             return False
         count, share = divmod(request[self._place], WHOLE)

@@ -140,7 +140,7 @@ class Seen(Message, frozen=True):
 class JobAccepted(Message, frozen=True):
     """The job is known and will be answered by JobDone."""
 
-    patient = True
+    coalescable = True
     job: JobId
 
 

@@ -1,6 +1,7 @@
-"""What a workload may say beyond tasks and their durations, and which of it an architecture decides by.
+"""Features of a workload beyond tasks and their durations, and those by which an architecture decides.
 
-A design that ignores a feature is compared in silence with designs that do not, unless somebody says so.
+A comparison names the features that a design ignores. The list is here because study, report and conformance need it,
+and each of them may import core alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS = "constraints", "amounts", "dependenc
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
 FEATURES: Final = (CONSTRAINTS, AMOUNTS, DEPENDENCIES, USERS, PRIORITIES, DEADLINES, LOCALITY, PREFERENCES)
 DERIVED: Final = (AMOUNTS, DEPENDENCIES)
-"""What `Architecture.vectors` and `Architecture.graphs` say already."""
+"""Features that `Architecture.vectors` and `Architecture.graphs` declare."""
 
 
 def features_of(trace: Trace) -> tuple[str, ...]:
@@ -34,7 +35,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
     return tuple([feature for feature in FEATURES if found[feature]])
 
 
-def heeded(architecture: Architecture, config: Any) -> frozenset[str]:
+def used_features(architecture: Architecture, config: Any) -> frozenset[str]:
     """The features that a design decides by under this configuration.
 
     Args:
@@ -43,7 +44,7 @@ def heeded(architecture: Architecture, config: Any) -> frozenset[str]:
     """
     found = {
         feature
-        for feature, when in architecture.heeds.items()
+        for feature, when in architecture.features.items()
         if any(_holds(one, config) for one in alternatives(when))
     }
     found |= {AMOUNTS} if architecture.vectors else set()
@@ -58,7 +59,7 @@ def alternatives(when: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _holds(one: tuple[str, tuple[str, ...]], config: Any) -> bool:
-    """Whether an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
+    """True if an alternative is met; one without a name always is. `NAME/...` and `NAME:...` count as NAME."""
     name, values = one
     if not name:
         return True

@@ -1,8 +1,10 @@
-"""Who says what to whom: read off the `receives` and `sends` tables of the components of a deployment.
+"""The message flow of a deployment, derived from the `receives` and `sends` tables of its components.
 
-A hop is drawn where both tables agree: the sender's role says a message to a role, and a component of that role takes
-it. Only roles to which jobs are submitted speak with the submitter. What a role can say under other parameters of the
-same design is shown, too, as long as somebody here takes it.
+A hop is drawn where both tables agree: the sender's role declares a message to a role, and a component of that role
+receives it. Only roles to which jobs are submitted exchange messages with the submitter. A message that a role sends
+under other parameters of the same design is drawn, too, as long as a component of this deployment receives it.
+
+The flow is here because report, conformance and playback need it, and share nothing but core.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class Hop(msgspec.Struct, frozen=True):
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """What a picture shows.
+    """The roles and hops of a deployment.
 
     Args:
         roles: by how many hops they are from the submitter, those on machines last.
@@ -111,22 +113,22 @@ def entry_roles(deployment: Deployment) -> frozenset[str]:
 
 def draining_roles(deployment: Deployment) -> frozenset[str]:
     """The roles that are told which nodes are drained."""
-    in_charge = deployment.in_charge
+    in_charge = deployment.owners_of
     return frozenset({role_of(one) for node in deployment.machines for one in in_charge(node)} if in_charge else ())
 
 
 def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
-    """What the driver says besides jobs, because somebody orders it or looks, and to which roles."""
+    """The messages of operators and queries that the driver sends, and the roles that receive them."""
     return frozenset(
         {(Drain, role) for role in draining_roles(deployment)}
-        | {(Reweigh, role_of(address)) for address in deployment.sharers}
+        | {(Reweigh, role_of(address)) for address in deployment.weight_subscribers}
         | {(Moved, role_of(address)) for address in deployment.standins}
-        | {(Look, role) for role in (entry_roles(deployment) if deployment.looks else ())}
+        | {(Look, role) for role in (entry_roles(deployment) if deployment.answers_queries else ())}
     )
 
 
 def flow_of(deployment: Deployment) -> Flow:
-    """What is said in a deployment, as far as its components declare it."""
+    """The message flow of a deployment, as far as its components declare it."""
     takes, says = tables(deployment)
     entries = entry_roles(deployment)
     found = [(SUBMITTER, kind, role) for role in entries for kind in takes[role] & SUBMISSIONS]
@@ -170,7 +172,7 @@ def _ranks(roles: Iterable[str], links: Iterable[tuple[str, str]]) -> dict[str, 
 
 
 def _place(hop: Hop, places: Mapping[str, int]) -> tuple[int, int, int, int, str]:
-    """Where a hop comes in the list; see `Flow`."""
+    """The sort key of a hop; see `Flow`."""
     source, to = places[hop.source], places[hop.to]
     order = FIRST.index(hop.message) if hop.message in FIRST else len(FIRST)
     if source < to:

@@ -64,7 +64,7 @@ def check_locality(trace: Trace, cluster: Cluster) -> None:
 
 
 class Pace:
-    """How long attempts last where: by the machine's speed, and by how far it is from the task's input.
+    """Durations of attempts on machines: by speed, and by distance from the task's input.
 
     Args:
         trace: whose replicas are those of the tasks.
@@ -80,7 +80,7 @@ class Pace:
         self._racks = racks_of(cluster) if trace.replicas else ()
 
     def level(self, task: TaskId, machine: int) -> int:
-        """How far from its input a task runs on a machine; `UNPLACED` where it has none."""
+        """The distance of a machine from a task's input; `UNPLACED` where it has none."""
         if not self._first:
             return UNPLACED
         held = self._replicas[self._first[task] : self._first[task + 1]]
@@ -93,13 +93,13 @@ class Pace:
         return RACK if any(racks[holder] == rack for holder in held) else ANY
 
     def attempt_us(self, task: TaskId, duration_us: Time, machine: int) -> Time:
-        """How long an attempt of a task lasts on a machine, of which so much is left; rounded down to microseconds."""
+        """The duration of an attempt, of which so much is left, on a machine; rounded down to microseconds."""
         if self._first and (level := self.level(task, machine)) > NODE:
             duration_us = duration_us * self._far_permille[level] // PER_MILLE
         return self._cluster.attempt_us(duration_us, machine)
 
     def done_us(self, task: TaskId, run_us: Time, machine: int) -> Time:
-        """How much of a task's duration is behind it after it has run so long on a machine, rounded down."""
+        """The part of a task's duration that is done after it has run so long on a machine, rounded down."""
         done_us = self._cluster.done_us(run_us, machine)
         if self._first and (level := self.level(task, machine)) > NODE:
             done_us = done_us * PER_MILLE // self._far_permille[level]

@@ -1,4 +1,7 @@
-"""Why a task fits no machine: what comes nearest to it, in words."""
+"""The reason, in words, for which a task fits no machine: the machine that comes nearest.
+
+It is here because live and metrics need it, and share nothing but core.
+"""
 
 from __future__ import annotations
 

@@ -39,22 +39,22 @@ SUBMITTER: Final = "submitter"
 """The address of whoever submits jobs: the driver in the lab, the API live."""
 
 
-PATIENCE_US: Final[Time] = 20_000
-"""How long a driver may keep a message that is `patient`."""
+COALESCE_US: Final[Time] = 20_000
+"""How long a driver may keep a message that is `coalescable`."""
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """What components send each other: immutable, tagged by class name, encoded as an array.
+    """A message between components: immutable, tagged by class name, encoded as an array.
 
     Messages hold numbers, strings, bytes, tasks and tuples of those, so they can never be part of a reference cycle and
     are kept out of the garbage collector's sight. A message that was sent is never changed.
 
     Attributes:
-        patient: whether nobody waits for it, so that a driver may let it ride along with what is sent to the same place
-            a moment later, `PATIENCE_US` at most; the order of a link holds.
+        coalescable: whether nothing waits for it, so that a driver may keep it for `COALESCE_US` at most and send it
+            together with a later message to the same host; the order of a link holds.
     """
 
-    patient: ClassVar[bool] = False
+    coalescable: ClassVar[bool] = False
 
 
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -190,18 +190,18 @@ class Cluster(msgspec.Struct, frozen=True):
             raise ValueError(f"machine {machine} has the speed {min(self.speeds)}; speeds are at least 1")
 
     def attempt_us(self, duration_us: Time, machine: int) -> Time:
-        """How long an attempt of a task lasts on a machine, rounded down to ticks."""
+        """The duration of an attempt on a machine, rounded down to ticks."""
         if not self.speeds:
             return duration_us
         return duration_us * self.reference_speed // self.speeds[machine] // self.tick_us * self.tick_us
 
     def done_us(self, run_us: Time, machine: int) -> Time:
-        """How much of a task's duration is behind it after it has run so long on a machine, rounded down."""
+        """The part of a task's duration that is done after it has run so long on a machine, rounded down."""
         return run_us * self.speeds[machine] // self.reference_speed if self.speeds else run_us
 
     @property
     def slot_count(self) -> int:
-        """How many tasks run at once when all is busy."""
+        """The count of tasks that run at once when all is busy."""
         return sum(self.slots)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""When something that is counted has happened, in bounded memory."""
+"""A time histogram of a counted fact, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOMENTS_MAX: Final = 1 << 16
 
 
 class Moments:
-    """How much has happened when.
+    """Amounts by time.
 
     Attributes:
         width_us: moments are told to so many microseconds: 1 (exact), or a power of two where there are many.
@@ -23,7 +23,7 @@ class Moments:
         self.amounts: dict[int, int] = {}
 
     def note(self, now: Time, amount: int) -> None:
-        """So much has happened now."""
+        """Add an amount at a time."""
         at = now // self.width_us
         self.amounts[at] = self.amounts.get(at, 0) + amount
         while len(self.amounts) > MOMENTS_MAX:

@@ -1,4 +1,7 @@
-"""Work of a trace that a run leaves out, counted by reason: jobs, tasks and machine time."""
+"""Work of a trace that a run leaves out, counted by reason: jobs, tasks and machine time.
+
+Traces carry it from workload to metrics and report, which share nothing but core.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a component can ask for. Its port is all that a component can do to the world."""
+"""The port of a component: all that a component can do to the world."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Port(Protocol):
-    """Effects are calls, applied in order: at once in the lab, after the handler live, recorded in tests.
+    """Effects of a component are calls, applied in order: at once in the lab, after the handler live.
 
     Attributes:
         address: of the component.
-        sure: whether the driver promises that what is sent arrives, once and in order on each link, while sender and
-            receiver live; what was sent to a component that has died since is void. Then nobody need acknowledge.
+        is_reliable: whether the driver delivers each message once and in order on its link, as long as sender and
+            receiver run; messages to a component that has crashed since are void. Then no acknowledgement is needed.
     """
 
     address: Address
-    sure: bool
+    is_reliable: bool
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message; it arrives after the delay of its link, in the order of sending on each link."""
@@ -64,3 +64,46 @@ class Port(Protocol):
 
     def observe(self, fact: Fact) -> None:
         """Report a rare fact (per job, per conflict, per heartbeat), never one per task."""
+
+
+class ForwardingPort:
+    """A port that passes every effect to another; subclasses override what concerns them.
+
+    Attributes:
+        inner: the other port.
+    """
+
+    __slots__ = ("address", "inner", "is_reliable")
+
+    def __init__(self, inner: Port) -> None:
+        self.inner = inner
+        self.address = inner.address
+        self.is_reliable = inner.is_reliable
+
+    def send(self, to: Address, message: Message) -> None:
+        """Send through the other port."""
+        self.inner.send(to, message)
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Set the one timer of this key."""
+        self.inner.set_timer(key, at)
+
+    def cancel_timer(self, key: Key) -> None:
+        """Cancel the timer of this key."""
+        self.inner.cancel_timer(key)
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
+        """Start a task through the other port."""
+        self.inner.launch(task, attempt, waited_us, note)
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """End a running attempt."""
+        self.inner.kill(task, attempt)
+
+    def compute(self, key: Key, problem: Problem) -> None:
+        """Solve slow pure work."""
+        self.inner.compute(key, problem)
+
+    def observe(self, fact: Fact) -> None:
+        """Report through the other port."""
+        self.inner.observe(fact)

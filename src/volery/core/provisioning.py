@@ -1,4 +1,4 @@
-"""What machines cost that are provisioned and released while a run lasts (stages R6 and R7)."""
+"""Costs of machines that are provisioned and released while a run lasts (stages R6 and R7)."""
 
 from __future__ import annotations
 

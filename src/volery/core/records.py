@@ -1,4 +1,4 @@
-"""What a driver writes down: submit, start, finish, worker and attempt of every task, and what the submitter was told.
+"""Records of a run: submit, start, finish, worker and attempt of every task, and what the submitter was told.
 
 Components do not keep score. The same record types serve the lab and the live federation.
 """
@@ -53,7 +53,7 @@ begins at k times so many."""
 
 
 class Tally(msgspec.Struct):
-    """How often, how much in all, and the largest value of one measured fact."""
+    """The count, sum and largest value of one measured fact."""
 
     count: int = 0
     total: int = 0
@@ -61,7 +61,7 @@ class Tally(msgspec.Struct):
 
 
 class Facts:
-    """What components have reported.
+    """Facts that components have reported.
 
     Attributes:
         counters: the sum of each counted fact.

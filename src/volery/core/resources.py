@@ -84,21 +84,25 @@ class Packing(dict[Amounts, int]):
         return self.amounts(free)
 
     def idle(self, place: int, machines: Iterable[int]) -> int:
-        """What these machines, packed, have free together of the resource at a place."""
+        """The free amount, over these machines, of the resource at a place."""
         shift = place * FIELD_BITS
         return sum([free >> shift & AMOUNT_MAX for free in machines])
 
     def settled(self, free: int) -> int:
-        """What a machine has free, after requests were subtracted or added: to be compared with requests again."""
+        """The free amounts after requests were subtracted or added, to compare with requests again."""
         return free
 
     def common(self, one: int, other: int) -> int:  # noqa: ARG002 - whoever asks has compared with the first
-        """What a machine has free on the same devices at two times, the later of which is compared with a request."""
+        """The amounts that a machine has free on the same devices at both of two times."""
         return other
 
     def named(self, free: int, packed: int) -> int:  # noqa: ARG002 - devices are named by free ones
         """A request that fits what a machine has free, with the devices that it takes there."""
         return packed
+
+    def splits(self, request: Amounts) -> bool:  # noqa: ARG002 - devices are named by requests
+        """True if a request names devices that `named` could not have given it, whatever is free."""
+        return False
 
     def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - devices say which
         """The places of those amounts that have to be given back so that a request fits, which it does with all."""
@@ -131,7 +135,7 @@ def work_resource(names: Sequence[str]) -> int:
 
 
 def units_per_processor(names: Sequence[str]) -> int:
-    """How many units of the resource that counts processors make one: 1000 where it counts thousandths."""
+    """The units that make one processor, of the resource that counts them: 1000 where it counts thousandths."""
     return 1000 if names and names[work_resource(names)].endswith("_milli") else 1
 
 

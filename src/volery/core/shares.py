@@ -12,7 +12,7 @@ MILLIONTHS: Final = 1_000_000
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What somebody is due of a cluster.
+    """The share of a cluster that is due to a user or an organisation.
 
     Args:
         name: of a user, or of an organisation that shares its part among its members.
@@ -30,7 +30,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class ShareChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a user had of the cluster before and after a task was preempted, as somebody knew it then.
+    """A user's share before and after a task was preempted, as the decider knew it then.
 
     Args:
         user: its name; "": all those together who are due nothing.

@@ -79,7 +79,7 @@ MODE_IN_TEXT: Final = frozenset({Stage.J1, Stage.J4, Stage.T3, Stage.M2, Stage.M
 
 
 class StageDescription(msgspec.Struct, frozen=True):
-    """What the reference architecture says about a stage.
+    """The description of a stage in the reference architecture.
 
     Args:
         name: the paper's, shortened.

@@ -108,12 +108,12 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def job_count(self) -> int:
-        """Number of jobs."""
+        """The count of jobs in the trace."""
         return len(self.arrival_us)
 
     @property
     def task_count(self) -> int:
-        """Number of tasks."""
+        """The count of tasks in the trace."""
         return len(self.duration_us)
 
     def job_of_task(self) -> array[int]:

@@ -1,4 +1,4 @@
-"""Why a task is where it is, or nowhere yet: what a scheduler decided, on a view how old, and what it passed over.
+"""Decisions of schedulers about tasks: the machine or the reason, the age of the view, and what was passed over.
 
 A decision is a fact that a component reports where it is asked to (`volery compare --why`). How many are kept is
 bounded per task: the first, which says what the task met on arrival, and the last ones, which say how it ended.
@@ -36,7 +36,7 @@ Chosen = Literal["placed", "queued", "refused", "unsatisfiable", "preempted", "l
 
 
 class Rejected(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """How many machines or units of one kind of partition were passed over for one reason."""
+    """The count of machines or units of one kind of partition that were passed over for one reason."""
 
     scope: Scope
     reason: Reason

@@ -18,12 +18,12 @@ from volery.core.trace import Trace, longs
 
 
 def has_workflows(trace: Trace) -> bool:
-    """Whether any task waits for another."""
+    """True if any task waits for another."""
     return bool(trace.parents)
 
 
 def comes_in_parts(trace: Trace) -> bool:
-    """Whether some tasks come later than their job: they wait for others, or are submitted later."""
+    """True if some tasks come later than their job: they wait for others, or are submitted later."""
     return bool(trace.parents or trace.submit_us)
 
 

@@ -1,12 +1,22 @@
-"""Fault storms: a seed draws a scenario, a judge outside the components watches it, and a failure is made small.
+"""Fault injection: a seed draws a scenario, a judge outside the components checks its run, and failures are shrunk.
 
-They need nothing but the design, its `tolerates` and the parameters of its `bearing`, so that designs of other packages
-weather them as ours do.
+It needs nothing but the design, its `tolerates` and the parameters of its `bearing`, so that it tests designs of other
+packages as it does ours.
 """
 
-from volery.faults.judge import Failure, Outcome, weather
-from volery.faults.scenario import Scenario, StormJob, draw
+from volery.faults.judge import Failure, Outcome, run_scenario
+from volery.faults.scenario import Scenario, ScenarioJob, draw
 from volery.faults.schedule import Schedule, draw_schedule
 from volery.faults.shrink import shrink
 
-__all__ = ["Failure", "Outcome", "Scenario", "Schedule", "StormJob", "draw", "draw_schedule", "shrink", "weather"]
+__all__ = [
+    "Failure",
+    "Outcome",
+    "Scenario",
+    "ScenarioJob",
+    "Schedule",
+    "draw",
+    "draw_schedule",
+    "run_scenario",
+    "shrink",
+]

@@ -1,4 +1,4 @@
-"""What must hold however much goes wrong, stated over attempts alone: in the lab and of real processes.
+"""Rules that hold under any faults, stated over attempts alone: in the lab and of real processes.
 
 The judge of a storm takes attempts from the lab's records, `make chaos` takes them from what tasks themselves have
 written down; the rules are these, for both. Times are microseconds of one clock.
@@ -115,7 +115,7 @@ def losses(
                 yield Breach("early", f"{what} finished at {min(ends)} us")
 
 
-def told_twice(told: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
+def reported_twice(told: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
     """Of no task have two attempts been told to have succeeded.
 
     One may run again, and even come to its end again: what nobody has heard of is lost with its machine or its masters.

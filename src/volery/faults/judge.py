@@ -1,8 +1,8 @@
-"""The judge of a storm: safety while faults last, progress when they have ended. It stands outside the components.
+"""The judge of a scenario: safety while faults last, progress when they have ended, checked outside the components.
 
 While faults last, the driver refuses what must never happen (a slot taken twice, a constraint ignored, a task started
 while an earlier attempt runs) and every component checks itself after each of its events. When all is quiet, every job
-has been told done, every task has run for its duration, nobody holds anything, and every view is true.
+has been reported done, every task has run for its duration, nothing is held, and every view is true.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.workflows import below
 from volery.faults.checks import Attempt, Breach, excesses, losses, overlaps
+from volery.faults.preemption import Guarantees, losses_below_guarantee
 from volery.faults.scenario import Scenario
-from volery.faults.sharing import Dues, losses_below_due
 from volery.sim.kernel import Kernel
 from volery.sim.network import Network
 from volery.sim.options import Options
 
 
 class Failure(AssertionError):  # noqa: N818 - it is a verdict
-    """A design did not weather a storm.
+    """A design does not tolerate a scenario.
 
     Args:
         kind: what is the same in scenarios that fail alike.
@@ -41,7 +41,7 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A storm that was weathered: how much went wrong, and what it cost."""
+    """A scenario that was tolerated: its faults, and what they cost."""
 
     faults: int
     tasks: int
@@ -52,8 +52,8 @@ class Outcome(msgspec.Struct, frozen=True):
     digest: str
 
 
-def weather(architecture: Architecture, scenario: Scenario) -> Outcome:
-    """Run a scenario.
+def run_scenario(architecture: Architecture, scenario: Scenario) -> Outcome:
+    """Run a scenario, and check it.
 
     Raises:
         Failure: naming the rule that was broken.
@@ -79,11 +79,11 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario)
-    dues = Dues(deployment.due, deployment.shares, scenario.reweighs)
-    for problem in losses_below_due(records, scenario, dues, attempts_of(records)) if deployment.due else ():
-        raise Failure("within its share", problem)
-    assert kernel.unreliable is not None, "the run has a plan"
-    kernel.unreliable.demand_rest(scenario.slots)
+    guarantees = Guarantees(deployment.guaranteed_shares, deployment.shares, scenario.reweighs)
+    if deployment.guaranteed_shares:
+        for problem in losses_below_guarantee(records, scenario, guarantees, attempts_of(records)):
+            raise Failure("within its share", problem)
+    kernel.check_rest()
     plan = scenario.plan
     return Outcome(
         faults=len(plan.messages) + len(plan.partitions) + len(plan.crashes),
@@ -91,7 +91,7 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
         killed=len(records.killed),
         repeated=len(records.lost),
         messages=records.counters["messages"],
-        quiet_us=kernel.now,
+        quiet_us=kernel.lab.now,
         digest=records.digest(),
     )
 

@@ -1,4 +1,4 @@
-"""What a storm is made of, and how a seed draws one within the fault classes that a design tolerates.
+"""Scenarios, and their drawing by a seed within the fault classes that a design tolerates.
 
 A scenario is plain data: machines, jobs, delays, and a plan of faults that all end at `HEAL_US`.
 """
@@ -50,8 +50,8 @@ KINDS_MAX: Final = 6
 """Distinct requests of one storm; one in twenty of its tasks asks for more than any machine has."""
 
 
-class StormJob(msgspec.Struct, frozen=True):
-    """A job.
+class ScenarioJob(msgspec.Struct, frozen=True):
+    """A job of a scenario.
 
     Args:
         arrival_us: when it comes.
@@ -91,7 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: dict[str, Any]
     constraints: tuple[int, ...]
     slots: tuple[int, ...]
-    jobs: tuple[StormJob, ...]
+    jobs: tuple[ScenarioJob, ...]
     delay_us: Time
     jitter_us: Time
     tie_shuffle: int | None
@@ -100,12 +100,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reweighs: tuple[Reweighed, ...] = ()
 
     def cluster(self) -> Cluster:
-        """The machines."""
+        """The machines of the scenario."""
         resources = RESOURCES if self.capacities else ()
         return Cluster(self.constraints, self.slots, "storm", resources, self.capacities)
 
     def trace(self) -> Trace:
-        """The jobs."""
+        """The jobs of the scenario."""
         first = [0]
         for job in self.jobs:
             first.append(first[-1] + len(job.durations_us))
@@ -131,11 +131,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return with_parents(flat, parents)
 
     def request_of(self, trace: Trace, task: TaskId) -> Amounts:
-        """What a task takes where it runs, per resource or slots."""
+        """The amounts that a task takes, per resource or slots."""
         return trace.requests[trace.request[task]] if self.capacities else SLOT
 
     def config(self, architecture: Architecture) -> msgspec.Struct:
-        """The design's configuration."""
+        """The configuration of the design."""
         defaults = msgspec.to_builtins(architecture.defaults)
         return msgspec.convert({**defaults, **self.parameters}, type(architecture.defaults))
 
@@ -154,7 +154,7 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     except InputError:
         scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
-    if architecture.varies:
+    if architecture.fuzzed:
         scenario = _varied(architecture, scenario)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     addresses = list(deployment.components)
@@ -191,14 +191,14 @@ def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
 def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
     stream = Streams(scenario.seed).of(f"storm/{architecture.name}/varies")
-    chosen = {name: stream.choice(values) for name, values in architecture.varies.items()}
+    chosen = {name: stream.choice(values) for name, values in architecture.fuzzed.items()}
     scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **chosen})
     if architecture.vectors and stream.random() < 0.6:
         scenario = _with_amounts(stream, scenario)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed))
-    if not deployment.due:
+    if not deployment.guaranteed_shares:
         return scenario
-    scenario = _with_users(stream, scenario, tuple(deployment.due))
+    scenario = _with_users(stream, scenario, tuple(deployment.guaranteed_shares))
     if deployment.shares is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
         return scenario
     return _reweighed(scenario, [share.name for share in deployment.shares({})])
@@ -253,7 +253,7 @@ def _machines(stream: Random, count: int) -> tuple[tuple[int, ...], tuple[int, .
     )
 
 
-def _jobs(stream: Random) -> tuple[StormJob, ...]:
+def _jobs(stream: Random) -> tuple[ScenarioJob, ...]:
     count, constrained = stream.randint(3, 30), stream.random() < 0.5
     mean_us, span_us = stream.choice((100_000, 500_000, 2 * SECOND)), stream.choice((0, SECOND, 10 * SECOND))
     jobs = []
@@ -263,11 +263,11 @@ def _jobs(stream: Random) -> tuple[StormJob, ...]:
         needs = [
             1 << stream.randrange(CONSTRAINTS) if constrained and stream.random() < 0.4 else 0 for _ in range(size)
         ]
-        jobs.append(StormJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
+        jobs.append(ScenarioJob(int(stream.random() * span_us), tuple(durations), tuple(needs)))
     return tuple(sorted(jobs, key=lambda job: job.arrival_us))
 
 
-def _flowing(jobs: tuple[StormJob, ...], seed: int) -> tuple[StormJob, ...]:
+def _flowing(jobs: tuple[ScenarioJob, ...], seed: int) -> tuple[ScenarioJob, ...]:
     """In some storms tasks wait for others; a stream of its own leaves all else of a seed as it is."""
     if seed % FLOWING[0] != FLOWING[1]:
         return jobs

@@ -1,12 +1,12 @@
-"""Schedules of harm: what is done to which process when, and the load meanwhile, as data for the lab and live hosts.
+"""Schedules of faults of processes, and of the load meanwhile, as data for the lab and live hosts.
 
-`make chaos` draws one from a seed, does it to a live federation and can write it to a file; `volery storm --schedule`
-plays the same file in the lab. A schedule holds nothing that its design does not say it bears (`tolerates`).
+`make chaos` draws one from a seed, applies it to a live federation and can write it to a file;
+`volery storm --schedule` plays the same file in the lab. A schedule has only faults that its design `tolerates`.
 
 In the lab a host that is killed, finds garbage behind what it had written, or cannot write is a crash of all that
 stands there; one that is stopped or cut off is partitioned from all others, and so is every host from every other
-without a broker; a slow link delays what passes it. The submitter does not fail there: harm to the API's host is none.
-Nor is there a keeper: killing one is a crash of its nodes, stopping one is nothing.
+without a broker; a slow link delays what passes it. The submitter does not fail there, so faults of the API's host have
+no effect. Nor is there a keeper: killing one is a crash of its nodes, stopping one has no effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from volery.core.component import Architecture, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Amounts, Cluster, Time
 from volery.core.streams import Streams
-from volery.faults.scenario import LATE_US, RESOURCES, Scenario, StormJob
+from volery.faults.scenario import LATE_US, RESOURCES, Scenario, ScenarioJob
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 
 API: Final = "api"
@@ -39,9 +39,9 @@ DURATIONS_US: Final = (50_000, 300_000, 300_000, 2 * SECOND)
 JOBS_PER_S: Final = 1.5
 DETECTION_S: Final = 1.5
 GAP_US: Final = (SECOND, 3 * SECOND)
-"""Between the end of one harm and the beginning of the next, most often."""
+"""Between the end of one fault and the beginning of the next, most often."""
 BESIDE: Final = 0.25
-"""How often the next harm begins half a second after this one, elsewhere."""
+"""How often the next fault begins half a second after this one, elsewhere."""
 BUSY_MAX: Final = 2
 BACK_US: Final[Time] = 9 * SECOND // 10
 """What a process takes to be at work again; in the lab."""
@@ -66,7 +66,7 @@ EXTRA_US: Final = (30_000, 200_000)
 Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Harm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HostFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that is done to a process, a disk or a link.
 
     Args:
@@ -95,7 +95,7 @@ class Harm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def until_us(self) -> Time:
-        """When it has ended."""
+        """The time at which it has ended."""
         return self.at_us + self.lasts_us
 
 
@@ -110,8 +110,8 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         capacity: of each, in units of `RESOURCES`; nothing: a slot.
         hosts: what stands on each; the API's host is not mentioned.
         jobs: in order of arrival.
-        harms: in order of time.
-        lasts_us: jobs come, and harm is done, until then.
+        faults: in order of time.
+        lasts_us: jobs come, and faults begin, until then.
     """
 
     architecture: str
@@ -120,16 +120,16 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machines: Annotated[int, msgspec.Meta(ge=1)]
     capacity: Amounts
     hosts: dict[str, tuple[Address, ...]]
-    jobs: tuple[StormJob, ...]
-    harms: tuple[Harm, ...]
+    jobs: tuple[ScenarioJob, ...]
+    faults: tuple[HostFault, ...]
     lasts_us: Moment
 
     def __post_init__(self) -> None:
         """Refuse hosts that are not there."""
-        for place, harm in enumerate(self.harms):
-            if harm.kind != "broker" and harm.base not in (*self.hosts, API):
+        for place, fault in enumerate(self.faults):
+            if fault.kind != "broker" and fault.base not in (*self.hosts, API):
                 raise InputError(
-                    f"harms[{place}].host", f"{harm.host!r} is none; there are {', '.join(self.hosts)} and api"
+                    f"faults[{place}].host", f"{fault.host!r} is none; there are {', '.join(self.hosts)} and api"
                 )
 
     def scenario(self) -> Scenario:
@@ -151,18 +151,18 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _plan(self) -> FaultPlan:
         crashes: list[Crash] = []
         partitions: list[Partition] = []
-        weather: list[MessageFaults] = []
+        message_faults: list[MessageFaults] = []
         gone: list[Address] = []
         lost_us = 0
-        for harm in self.harms:
-            here, at, until = self.hosts.get(harm.base, ()), harm.at_us, harm.until_us
-            match harm.kind:
+        for fault in self.faults:
+            here, at, until = self.hosts.get(fault.base, ()), fault.at_us, fault.until_us
+            match fault.kind:
                 case "broker":
                     partitions += [Partition(at, until, addresses) for addresses in self.hosts.values()]
-                case "stop" | "cut" if here and not harm.host.endswith(KEEPER):
+                case "stop" | "cut" if here and not fault.host.endswith(KEEPER):
                     partitions.append(Partition(at, until, here))
                 case "slow" if here:
-                    weather.append(MessageFaults(at, until, delay=1.0, extra_us=harm.extra_us, among=here))
+                    message_faults.append(MessageFaults(at, until, delay=1.0, extra_us=fault.extra_us, among=here))
                 case "lose":
                     gone += here
                     crashes = [crash for crash in crashes if crash.address not in here or crash.back_us < at]
@@ -172,12 +172,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 case _:
                     continue
         work_us = sum(sum(job.durations_us) for job in self.jobs)
-        deadline_us = max([self.lasts_us, *[harm.until_us for harm in self.harms]]) + LATE_US + work_us
+        deadline_us = max([self.lasts_us, *[fault.until_us for fault in self.faults]]) + LATE_US + work_us
         if not gone:
-            return FaultPlan(tuple(weather), tuple(partitions), tuple(crashes), deadline_us)
+            return FaultPlan(tuple(message_faults), tuple(partitions), tuple(crashes), deadline_us)
         crashes += [Crash(lost_us, address, deadline_us + SECOND) for address in gone]
         whole_us = deadline_us + LATE_US
-        return FaultPlan(tuple(weather), tuple(partitions), tuple(crashes), whole_us, progress_us=deadline_us)
+        return FaultPlan(tuple(message_faults), tuple(partitions), tuple(crashes), whole_us, progress_us=deadline_us)
 
 
 def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amounts: bool = False) -> Schedule:
@@ -226,7 +226,7 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
                 hosts,
                 seed,
                 lasts_us,
-                _harms(stream, borne(architecture, deployment, hosts), lasts_us),
+                _faults(stream, borne(architecture, deployment, hosts), lasts_us),
             )
         ),
         lasts_us,
@@ -235,19 +235,19 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
 
 def _with_loss(
     architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]], seed: int,
-    lasts_us: Time, harms: Iterator[Harm],
-) -> Iterator[Harm]:  # fmt: skip
+    lasts_us: Time, faults: Iterator[HostFault],
+) -> Iterator[HostFault]:  # fmt: skip
     """Of hosts of entries that others stand in for, one is lost for good; a stream of its own leaves all else."""
     able = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
     whom = [host for host, addresses in hosts.items() if addresses and all(one in able for one in addresses)]
     if len(whom) < 2:
-        yield from harms
+        yield from faults
         return
     stream = Streams(seed).of(f"schedule/{architecture.name}/loss")
     lost, at = stream.choice(whom), stream.randint(lasts_us // 5, lasts_us // 2)
-    ours = Harm(at, "lose", lasts_us - at, lost)
-    kept = [harm for harm in harms if harm.base != lost or harm.until_us + BACK_US < at]
-    yield from sorted([*kept, ours], key=lambda harm: harm.at_us)
+    ours = HostFault(at, "lose", lasts_us - at, lost)
+    kept = [fault for fault in faults if fault.base != lost or fault.until_us + BACK_US < at]
+    yield from sorted([*kept, ours], key=lambda fault: fault.at_us)
 
 
 def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tuple[Address, ...]]:
@@ -263,7 +263,7 @@ def spread(addresses: Sequence[Address] | Mapping[Address, Any]) -> dict[str, tu
 def borne(
     architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]]
 ) -> dict[Kind, list[str]]:
-    """Which harm may befall whom, as the design declares it; kinds that may befall nobody are left out.
+    """Per kind of fault, the hosts that may have it, as the design declares; kinds without hosts are left out.
 
     The API's host may end where components can be built anew; its disk may be full under any design.
     """
@@ -291,7 +291,7 @@ def borne(
     return {kind: whom for kind, whom in found.items() if whom}
 
 
-def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[StormJob]:
+def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[ScenarioJob]:
     at, number = 0, 0
     while at < lasts_us:
         duration = DURATIONS_US[number % len(DURATIONS_US)]
@@ -299,12 +299,12 @@ def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[StormJob]:
         count = BURST_TASKS if amounts and stream.random() < 0.1 else TASKS
         requests = tuple([stream.choice(REQUESTS) for _ in range(count)]) if amounts else ()
         user = stream.choice(USERS) if amounts else ""
-        yield StormJob(at, (duration,) * count, (0,) * count, (), requests, user)
+        yield ScenarioJob(at, (duration,) * count, (0,) * count, (), requests, user)
         at += round(stream.uniform(0.5, 1.5) * SECOND / JOBS_PER_S)
         number += 1
 
 
-def _harms(stream: Random, whom: Mapping[Kind, Sequence[str]], lasts_us: Time) -> Iterator[Harm]:
+def _faults(stream: Random, whom: Mapping[Kind, Sequence[str]], lasts_us: Time) -> Iterator[HostFault]:
     kinds = list(whom)
     first = stream.sample(kinds, len(kinds))
     at, ended, busy = stream.randint(*GAP_US), 0, set[str]()
@@ -314,7 +314,7 @@ def _harms(stream: Random, whom: Mapping[Kind, Sequence[str]], lasts_us: Time) -
         free = [host for host in whom[kind] if host.removesuffix(KEEPER) not in busy]
         if not free:
             continue
-        harm = Harm(
+        fault = HostFault(
             at,
             kind,
             round(stream.choice(LASTS_S[kind][:longest]) * SECOND),
@@ -322,12 +322,12 @@ def _harms(stream: Random, whom: Mapping[Kind, Sequence[str]], lasts_us: Time) -
             stream.choice(GARBAGE_BYTES) if kind == "tear" else 0,
             stream.choice(EXTRA_US) if kind == "slow" else 0,
         )
-        if harm.until_us > lasts_us:
+        if fault.until_us > lasts_us:
             return
-        yield harm
-        ended = max(ended, harm.until_us)
+        yield fault
+        ended = max(ended, fault.until_us)
         if stream.random() < BESIDE and len(busy) < BUSY_MAX:
-            busy.add(harm.base)
+            busy.add(fault.base)
             at += SECOND // 2
         else:
             busy.clear()

@@ -298,7 +298,7 @@ def _watches(
     """Whom this host watches; None where nobody would know what to do with the news."""
     if not survives(federation.plan.architecture, deployment):
         return None
-    pairs = [*deployment.watches, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]
+    pairs = [*deployment.detector_pairs, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]
     return Watches(watched_by(pairs, where, name), deployment.detection_us)
 
 
@@ -341,8 +341,9 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
             files = server_files(tls, federation.base) if tls is not None else None
             store = JobStore(folder / "jobs.sqlite")
             self._desk = (Desk if not federation.file.telemetry else traced(federation))(
-                store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.in_charge,
-                deployment.due, deployment.shares, deployment.sharers, deployment.looks,
+                store, federation.fleet, deployment.entry_for, deployment.machines, post, deployment.owners_of,
+                deployment.guaranteed_shares, deployment.shares, deployment.weight_subscribers,
+                deployment.answers_queries,
                 KEPT_REPORTS_LATE_S if federation.file.reports else REPORTS_LATE_S,
                 deployment.standins, deployment.detection_us,
             )  # fmt: skip

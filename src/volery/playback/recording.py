@@ -53,10 +53,10 @@ def staged(
     title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
 ) -> Staged:  # fmt: skip
     """Where a deployment was filmed."""
-    in_charge = deployment.in_charge
+    in_charge = deployment.owners_of
     known = {} if in_charge is None else {node: in_charge(node) for node in deployment.machines}
     tree = deployment.shares({}) if deployment.shares is not None else ()
-    return Staged(title, subtitle, cluster, deployment.machines, known, deployment.due, tree, origin_us)
+    return Staged(title, subtitle, cluster, deployment.machines, known, deployment.guaranteed_shares, tree, origin_us)
 
 
 class Jobs:

@@ -161,7 +161,7 @@ def _stages(entry: Architecture) -> Iterator[Sequence[str]]:
 def _features(entry: Architecture) -> Iterator[Sequence[str]]:
     derived = {AMOUNTS: entry.vectors, DEPENDENCIES: entry.graphs}
     for feature in FEATURES:
-        when = entry.heeds.get(feature)
+        when = entry.features.get(feature)
         if feature in derived:
             yield feature, ALWAYS if derived[feature] else _ignored(feature)
         else:

@@ -6,27 +6,21 @@ beside the table when they have ended. Runs of designs that do not replicate nev
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from volery.core.component import Deployment
 from volery.core.events import TaskFinished
-from volery.core.model import NEVER, Address, Task, TaskId, Time
+from volery.core.model import NEVER, Task, TaskId, Time
 from volery.core.records import LostAttempt
-from volery.sim.attempts import Attempts
-from volery.sim.execution import Door, LabPort
-
-if TYPE_CHECKING:
-    from volery.sim.kernel import Kernel
+from volery.sim.execution import Attempts, LabPort, LaunchRule, ProgressOf
+from volery.sim.lab import Lab
 
 
 class Copies(Attempts):
-    """As `Attempts`, of a design that declares how many attempts of a task it runs at once."""
+    """Attempts of a design that declares how many attempts of a task it runs at once."""
 
-    def __init__(self, kernel: Kernel, deployment: Deployment) -> None:
-        super().__init__(kernel, deployment)
+    def __init__(self, lab: Lab, deployment: Deployment, progress: ProgressOf) -> None:
+        super().__init__(lab, deployment, progress)
         self._beside: dict[tuple[TaskId, int], tuple[LostAttempt, int]] = {}
         self._started: dict[TaskId, set[int]] = {}
         self._won: dict[TaskId, tuple[LostAttempt, int]] = {}
@@ -52,7 +46,7 @@ class Copies(Attempts):
         return True
 
     def launched(self, number: TaskId) -> None:
-        """An attempt was launched: where another has finished, which nobody had heard of yet, the table stays its."""
+        """An attempt was launched: one that has finished before it, and is not reported yet, stays in the table."""
         if number in self._won:
             one = self.recorded(number)
             self._beside[number, one.attempt] = one, self._records.path[number]
@@ -84,7 +78,7 @@ class Copies(Attempts):
         found = self._beside.get((task, attempt))
         if found is None:
             super().kill(port, task, attempt)
-        elif found[0].worker == port.machine and found[0].finish_us > self._kernel.now:
+        elif found[0].worker == port.machine and found[0].finish_us > self._lab.now:
             self._end(port, task, attempt, found[0].finish_us)
             self._forget(task, attempt)
 
@@ -96,37 +90,16 @@ class Copies(Attempts):
             self._records.lost.append(msgspec.structs.replace(found[0], finish_us=NEVER))
 
 
-class CopyPort(LabPort):
-    """A port that tells of ends; the rest is up to the class that follows in line.
+class CopyRule(LaunchRule):
+    """Reports launches and ends of attempts to `Copies`."""
 
-    Attributes:
-        copies: of the run.
-    """
+    def __init__(self, copies: Copies) -> None:
+        self._copies = copies
 
-    __slots__ = ()
-    copies: Copies
-    _heard: Callable[..., None]
+    def after(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
+        """Put the attempt beside another that has finished."""
+        self._copies.launched(task.id)
 
-    def __init__(self, address: Address, door: Door) -> None:
-        super().__init__(address, door)
-        self._heard = self.finished
-        self.finished = self._tell_copies
-
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Launch, beside other attempts of the task."""
-        super().launch(task, attempt, waited_us, note)
-        self.copies.launched(task.id)
-
-    def _tell_copies(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
-        self.copies.finished(event.task.id, event.attempt)
-        self._heard(owner, event, source, now)
-
-
-def copy_port_class(base: type[LabPort], copies: Copies) -> type[LabPort]:
-    """The ports of one role in a run of a design that replicates.
-
-    Args:
-        base: what would be the ports of this role without.
-        copies: of the run.
-    """
-    return type("CopyRolePort", (CopyPort, base), {"__slots__": ("_heard",), "copies": copies})
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
+        """Give the task its first attempt to finish."""
+        self._copies.finished(event.task.id, event.attempt)

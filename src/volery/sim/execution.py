@@ -1,4 +1,4 @@
-"""Machines of the lab: the port through which a component acts, and what the driver enforces and writes down.
+"""Machines of the lab: the port through which a component acts, and what the driver enforces and records.
 
 True durations are known here and nowhere else. A launch is checked against the machine's slots and constraints, and a
 task is never run twice: the driver refuses what a correct design never asks for.
@@ -8,114 +8,34 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from volery.core.component import Component, UnknownMessageError, unknown
+import msgspec
+
+from volery.core.component import Deployment
 from volery.core.events import REFUSALS, Computed, Counted, Event, Fact, TaskFinished, TimerFired
-from volery.core.model import NEVER, Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Key, Message, Task, TaskId, Time
 from volery.core.moments import Moments
-from volery.core.records import with_processing
+from volery.core.port import Problem
+from volery.core.records import LostAttempt, with_processing
 from volery.core.why import Decision
-from volery.sim.network import Handlers, Lane
-
-if TYPE_CHECKING:
-    from volery.core.port import Problem
-    from volery.sim.kernel import Kernel
-
-Handle = Callable[[Event, Address, Time], None]
+from volery.sim.lab import Door, Lab, Routes, handler_in
 
 
 class BrokenRule(AssertionError):  # noqa: N818 - it states what a design did, like AssertionError itself
     """A design asked for what must never happen: a slot taken twice, a constraint ignored, a task run twice."""
 
 
-class Door(NamedTuple):
-    """Where events of one address go: what a component's `handle` does, without the call, unless it is overridden.
-
-    Args:
-        owner: first argument of the handlers.
-        handlers: by type of event.
-    """
-
-    owner: object
-    handlers: Handlers
-
-    def handler(self, event_type: type) -> Callable[..., None]:
-        """What takes an event of this type; where nothing does, what refuses it."""
-        return _handler(self.handlers, event_type)
-
-    def deliver(self, event: Event, source: Address, now: Time) -> None:
-        """Hand one event over."""
-        self.handler(type(event))(self.owner, event, source, now)
-
-    @staticmethod
-    def of(component: Component) -> Door:
-        """The door of a component."""
-        if type(component).handle is Component.handle:
-            return Door(component, component.receives)
-        return Door.through(component.handle)
-
-    @staticmethod
-    def through(handle: Handle) -> Door:
-        """A door that hands every event to one function."""
-        return Door(handle, _Everything())
-
-
-class _Everything(dict[type, Callable[..., None]]):
-    """Handlers of a door that is a function."""
-
-    def __missing__(self, key: type) -> Callable[..., None]:
-        return _call
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-
 class _Nothing(dict[type, Callable[..., None]]):
     """Handlers of a component that is gone."""
 
     def __missing__(self, key: type) -> Callable[..., None]:
-        return _unheeded
+        return _drop
 
 
-def _handler(handlers: Handlers, event_type: type) -> Callable[..., None]:
-    try:
-        return handlers[event_type]
-    except KeyError:
-        return _unheard
-
-
-def _unheeded(owner: object, event: Event, source: Address, now: Time) -> None:
-    """Nobody is there."""
-
-
-def _call(handle: Handle, event: Event, source: Address, now: Time) -> None:
-    handle(event, source, now)
-
-
-def _unheard(owner: object, event: Event, source: Address, now: Time) -> None:
-    raise UnknownMessageError(unknown(owner, event, source, now))
-
-
-Route = tuple[Lane, object, Handlers]
-
-
-class Routes:
-    """Where a role's messages go: the lane and the receiver's door, resolved once per receiver."""
-
-    __slots__ = ("_resolve", "known")
-
-    def __init__(self, resolve: Callable[[Address], Route]) -> None:
-        self.known: dict[Address, Route] = {}
-        self._resolve = resolve
-
-    def to(self, address: Address) -> Route:
-        """The route to a receiver."""
-        route = self.known.get(address)
-        if route is None:
-            route = self.known[address] = self._resolve(address)
-        return route
+def _drop(owner: object, event: Event, source: Address, now: Time) -> None:
+    pass
 
 
 class LabPort:
@@ -125,8 +45,9 @@ class LabPort:
     """
 
     __slots__ = ("_timers", "address", "finished", "handlers", "idle", "lacks", "machine", "owner")
-    kernel: Kernel
-    sure = False  # faults may lose messages
+    lab: Lab
+    attempts: Attempts
+    is_reliable = False  # faults may lose messages
 
     def __init__(self, address: Address, door: Door) -> None:
         self.address = address
@@ -137,18 +58,20 @@ class LabPort:
         self.lacks = 0
         self._timers: dict[Key, TimerFired] | None = None
 
-    def stand_on(self, machine: int, cluster: Cluster) -> None:
-        """Take the place of a machine, which makes launches possible."""
-        self.machine = machine
-        self.idle = cluster.slots[machine]
-
-    def at_rest(self, slots: Sequence[int]) -> bool:
-        """Whether nothing runs here.
+    def stand_on(self, machine: int, lacks: int) -> None:
+        """Take a machine, which makes launches possible.
 
         Args:
-            slots: per machine.
+            machine: its number.
+            lacks: the constraints that it does not satisfy.
         """
-        return self.machine < 0 or self.idle == slots[self.machine]
+        self.machine = machine
+        self.idle = self.lab.slots[machine]
+        self.lacks = lacks
+
+    def is_idle(self) -> bool:
+        """True if nothing runs here."""
+        return self.machine < 0 or self.idle == self.lab.slots[self.machine]
 
     def send(self, to: Address, message: Message) -> None:
         """Put the message on the lane of its link."""
@@ -165,14 +88,18 @@ class LabPort:
 
     def kill(self, task: TaskId, attempt: int) -> None:
         """End a running attempt now; TaskFinished with outcome "killed" follows in this instant."""
-        self.kernel.attempts.kill(self, task, attempt)
+        self.attempts.kill(self, task, attempt)
+
+    def release(self, _event: TaskFinished) -> None:
+        """Take back what an attempt occupied that was killed."""
+        self.idle += 1
 
     def set_timer(self, key: Key, at: Time) -> None:
         """Replace the key's timer."""
         if self._timers is None:
             self._timers = {}
         event = self._timers[key] = TimerFired(key)
-        self.kernel.schedule(at, self._fire, event, None)
+        self.lab.schedule(at, self._fire, event, None)
 
     def cancel_timer(self, key: Key) -> None:
         """Forget the key's timer."""
@@ -186,51 +113,139 @@ class LabPort:
             self.deliver(event, None, now)
 
     def deliver(self, event: Event, _: None, now: Time) -> None:
-        """Hand one of the driver's own events to the component (an action of the kernel's)."""
-        _handler(self.handlers, type(event))(self.owner, event, self.address, now)
+        """Pass one of the driver's own events to the component (an action of the calendar)."""
+        handler_in(self.handlers, type(event))(self.owner, event, self.address, now)
 
     def silence(self) -> None:
-        """The component is gone: nothing that it has set going reaches anybody."""
+        """The component is gone: its timers, answers and attempts reach nobody."""
         self._timers = None
         self.handlers = _Nothing()
-        self.finished = _unheeded
+        self.finished = _drop
 
     def compute(self, key: Key, problem: Problem) -> None:
         """Solve inline; the answer arrives after the modelled decision time, which counts as processing."""
-        began = time.thread_time_ns()
+        lab, began = self.lab, time.thread_time_ns()
         answer = Computed(key, problem.solve(problem.argument))
-        self.kernel.records.compute_us.append((time.thread_time_ns() - began) // 1000)
-        path = with_processing(self.kernel.path, problem.decision_us)
-        self.kernel.schedule(self.kernel.now + problem.decision_us, self._answer, answer, path)
+        lab.records.compute_us.append((time.thread_time_ns() - began) // 1000)
+        path = with_processing(lab.path, problem.decision_us)
+        lab.schedule(lab.now + problem.decision_us, self._answer, answer, path)
 
     def _answer(self, event: Computed, path: int, now: Time) -> None:
-        self.kernel.enter(path)
+        self.lab.enter(path)
         self.deliver(event, None, now)
 
     def observe(self, fact: Fact) -> None:
         """Add the fact to the records."""
+        now, records = self.lab.now, self.lab.records
         if isinstance(fact, Decision):
-            self.kernel.records.decisions.note(self.kernel.now, self.address, fact)
+            records.decisions.note(now, self.address, fact)
             return
-        self.kernel.records.observe(fact)
+        records.observe(fact)
         if isinstance(fact, Counted) and fact.name in REFUSALS:
-            self.kernel.records.moments.setdefault(fact.name, Moments()).note(self.kernel.now, fact.amount)
+            records.moments.setdefault(fact.name, Moments()).note(now, fact.amount)
+
+
+class LaunchRule:
+    """A rule for launches beyond slots and constraints; one object serves all ports.
+
+    A run's rules are asked in order before a launch and at the end of an attempt, in reverse order after a launch.
+    """
+
+    def placed(self, port: LabPort) -> None:
+        """A port has taken its machine."""
+
+    def before(self, port: LabPort, task: Task, attempt: int) -> None:
+        """An attempt is asked for; a rule that refuses it raises `BrokenRule`."""
+
+    def after(self, port: LabPort, task: Task, attempt: int) -> None:
+        """An attempt runs, and is recorded."""
+
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
+        """An attempt has finished; its component is told next."""
+
+    def killed(self, port: LabPort, event: TaskFinished) -> None:
+        """An attempt was killed; its component is told next."""
+
+    def observed(self, port: LabPort, fact: Fact) -> None:
+        """A component reports a fact, which is recorded next."""
+
+    def silenced(self, port: LabPort) -> None:
+        """A component is gone, and its machine with it."""
+
+
+class RuledPort(LabPort):
+    """A port of a run with launch rules; the class that follows in line launches.
+
+    Attributes:
+        rules: the run's, in order.
+        befores, afters, finishers: methods of those that have some.
+    """
+
+    __slots__ = ("_handler",)
+    rules: tuple[LaunchRule, ...]
+    befores: tuple[Callable[[LabPort, Task, int], None], ...]
+    afters: tuple[Callable[[LabPort, Task, int], None], ...]
+    finishers: tuple[Callable[[LabPort, TaskFinished, Time], None], ...]
+
+    def __init__(self, address: Address, door: Door) -> None:
+        super().__init__(address, door)
+        self._handler = self.finished
+        self.finished = self._finish
+
+    def stand_on(self, machine: int, lacks: int) -> None:
+        """Take a machine, which makes launches possible."""
+        super().stand_on(machine, lacks)
+        for rule in self.rules:
+            rule.placed(self)
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
+        """Launch by the rules."""
+        for before in self.befores:
+            before(self, task, attempt)
+        super().launch(task, attempt, waited_us, note)
+        for after in self.afters:
+            after(self, task, attempt)
+
+    def _finish(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
+        for finished in self.finishers:
+            finished(self, event, now)
+        self._handler(owner, event, source, now)
+
+    def release(self, event: TaskFinished) -> None:
+        """Take back what an attempt occupied that was killed."""
+        super().release(event)
+        for rule in self.rules:
+            rule.killed(self, event)
+
+    def observe(self, fact: Fact) -> None:
+        """Add the fact to the records."""
+        for rule in self.rules:
+            rule.observed(self, fact)
+        super().observe(fact)
+
+    def silence(self) -> None:
+        """The component is gone: its timers, answers and attempts reach nobody."""
+        super().silence()
+        for rule in self.rules:
+            rule.silenced(self)
 
 
 class Durations(Protocol):
-    """How long attempts take."""
+    """Durations of attempts."""
 
     def __getitem__(self, task: TaskId, /) -> Time:
         """The next one of a task, microseconds."""
 
 
-def port_class(kernel: Kernel, routes: Routes, duration_us: Durations) -> type[LabPort]:
-    """The ports of one role in one run.
+def port_class(
+    lab: Lab, attempts: Attempts, routes: Routes, durations: Durations, rules: tuple[LaunchRule, ...] = ()
+) -> type[LabPort]:
+    """The ports of one role in one run; runs without rules pay nothing for them.
 
     Their hot methods reach the run's tables as closure variables: fewer look-ups per call, and fewer fields in each of
     tens of thousands of ports.
     """
-    records, times, finishes = kernel.records, kernel.times, kernel.finishes
+    records, times, finishes = lab.records, lab.times, lab.finishes
     start_us, finish_us, worker, paths = records.start_us, records.finish_us, records.worker, records.path
     waits_us = records.waited_us
     known, resolve, push = routes.known, routes.to, heapq.heappush
@@ -248,14 +263,14 @@ def port_class(kernel: Kernel, routes: Routes, duration_us: Durations) -> type[L
         def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives its component here
             number = task.id
             if self.idle <= 0 or task.constraints & self.lacks or start_us[number] != NEVER or attempt:
-                kernel.attempts.relaunched(self, task, attempt)
+                attempts.relaunched(self, task, attempt)
             self.idle -= 1
-            start_us[number] = now = kernel.now
+            start_us[number] = now = lab.now
             worker[number] = self.machine
-            paths[number] = kernel.path
+            paths[number] = lab.path
             if waited_us:
                 waits_us[number] = waited_us
-            at = finish_us[number] = now + duration_us[number]
+            at = finish_us[number] = now + durations[number]
             bucket = finishes.get(at)
             if bucket is None:
                 finishes[at] = [(self, TaskFinished(task, attempt))]
@@ -263,6 +278,140 @@ def port_class(kernel: Kernel, routes: Routes, duration_us: Durations) -> type[L
             else:
                 bucket.append((self, TaskFinished(task, attempt)))
 
-    RolePort.kernel = kernel
+    RolePort.lab, RolePort.attempts = lab, attempts
     RolePort.send.__doc__, RolePort.launch.__doc__ = LabPort.send.__doc__, LabPort.launch.__doc__
-    return RolePort
+    return _ruled(RolePort, rules) if rules else RolePort
+
+
+def _ruled(plain: type[LabPort], rules: tuple[LaunchRule, ...]) -> type[LabPort]:
+    def methods(name: str) -> tuple[Callable[..., None], ...]:
+        plainly = getattr(LaunchRule, name)
+        return tuple([getattr(rule, name) for rule in rules if getattr(type(rule), name) is not plainly])
+
+    own = {
+        "__slots__": (), "rules": rules, "befores": methods("before"), "afters": methods("after")[::-1],
+        "finishers": methods("finished"),
+    }  # fmt: skip
+    return type("RuledRolePort", (RuledPort, plain), own)
+
+
+ProgressOf = Callable[[TaskId, Time, int], Time]
+"""(task, run time, machine) -> how much of the task's duration is behind it after it has run so long there."""
+
+
+class Attempts:
+    """Attempts of tasks after the first: refusals, the records of those before, and kills.
+
+    It is for designs that run one attempt of a task at a time.
+
+    Args:
+        lab: of the run.
+        deployment: which says what is kept of an attempt.
+        progress: of attempts.
+
+    Attributes:
+        is_forgotten: whether an attempt has finished and its report was lost; faults set it.
+    """
+
+    def __init__(self, lab: Lab, deployment: Deployment, progress: ProgressOf) -> None:
+        self._lab = lab
+        self._records = lab.records
+        self._deployment = deployment
+        self._progress = progress
+        self._died: set[tuple[TaskId, int]] = set()
+        self.is_forgotten: Callable[[LostAttempt], bool] = lambda _: False
+
+    def relaunched(self, port: LabPort, task: Task, attempt: int) -> None:
+        """A launch that is not the plain first one: refuse it, or keep the attempt that it follows.
+
+        Raises:
+            BrokenRule: when the design broke a rule that every design must keep.
+        """
+        what = launch_of(port, task, attempt)
+        if port.machine < 0:
+            raise BrokenRule(f"{what}: {port.address} stands on no machine")
+        if port.idle <= 0:
+            raise BrokenRule(f"{what}: no idle slot")
+        if task.constraints & port.lacks:
+            raise BrokenRule(f"{what}: the machine lacks constraints {task.constraints & port.lacks:#x}")
+        records, number = self._records, task.id
+        if records.start_us[number] == NEVER:
+            records.attempt[number] = attempt
+            return
+        before = self.recorded(number)
+        if not self._is_new(before, attempt) or not self._follows(before):
+            raise BrokenRule(f"{what}: already started as attempt {before.attempt} on machine {before.worker}")
+        records.attempt[number] = attempt
+
+    def recorded(self, number: TaskId) -> LostAttempt:
+        """The attempt of a task that is in the table."""
+        records = self._records
+        return LostAttempt(
+            number, records.attempt[number], records.worker[number], records.start_us[number], records.finish_us[number]
+        )
+
+    def _is_new(self, before: LostAttempt, attempt: int) -> bool:
+        """True if an attempt was never started before: they are numbered upwards."""
+        return attempt > before.attempt
+
+    def _follows(self, before: LostAttempt) -> bool:
+        """True if another attempt may start; then the one before is kept beside the table."""
+        records, deployment = self._records, self._deployment
+        at = records.killed.get((before.task, before.attempt))
+        if at is None and not self.is_forgotten(before):
+            return False
+        if at is not None and (deployment.keeps_progress or deployment.checkpoint_us):
+            before = msgspec.structs.replace(before, kept_us=self._kept_us(before, at - before.start_us))
+            self._lab.left_us[before.task] -= self._progress(before.task, before.kept_us, before.worker)
+        records.lost.append(before)
+        return True
+
+    def _kept_us(self, before: LostAttempt, ran_us: Time) -> Time:
+        """The work of an attempt that its task need not repeat."""
+        deployment = self._deployment
+        if deployment.keeps_progress and (before.task, before.attempt) not in self._died:
+            return ran_us
+        return ran_us - ran_us % deployment.checkpoint_us if deployment.checkpoint_us else 0
+
+    def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
+        """End an attempt that runs on this port's machine; anything else is ignored."""
+        records = self._records
+        runs_here = records.worker[task] == port.machine and records.finish_us[task] > self._lab.now
+        if not runs_here or records.attempt[task] != attempt or (task, attempt) in records.killed:
+            return
+        due = records.finish_us[task]
+        records.finish_us[task] = NEVER
+        self._end(port, task, attempt, due)
+
+    def _end(self, port: LabPort, task: TaskId, attempt: int, due: Time) -> None:
+        lab = self._lab
+        self._records.killed[task, attempt] = lab.now
+        event = next(e for p, e in lab.finishes[due] if p is port and e.task.id == task and e.attempt == attempt)
+        lab.killed.add((port.address, task, attempt))
+        lab.schedule(lab.now, self._end_killed, port, event)
+
+    def _end_killed(self, port: LabPort, event: TaskFinished, now: Time) -> None:
+        port.release(event)
+        port.deliver(TaskFinished(event.task, event.attempt, "killed"), None, now)
+
+    def end_all(self, port: LabPort) -> None:
+        """The machine of a port is gone: all that runs there ends without a report."""
+        lab = self._lab
+        for ending in lab.finishes.values():
+            for place, event in ending:
+                key = (event.task.id, event.attempt)
+                if place is port and (port.address, *key) not in lab.killed:
+                    self._records.killed[key] = lab.now
+                    self._died.add(key)
+                    self._forget(*key)
+                    lab.killed.add((port.address, *key))
+
+    def _forget(self, task: TaskId, attempt: int) -> None:
+        """It will not finish."""
+        if self._records.attempt[task] == attempt:
+            self._records.finish_us[task] = NEVER
+
+
+def launch_of(port: LabPort, task: Task, attempt: int) -> str:
+    """The subject of a `BrokenRule`."""
+    return f"task {task.id} (job {task.job}, attempt {attempt}) on {port.address} at {port.lab.now} us"

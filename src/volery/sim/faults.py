@@ -1,13 +1,13 @@
-"""What goes wrong in the lab: messages, links, components and machines, by a plan that the kernel applies.
+"""Fault plans of the lab, of messages, links, components and machines, and the extension that applies them.
 
-A plan is plain data (`msgspec.toml` and `msgspec.json` read and write it) and names everything by address. It says what
-happens, never what a component knows: who is told of a lost peer, and when, is the detector's (`docs/decisions/0010`).
+A plan is plain data (`msgspec.toml` and `msgspec.json` read and write it) and names everything by address. It contains
+faults, never what a component knows: that is up to the failure detector (`docs/decisions/0010`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -16,10 +16,10 @@ from volery.core.errors import InputError
 from volery.core.events import Event, PeerBack, PeerLost
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Time
 from volery.core.records import LostAttempt
-
-if TYPE_CHECKING:
-    from volery.sim.execution import Door, LabPort
-    from volery.sim.kernel import Kernel
+from volery.sim.execution import Attempts, LabPort
+from volery.sim.extension import Extension
+from volery.sim.lab import FAR, Dispersal, Door, Lab
+from volery.sim.submitter import Submitter
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Moment = Annotated[int, msgspec.Meta(ge=0)]
@@ -65,19 +65,19 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     other: tuple[Address, ...] = ()
 
     def cuts(self, a: Address, b: Address) -> bool:
-        """Whether the two cannot reach each other."""
+        """True if the two cannot reach each other."""
         if not self.other:
             return (a in self.one) != (b in self.one)
         return (a in self.one and b in self.other) or (b in self.one and a in self.other)
 
 
 class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A component stops, and begins anew as another incarnation; its machine, if it stands on one, goes with it.
+    """A component stops, and is restarted as another incarnation; its machine, if it stands on one, goes with it.
 
     Args:
         at_us: when it stops.
         address: which component.
-        back_us: when it begins anew.
+        back_us: when it is restarted.
     """
 
     at_us: Moment
@@ -118,78 +118,97 @@ class NotQuiet(RuntimeError):  # noqa: N818 - it names a state, like Stalled
 
 
 class Gate:
-    """The way of messages to one address: to the component that is there now, or to nobody."""
+    """The inbox of one address: it leads to the component that is there now, or nowhere."""
 
-    __slots__ = ("address", "component", "door", "faults", "incarnation", "port", "up")
+    __slots__ = ("address", "component", "door", "incarnation", "is_cut", "port", "up")
 
-    def __init__(self, faults: Unreliable, address: Address, component: Component, door: Door, port: LabPort) -> None:
-        self.faults = faults
+    def __init__(self, address: Address, is_cut: Callable[[Address, Address], bool]) -> None:
         self.address = address
-        self.component = component
-        self.door = door
-        self.port = port
+        self.is_cut = is_cut
         self.incarnation = 0
         self.up = True
 
-    def take(self, event: Event, source: Address, now: Time) -> None:
-        """Hand a message over, unless its way is cut or nobody is here; the submitter stands beside its entry."""
-        if self.up and (source == SUBMITTER or not self.faults.cut(source, self.address)):
+    def lead_to(self, component: Component, door: Door, port: LabPort) -> None:
+        """Take a component, which may replace another."""
+        self.component, self.door, self.port = component, door, port
+
+    def __call__(self, event: Event, source: Address, now: Time) -> None:
+        """Pass a message, unless its link is cut or the component is gone; the submitter is beside its entry."""
+        if self.up and (source == SUBMITTER or not self.is_cut(source, self.address)):
             self.door.deliver(event, source, now)
 
 
 class _Pair:
-    """Two that watch each other.
+    """Two addresses that watch each other.
 
     Attributes:
         cut: whether they cannot reach each other now.
-        told: which of them has been told that the other is lost.
-        suspected: one of them has been told in this outage: then the other will be, too, though the outage may be over.
+        informed: per address, whether it was informed that the other is lost.
+        suspected: one was informed in this outage: then the other will be, too, though the outage may be over.
         outage: counts outages.
     """
 
-    __slots__ = ("both", "cut", "outage", "suspected", "told")
+    __slots__ = ("both", "cut", "informed", "outage", "suspected")
 
     def __init__(self, a: Address, b: Address) -> None:
         self.both = (a, b)
         self.cut = False
         self.suspected = False
-        self.told = {a: False, b: False}
+        self.informed = {a: False, b: False}
         self.outage = 0
 
     def other(self, side: Address) -> Address:
         return self.both[1] if side == self.both[0] else self.both[0]
 
 
-class Unreliable:
-    """Applies a plan, and tells those who watch each other.
+class FaultInjector(Extension):
+    """Applies a plan, and informs pairs of addresses that watch each other.
 
-    The detector behaves as heartbeats between two hosts do. An outage that is shorter than the detection time may pass
-    unnoticed by both; but once one of the two has given the other up it no longer answers, so that the other is told as
-    well, within `detection_us`. Both are told PeerBack when they reach each other again.
+    The failure detector behaves as heartbeats between two hosts do. An outage that is shorter than the detection time
+    may pass unnoticed by both; but once one of the two suspects the other it no longer answers, so that the other is
+    informed as well, within `detection_us`. Both receive PeerBack when they reach each other again.
 
     Args:
-        kernel: of the run.
-        plan: what happens.
-        deployment: the run's.
+        lab, deployment, submitter, attempts: of the run.
+        plan: the faults.
+        install: puts a component at its address.
+        restarted: called with the address of a component that was restarted, once that is detected.
     """
 
-    def __init__(self, kernel: Kernel, plan: FaultPlan, deployment: Deployment) -> None:
-        if kernel.options.costs or kernel.options.hosts:
-            raise InputError("faults", "a plan of faults goes with neither costs nor hosts; leave them out")
-        self._kernel = kernel
+    may_lose_work = True
+
+    def __init__(
+        self,
+        lab: Lab,
+        deployment: Deployment,
+        submitter: Submitter,
+        attempts: Attempts,
+        plan: FaultPlan,
+        install: Callable[[Address, Component], None],
+        restarted: Sequence[Callable[[Address], None]],
+    ) -> None:
+        self._lab = lab
         self._plan = plan
         self._deployment = deployment
-        self._stream = kernel.streams.of("faults")
-        self._entry_stream = kernel.streams.of("faults/entries")
-        self._schedule = kernel.schedule
+        self._submitter = submitter
+        self._attempts = attempts
+        self._install = install
+        self._restarted = restarted
+        attempts.is_forgotten = self._is_forgotten
+        lab.disperse = Dispersal(lab, submitter.door.owner, self._copies)
+        if deployment.standins:
+            lab.records.number_widely()
+        self._stream = lab.streams.of("faults")
+        self._entry_stream = lab.streams.of("faults/entries")
+        self._schedule = lab.schedule
         self._cut_off_at: dict[Address, Time] = {}
         self._address_of = {machine: address for address, machine in deployment.machines.items()}
         self._partitions: list[Partition] = []
         self._sent = 0
-        self._weather: list[MessageFaults] = []
-        self.gates: dict[Address, Gate] = {}
+        self._message_faults: list[MessageFaults] = []
+        self._gates: dict[Address, Gate] = {}
         self._pairs: dict[Address, list[_Pair]] = {}
-        for a, b in deployment.watches:
+        for a, b in deployment.detector_pairs:
             pair = _Pair(a, b)
             self._pairs.setdefault(a, []).append(pair)
             self._pairs.setdefault(b, []).append(pair)
@@ -201,11 +220,19 @@ class Unreliable:
                 reason = "is not an address" if deployment.rebuild else "cannot be rebuilt: the design bears no crash"
                 raise InputError("faults.crashes", f"{crash.address} {reason}")
 
+    def wrap_inbox(self, address: Address, component: Component, inbox: Door, port: LabPort) -> Door:
+        """Have the messages to a component pass its gate."""
+        gate = self._gates.get(address)
+        if gate is None:
+            gate = self._gates[address] = Gate(address, self._cuts)
+        gate.lead_to(component, inbox, port)
+        return Door.through(gate)
+
     def begin(self) -> None:
-        """Put the plan into the kernel's calendar."""
-        for weather in self._plan.messages:
-            self._schedule(weather.start_us, self._set_in, weather, None)
-            self._schedule(weather.end_us, self._clear_up, weather, None)
+        """Put the plan into the calendar."""
+        for faults in self._plan.messages:
+            self._schedule(faults.start_us, self._begin_faults, faults, None)
+            self._schedule(faults.end_us, self._end_faults, faults, None)
         for partition in self._plan.partitions:
             self._schedule(partition.start_us, self._part, partition, None)
             self._schedule(partition.end_us, self._heal, partition, None)
@@ -218,23 +245,23 @@ class Unreliable:
             self._schedule(self._plan.progress_us, self._demand_progress, None, None)
 
     def _demand_progress(self, _first: None, _second: None, now: Time) -> None:
-        kernel = self._kernel
-        open_jobs = kernel.trace.job_count - kernel.submitter.jobs_done
-        if open_jobs:
+        if open_jobs := self._open_jobs():
             gone = [crash.address for crash in self._plan.crashes if crash.at_us < now < crash.back_us]
             raise NotQuiet(f"{open_jobs} jobs are not done at {now} us; {', '.join(gone) or 'nobody'} is gone for good")
 
     def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
-        kernel = self._kernel
-        if kernel.is_busy():
-            open_jobs = kernel.trace.job_count - kernel.submitter.jobs_done
-            raise NotQuiet(f"still busy at {now} us, long after the last fault; {open_jobs} jobs are not done")
+        if self._lab.is_busy() or self._submitter.due_us != FAR:
+            problem = f"{self._open_jobs()} jobs are not done"
+            raise NotQuiet(f"still busy at {now} us, long after the last fault; {problem}")
 
-    def _set_in(self, weather: MessageFaults, _: None, _now: Time) -> None:
-        self._weather.append(weather)
+    def _open_jobs(self) -> int:
+        return self._lab.trace.job_count - self._submitter.jobs_done
 
-    def _clear_up(self, weather: MessageFaults, _: None, _now: Time) -> None:
-        self._weather.remove(weather)
+    def _begin_faults(self, faults: MessageFaults, _: None, _now: Time) -> None:
+        self._message_faults.append(faults)
+
+    def _end_faults(self, faults: MessageFaults, _: None, _now: Time) -> None:
+        self._message_faults.remove(faults)
 
     def _part(self, partition: Partition, _: None, now: Time) -> None:
         self._partitions.append(partition)
@@ -247,75 +274,64 @@ class Unreliable:
     def _pairs_of(self, partition: Partition) -> list[_Pair]:
         return [pair for address in partition.one for pair in self._pairs.get(address, ())]
 
-    def cut(self, a: Address, b: Address) -> bool:
-        """Whether a partition keeps the two apart."""
+    def _cuts(self, a: Address, b: Address) -> bool:
+        """True if a partition is between the two."""
         return any(partition.cuts(a, b) for partition in self._partitions)
 
-    def copies(self, source: Address, receiver: object) -> Sequence[Time]:
-        """The extra delays of the copies of a message that arrive at a gate's door: () when it is lost."""
+    def _copies(self, source: Address, gate: object) -> Sequence[Time]:
+        """The extra delays of the copies of a message that arrive at a gate: () when it is lost."""
         self._sent += 1
         if self._sent > MESSAGES_MAX:
             raise NotQuiet(f"{MESSAGES_MAX} messages, and no end")
-        gate: Gate = receiver.__self__  # type: ignore[attr-defined]  # it is `Gate.take`
-        if self._partitions and self.cut(source, gate.address):
+        assert isinstance(gate, Gate)
+        if self._partitions and self._cuts(source, gate.address):
             return ()
         extras: Sequence[Time] = (0,)
         random, exponential = self._stream.random, self._stream.expovariate
-        for weather in self._weather:
-            if weather.among and source not in weather.among and gate.address not in weather.among:
+        for faults in self._message_faults:
+            if faults.among and source not in faults.among and gate.address not in faults.among:
                 continue
-            if random() < weather.drop:
+            if random() < faults.drop:
                 return ()
-            late = int(exponential(1.0) * weather.extra_us) if random() < weather.delay else 0
+            late = int(exponential(1.0) * faults.extra_us) if random() < faults.delay else 0
             extras = [extra + late for extra in extras]
-            if random() < weather.repeat:
-                extras.append(extras[0] + 1 + int(exponential(1.0) * weather.extra_us))
+            if random() < faults.repeat:
+                extras.append(extras[0] + 1 + int(exponential(1.0) * faults.extra_us))
         return extras
 
     def _crash(self, address: Address, _: None, now: Time) -> None:
-        gate = self.gates[address]
+        gate = self._gates[address]
         gate.up = False
         self._cut_off_at[address] = now
-        self._end_all(gate.port, now)
+        gate.port.silence()
+        self._attempts.end_all(gate.port)
         for pair in self._pairs.get(address, ()):
-            pair.told[address] = False
+            pair.informed[address] = False
         self._look_again(self._pairs.get(address, ()), now)
-
-    def _end_all(self, port: LabPort, now: Time) -> None:
-        """A component is gone with its timers and answers, and what ran there ends without a report."""
-        port.silence()
-        kernel = self._kernel
-        for ending in kernel.finishes.values():
-            for place, event in ending:
-                key = (event.task.id, event.attempt)
-                if place is port and (port.address, *key) not in kernel.killed:
-                    kernel.attempts.died(event, now)
-                    kernel.killed.add((port.address, *key))
 
     def _restart(self, address: Address, _: None, now: Time) -> None:
-        gate, rebuild = self.gates[address], self._deployment.rebuild
+        gate, rebuild = self._gates[address], self._deployment.rebuild
         assert rebuild is not None, "checked when the plan was taken"
         gate.incarnation += 1
-        gate.component = rebuild(address, gate.incarnation)
-        gate.door, gate.port = self._kernel.install(address, gate.component)
+        self._install(address, rebuild(address, gate.incarnation))
         gate.up = True
         gate.component.start(now)
-        self._schedule(now + self._soon(), self._tell_submitter, address, gate.incarnation)
+        self._schedule(now + self._soon(), self._detect_restart, address, gate.incarnation)
         for pair in self._pairs.get(address, ()):
             if self._is_cut(pair):
-                self._schedule(now + self._soon(pair), self._tell_lost, pair, (address, pair.outage))
-            elif not pair.told[pair.other(address)]:
-                self._schedule(now + self._soon(pair), self._tell_of_restart, pair, (address, gate.incarnation))
+                self._schedule(now + self._soon(pair), self._report_lost, pair, (address, pair.outage))
+            elif not pair.informed[pair.other(address)]:
+                self._schedule(now + self._soon(pair), self._report_restart, pair, (address, gate.incarnation))
         self._look_again(self._pairs.get(address, ()), now)
 
-    def _tell_submitter(self, address: Address, incarnation: int, _now: Time) -> None:
-        gate = self.gates[address]
+    def _detect_restart(self, address: Address, incarnation: int, _now: Time) -> None:
+        gate = self._gates[address]
         if gate.up and gate.incarnation == incarnation:
             for pair in self._pairs.get(address, ()):
-                if pair.both[0] == SUBMITTER:  # it hears of the entry, so that the next outage is news again
-                    pair.told[SUBMITTER] = False
-            self._kernel.submitter.resubmit(address)
-            self._kernel.orders.repeat(address)
+                if pair.both[0] == SUBMITTER:  # it knows of the restart, so that it is informed of the next outage
+                    pair.informed[SUBMITTER] = False
+            for restarted in self._restarted:
+                restarted(address)
 
     def _soon(self, pair: _Pair | None = None) -> Time:
         """A detection time; those of the submitter come from a stream of their own."""
@@ -324,11 +340,11 @@ class Unreliable:
         return whole // 8 + int(stream.random() * (whole - whole // 8))
 
     def _is_up(self, address: Address) -> bool:
-        return address == SUBMITTER or self.gates[address].up
+        return address == SUBMITTER or self._gates[address].up
 
     def _is_cut(self, pair: _Pair) -> bool:
         a, b = pair.both
-        return not (self._is_up(a) and self._is_up(b)) or self.cut(a, b)
+        return not (self._is_up(a) and self._is_up(b)) or self._cuts(a, b)
 
     def _look_again(self, pairs: Sequence[_Pair], now: Time) -> None:
         """Reachability may have changed."""
@@ -337,57 +353,50 @@ class Unreliable:
             if cut and not pair.cut:
                 pair.outage += 1
                 for side in pair.both:
-                    self._schedule(now + self._soon(pair), self._tell_lost, pair, (side, pair.outage))
+                    self._schedule(now + self._soon(pair), self._report_lost, pair, (side, pair.outage))
             elif pair.cut and not cut and pair.suspected:
-                self._schedule(now + 2 * self._soon(pair), self._tell_back, pair, pair.outage)
+                self._schedule(now + 2 * self._soon(pair), self._report_back, pair, pair.outage)
             if pair.cut or cut:
                 self._cut_off_at.update(dict.fromkeys(pair.both, now))
             pair.cut = cut
 
-    def _tell_lost(self, pair: _Pair, which: tuple[Address, int], now: Time) -> None:
+    def _report_lost(self, pair: _Pair, which: tuple[Address, int], now: Time) -> None:
         side, outage = which
-        if not self._is_up(side) or pair.told[side] or not (pair.suspected or (pair.cut and outage == pair.outage)):
+        if not self._is_up(side) or pair.informed[side] or not (pair.suspected or (pair.cut and outage == pair.outage)):
             return
-        pair.suspected = pair.told[side] = True
-        self._tell(side, PeerLost(pair.other(side)), now)
+        pair.suspected = pair.informed[side] = True
+        self._report(side, PeerLost(pair.other(side)), now)
 
-    def _tell_back(self, pair: _Pair, outage: int, now: Time) -> None:
+    def _report_back(self, pair: _Pair, outage: int, now: Time) -> None:
         if pair.cut or outage != pair.outage:
             return
         pair.suspected = False
         for side in pair.both:
-            if pair.told[side]:
-                pair.told[side] = False
-                self._tell(side, PeerBack(pair.other(side)), now)
+            if pair.informed[side]:
+                pair.informed[side] = False
+                self._report(side, PeerBack(pair.other(side)), now)
 
-    def _tell_of_restart(self, pair: _Pair, which: tuple[Address, int], now: Time) -> None:
+    def _report_restart(self, pair: _Pair, which: tuple[Address, int], now: Time) -> None:
         address, incarnation = which
         side = pair.other(address)
-        if not pair.cut and not pair.told[side] and self.gates[address].incarnation == incarnation:
-            self._tell(side, PeerBack(address), now)
+        if not pair.cut and not pair.informed[side] and self._gates[address].incarnation == incarnation:
+            self._report(side, PeerBack(address), now)
 
-    def _tell(self, address: Address, event: PeerLost | PeerBack, now: Time) -> None:
+    def _report(self, address: Address, event: PeerLost | PeerBack, now: Time) -> None:
         if address == SUBMITTER:
-            self._kernel.submitter.on_peer(event)
+            self._submitter.on_peer(event)
         elif event.peer != SUBMITTER:  # schedulers do nothing about it
-            self.gates[address].port.deliver(event, None, now)
+            self._gates[address].port.deliver(event, None, now)
 
-    def demand_rest(self, slots: Sequence[int]) -> None:
-        """After a run: nothing runs on any machine, and every component has nothing left.
-
-        Args:
-            slots: per machine.
-
-        Raises:
-            AssertionError: naming what is left.
-        """
-        for address, gate in self.gates.items():
-            assert gate.port.at_rest(slots), f"something still runs on {address}"
+    def check_rest(self) -> None:
+        """Raise AssertionError if a task runs on any machine, or a component has anything left."""
+        for address, gate in self._gates.items():
+            assert gate.port.is_idle(), f"something still runs on {address}"
             gate.component.check_rest()
 
-    def forgotten(self, before: LostAttempt, now: Time) -> bool:
-        """Whether an attempt has finished and nobody may have heard of it: its machine has crashed or was cut off."""
-        address = self._address_of[before.worker]
+    def _is_forgotten(self, before: LostAttempt) -> bool:
+        """True if an attempt has finished and its report may be lost: its machine has crashed or was cut off."""
+        address, now = self._address_of[before.worker], self._lab.now
         cut_off_at = (
             now if any(pair.cut for pair in self._pairs.get(address, ())) else self._cut_off_at.get(address, NEVER)
         )

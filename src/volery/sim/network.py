@@ -2,7 +2,7 @@
 
 All messages of one delay that are sent during one phase of an instant form one batch: one entry of the lane of that
 delay, so that neither a time nor a sequence number is kept per message. A constant delay keeps every link FIFO by
-itself; jitter and faults go through the kernel's time buckets and keep each link FIFO by its last due time.
+itself; jitter and faults go through the calendar and keep each link FIFO by its last due time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Sent = tuple[object, Handlers, Message, Address]
 
 
 class Network(msgspec.Struct, frozen=True):
-    """What a hop costs.
+    """Delays of hops.
 
     Args:
         delay_us: one-way delay of a link for which nothing else is said.
@@ -53,7 +53,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What an unreliable network does to a message between components, each with its own probability.
+    """Faults of messages between components, each with its own probability.
 
     Args:
         drop: it never arrives.
@@ -91,8 +91,8 @@ class Lane:
         self.batches: deque[tuple[Time, int, list[Sent]]] = deque()
         self.message_count = 0
 
-    def cut(self, now: Time, path: int) -> None:
-        """End a phase: what was sent in it becomes a batch, due after this lane's delay."""
+    def flush(self, now: Time, path: int) -> None:
+        """End a phase: its messages become a batch, due after this lane's delay."""
         self.message_count += len(self.sent)
         self.batches.append((now + self.delay_us, path, self.sent))
         self.sent = []

@@ -1,4 +1,4 @@
-"""How a run is driven, and what is told of it while it runs."""
+"""Options of a run, and its progress."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from volery.core.costs import Frames, HostCosts
+from volery.core.errors import InputError
 from volery.core.model import Time
 from volery.sim.faults import FaultPlan
 from volery.sim.network import Faults
@@ -14,11 +15,11 @@ from volery.sim.orders import Drained, Reweighed
 
 
 class Enough(Exception):  # noqa: N818 - nothing is wrong
-    """Raised by who is told of progress: the run ends there, and its records hold what has happened so far."""
+    """Raised by a receiver of progress: the run ends there, and its records hold what has happened so far."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a run is."""
+    """The progress of a run."""
 
     now_us: Time
     jobs_done: int
@@ -26,7 +27,9 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How a run is driven; none of these changes what a correct design does on a reliable network.
+    """Options of a run; none of the first three changes what a correct design does on a reliable network.
+
+    What is not asked for costs a run nothing: `volery.sim.kernel` makes an extension of what is.
 
     Args:
         check: call `check()` of every component after each of its events (tests).
@@ -35,12 +38,12 @@ class Options(msgspec.Struct, frozen=True):
             result is ties.
         costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
         faults: an unreliable network between components.
-        plan: what goes wrong when: messages, partitions, crashes; goes with neither costs nor hosts.
+        plan: faults of messages, partitions, crashes; goes with neither costs nor hosts.
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
-        frames: what lies between these hosts; None: the network, message by message.
+        frames: between these hosts; None: the network, message by message.
         graphs: the design takes workflows whole, see `Architecture.graphs`.
         drains: machines that are taken out of use.
-        reweighs: changes of who has which share.
+        reweighs: changes of users' shares.
     """
 
     check: bool = False
@@ -54,3 +57,8 @@ class Options(msgspec.Struct, frozen=True):
     graphs: bool = False
     drains: tuple[Drained, ...] = ()
     reweighs: tuple[Reweighed, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse combinations that no run has."""
+        if self.plan is not None and (self.costs or self.hosts):
+            raise InputError("faults", "a plan of faults goes with neither costs nor hosts; leave them out")

@@ -1,12 +1,11 @@
-"""What operators order in the lab: machines taken out of use for a while, other weights of users.
+"""Orders of operators in the lab: machines taken out of use for a while, other weights of users.
 
-The driver tells whoever is concerned, as a live one does, and again those that have begun anew.
+The driver sends them to the components that are concerned, as a live one does, and again to those that were restarted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +13,9 @@ from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.events import Drain, Reweigh
 from volery.core.model import NEVER, SUBMITTER, Address, Message, Time
-
-if TYPE_CHECKING:
-    from volery.sim.kernel import Kernel
+from volery.sim.extension import Extension
+from volery.sim.lab import Lab
+from volery.sim.submitter import Submitter
 
 
 class Drained(msgspec.Struct, frozen=True):
@@ -41,40 +40,44 @@ class Reweighed(msgspec.Struct, frozen=True):
     at_us: Time = 0
 
 
-class Orders:
-    """Tells of drained machines and of weights.
+class Orders(Extension):
+    """Sends drains and weights.
 
     Args:
-        kernel: of the run.
-        deployment: the run's.
-        drains: what is drained when.
-        reweighs: whose weight changes when.
+        lab, submitter, deployment: of the run.
+        drains, reweighs: the orders.
 
     Raises:
         InputError: the design cannot do that, there is no such machine, or nobody has that name.
     """
 
     def __init__(
-        self, kernel: Kernel, deployment: Deployment, drains: Sequence[Drained], reweighs: Sequence[Reweighed]
+        self,
+        lab: Lab,
+        submitter: Submitter,
+        deployment: Deployment,
+        drains: Sequence[Drained],
+        reweighs: Sequence[Reweighed],
     ) -> None:
-        self._kernel = kernel
+        self._lab = lab
+        self._submitter = submitter
         self._in_force: dict[object, tuple[Message, tuple[Address, ...]]] = {}
-        self._tellings: list[tuple[Time, object, tuple[Message, tuple[Address, ...]], bool]] = []
+        self._orders: list[tuple[Time, object, tuple[Message, tuple[Address, ...]], bool]] = []
         self._plan_drains(deployment, drains)
         self._plan_weights(deployment, reweighs)
 
     def _plan_drains(self, deployment: Deployment, drains: Sequence[Drained]) -> None:
         node_on = {machine: address for address, machine in deployment.machines.items()} if drains else {}
         for drained in drains:
-            if deployment.in_charge is None:
+            if deployment.owners_of is None:
                 raise InputError("drains", "this design cannot drain nodes; of those in the registry, Megha can")
             if drained.machine not in node_on:
                 raise InputError("drains", f"there is no machine {drained.machine}; they count from 0")
             node = node_on[drained.machine]
-            masters = deployment.in_charge(node)
-            self._tellings.append((drained.at_us, node, (Drain(node, True), masters), True))
+            masters = deployment.owners_of(node)
+            self._orders.append((drained.at_us, node, (Drain(node, True), masters), True))
             if drained.until_us != NEVER:
-                self._tellings.append((drained.until_us, node, (Drain(node, False), masters), False))
+                self._orders.append((drained.until_us, node, (Drain(node, False), masters), False))
 
     def _plan_weights(self, deployment: Deployment, reweighs: Sequence[Reweighed]) -> None:
         weights: dict[str, int] = {}
@@ -85,14 +88,14 @@ class Orders:
             weights[change.name] = change.weight
             deployment.shares(weights)
             message = Reweigh(number, tuple(weights.items()))
-            self._tellings.append((change.at_us, Reweigh, (message, deployment.sharers), True))
+            self._orders.append((change.at_us, Reweigh, (message, deployment.weight_subscribers), True))
 
     def begin(self) -> None:
-        """Put everything into the kernel's calendar."""
-        for at_us, key, told, lasts in self._tellings:
-            self._kernel.schedule(at_us, self._tell, (key, told), lasts)
+        """Put all orders into the calendar."""
+        for at_us, key, order, lasts in self._orders:
+            self._lab.schedule(at_us, self._give, (key, order), lasts)
 
-    def _tell(self, what: tuple[object, tuple[Message, tuple[Address, ...]]], lasts: bool, _now: Time) -> None:
+    def _give(self, what: tuple[object, tuple[Message, tuple[Address, ...]]], lasts: bool, _now: Time) -> None:
         key, (message, concerned) = what
         if lasts:
             self._in_force[key] = message, concerned
@@ -102,12 +105,12 @@ class Orders:
             self._send(address, message)
 
     def repeat(self, address: Address) -> None:
-        """Tell a component that has begun anew what is in force."""
+        """Send a component that was restarted the orders in force."""
         for message, concerned in self._in_force.values():
             if address in concerned:
                 self._send(address, message)
 
     def _send(self, to: Address, message: Message) -> None:
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(to)
+        lane, receiver, handlers = self._lab.routes_of(SUBMITTER).to(to)
         lane.sent.append((receiver, handlers, message, SUBMITTER))
-        self._kernel.submitter.message_count += 1
+        self._submitter.message_count += 1

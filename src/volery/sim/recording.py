@@ -69,10 +69,10 @@ class RecordingPort:
 
     Attributes:
         effects: all that was asked for since the port was made or last drained.
-        sure: see `Port`.
+        is_reliable: see `Port`.
     """
 
-    sure = False
+    is_reliable = False
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -27,7 +27,7 @@ CLASS_BITS = 4
 
 
 class StageTime(msgspec.Struct, frozen=True):
-    """What a method took that realises one or more stages; what it calls that is declared too counts there.
+    """The time of a method that realises one or more stages, without that of declared methods that it calls.
 
     Args:
         stages: that it realises; where there are several, their times cannot be told apart.

@@ -8,12 +8,11 @@ that was pending in the middle of them (an end of a task, a timer, a boot) has c
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from volery.core.model import NEVER, Time
-
-if TYPE_CHECKING:
-    from volery.sim.kernel import Kernel
+from volery.sim.lab import FAR, Lab
+from volery.sim.submitter import Submitter
 
 INSTANTS_MAX: Final = 200_000
 """Instants without any result, half of them after which all that was pending must have come."""
@@ -29,12 +28,13 @@ class Stalls:
     """Watches a run for results: submissions, ends of tasks, answers, and starts where attempts keep their progress.
 
     Args:
-        kernel: of the run.
+        lab, submitter: of the run.
         starts_count: a start is a result: what an attempt has done is kept when it ends.
     """
 
-    def __init__(self, kernel: Kernel, *, starts_count: bool) -> None:
-        self._kernel = kernel
+    def __init__(self, lab: Lab, submitter: Submitter, *, starts_count: bool) -> None:
+        self._lab = lab
+        self._submitter = submitter
         self._starts_count = starts_count
         self._results: tuple[int, ...] = ()
         self._instants = 0
@@ -46,7 +46,7 @@ class Stalls:
         Raises:
             Stalled: too many without a result.
         """
-        kernel, results = self._kernel, self._found()
+        lab, results = self._lab, self._found()
         if results != self._results:
             self._results, self._instants, self._pending_until = results, 0, None
             return
@@ -54,8 +54,9 @@ class Stalls:
         if self._instants < INSTANTS_MAX // 2:
             return
         if self._pending_until is None:
-            self._pending_until = kernel.pending_until()
-        elif self._instants >= INSTANTS_MAX and kernel.now > self._pending_until:
+            due_us = self._submitter.due_us
+            self._pending_until = max(lab.pending_until(), due_us if due_us != FAR else 0)
+        elif self._instants >= INSTANTS_MAX and lab.now > self._pending_until:
             raise Stalled(
                 f"time goes on and nothing is done: {self._instants:,} instants without a result, {self.state()}"
             )
@@ -67,19 +68,18 @@ class Stalls:
         self._results = self._found()
 
     def _found(self) -> tuple[int, ...]:
-        kernel = self._kernel
-        submitter = kernel.submitter
-        started = len(kernel.records.lost) if self._starts_count else 0
-        return submitter.submitted, submitter.jobs_done, kernel.finished_count, started
+        lab, submitter = self._lab, self._submitter
+        started = len(lab.records.lost) if self._starts_count else 0
+        return submitter.submitted, submitter.jobs_done, lab.finished_count, started
 
     def state(self) -> str:
         """The open jobs in words, with the first task that has not finished."""
-        kernel = self._kernel
-        trace, records = kernel.trace, kernel.records
-        came = range(kernel.submitter.submitted)
+        lab = self._lab
+        trace, records = lab.trace, lab.records
+        came = range(self._submitter.submitted)
         waiting = [job for job in came if records.answered_us[job] == NEVER]
         if not waiting:
-            return f"at {kernel.now} us every job is answered and the design does not become quiet"
+            return f"at {lab.now} us every job is answered and the design does not become quiet"
         tasks = range(trace.first[waiting[0]], trace.first[waiting[0] + 1])
         open_tasks = [task for task in tasks if records.finish_us[task] == NEVER]
         first = next(itertools.chain(open_tasks, tasks), None)
@@ -89,4 +89,4 @@ class Stalls:
             else f", {len(open_tasks)} of its {len(tasks)} tasks not finished, the first is task {first}"
         )
         count = f"{len(waiting)} of {trace.job_count} jobs were never answered"
-        return f"at {kernel.now} us {count}; the first is job {waiting[0]}{task}"
+        return f"at {lab.now} us {count}; the first is job {waiting[0]}{task}"

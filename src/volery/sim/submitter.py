@@ -3,50 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from volery.core.assignment import Assignments, Owner
 from volery.core.events import Event, JobAccepted, JobDone, JobRejected, PeerBack, PeerLost, Submit
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
+from volery.sim.lab import FAR, Door, Lab
 
-if TYPE_CHECKING:
-    from volery.sim.hosts import Counter
-    from volery.sim.kernel import Kernel
 
-FAR: Time = 1 << 62
-"""Later than anything."""
+class Source(Protocol):
+    """Jobs whose tasks are not all sent when the job arrives."""
+
+    def submission(self, job: JobId) -> list[Message]:
+        """The messages that submit a job, with the tasks that may be sent by now."""
+
+    def barred(self, job: JobId) -> int:
+        """The count of tasks of a job that are never sent."""
+
+    def forget(self, job: JobId) -> None:
+        """The job is done."""
+
+
+class Carrier(Protocol):
+    """Takes the submitter's messages instead of the lanes."""
+
+    def carry(self, to: Address, messages: Sequence[Message]) -> bool:
+        """Send messages to a component; False where its messages go by lanes."""
 
 
 class Submitter:
-    """The lab's submitter: sends jobs in on time, takes the answers, and tries again when it is told to.
+    """The lab's submitter: sends jobs on time, takes the answers, and tries again when it is asked to.
 
     Args:
-        kernel: of the run.
+        lab: of the run.
         assignments: the entry of every job.
+
+    Attributes:
+        door: for messages to the submitter.
+        submitted, jobs_done: counts of jobs.
+        due_us: when the next job arrives.
+        message_count: messages from and to the submitter.
+        source: of tasks that wait for others; None: all tasks are sent with their job.
+        carrier: of the submitter's messages; None: the lanes.
     """
 
-    def __init__(self, kernel: Kernel, assignments: Assignments) -> None:
-        self._kernel = kernel
+    def __init__(self, lab: Lab, assignments: Assignments) -> None:
+        self._lab = lab
         self._assignments = assignments
         self.submitted = 0
-        self.due_us = kernel.trace.arrival_us[0] if kernel.trace.job_count else FAR
+        self.due_us = lab.trace.arrival_us[0] if lab.trace.job_count else FAR
         self.jobs_done = 0
         self.message_count = 0
-        self._counter: Counter | None = None
+        self.door = lab.doors[SUBMITTER] = Door.through(self.handle)
+        self.source: Source | None = None
+        self.carrier: Carrier | None = None
         self._moves_at: dict[Address, Time] = {}
-
-    def stand_on(self, counter: Counter) -> None:
-        """Speak and hear through a host of its own."""
-        self._counter = counter
 
     def submit_due(self, now: Time) -> None:
         """Submit every job that arrives now, in the order of the trace."""
-        arrivals = self._kernel.trace.arrival_us
-        self._kernel.enter(0)
+        arrivals = self._lab.trace.arrival_us
+        self._lab.enter(0)
         while self.due_us == now:
-            users = self._kernel.trace.user
+            users = self._lab.trace.user
             self._assignments.assign(self.submitted, users[self.submitted] if users else "")
             self.submit(self.submitted)
             self.submitted += 1
@@ -56,8 +76,8 @@ class Submitter:
         self.submit(job)
 
     def resubmit(self, entry: Address) -> None:
-        """Submit all that is not done to an entry that has begun anew: it knows no job any more."""
-        self._kernel.enter(0)
+        """Submit all that is not done to an entry that was restarted: it knows no job any more."""
+        self._lab.enter(0)
         self._greet(entry)
         for job, _ in self._open_jobs():
             if self._owner_of(job).entry == entry:
@@ -78,8 +98,8 @@ class Submitter:
             self._send_to(entry, [message])
 
     def _move_later(self, origin: Address) -> None:
-        at = self._moves_at[origin] = self._kernel.now + self._assignments.grace_us
-        self._kernel.schedule(at, self._maybe_move, origin, None)
+        at = self._moves_at[origin] = self._lab.now + self._assignments.grace_us
+        self._lab.schedule(at, self._maybe_move, origin, None)
 
     def _maybe_move(self, origin: Address, _: None, now: Time) -> None:
         if self._moves_at.get(origin) != now:  # it has answered since, and perhaps failed again
@@ -98,17 +118,16 @@ class Submitter:
             self.submit(job)
 
     def _open_jobs(self) -> list[tuple[JobId, str]]:
-        answered, users = self._kernel.records.answered_us, self._kernel.trace.user
+        answered, users = self._lab.records.answered_us, self._lab.trace.user
         return [(job, users[job] if users else "") for job in range(self.submitted) if answered[job] == NEVER]
 
     def _owner_of(self, job: JobId) -> Owner:
-        users = self._kernel.trace.user
+        users = self._lab.trace.user
         return self._assignments.owner(job, users[job] if users else "")
 
     def submit(self, job: JobId) -> None:
         """Send a job to its entry, in chunks where it is large, without delay; of a workflow what may be sent now."""
-        flow = self._kernel.flow
-        self.send(job, self._kernel.trace.submission(job) if flow is None else flow.submission(job))
+        self.send(job, self._lab.trace.submission(job) if self.source is None else self.source.submission(job))
 
     def send(self, job: JobId, messages: Sequence[Message]) -> None:
         """Send messages about a job to its entry, without delay."""
@@ -121,28 +140,26 @@ class Submitter:
 
     def _send_to(self, entry: Address, messages: Sequence[Message]) -> None:
         self.message_count += len(messages)
-        if self._counter is not None and self._kernel.host_at(entry) is not None:
-            for message in messages:
-                self._counter.send(entry, message)
+        if self.carrier is not None and self.carrier.carry(entry, messages):
             return
-        lane, receiver, handlers = self._kernel.routes_of(SUBMITTER).to(entry)
+        lane, receiver, handlers = self._lab.routes_of(SUBMITTER).to(entry)
         for message in messages:
             lane.sent.append((receiver, handlers, message, SUBMITTER))
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Hear an answer."""
+        """Take the answer of a component."""
         self.message_count += 1
-        records = self._kernel.records
+        records = self._lab.records
         if isinstance(event, JobDone):
             if records.answered_us[event.job] == NEVER:
                 records.answered_us[event.job] = now
                 records.unsatisfiable[event.job] = event.unsatisfiable
                 self.jobs_done += 1
-                if flow := self._kernel.flow:
-                    records.unsatisfiable[event.job] += flow.barred(event.job)
-                    flow.forget(event.job)
+                if self.source is not None:
+                    records.unsatisfiable[event.job] += self.source.barred(event.job)
+                    self.source.forget(event.job)
         elif isinstance(event, JobRejected):
             records.rejections += 1
-            self._kernel.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)
+            self._lab.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)
         elif not isinstance(event, JobAccepted):
             raise TypeError(f"{source} sent the submitter a {type(event).__name__}")

@@ -16,7 +16,7 @@ import msgspec
 from volery import architectures, metrics, sim, workload
 from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
-from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, heeded
+from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
 from volery.core.model import SECOND, SUBMITTER, Cluster
 from volery.core.omissions import Omissions
 from volery.core.records import Records
@@ -309,9 +309,9 @@ def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
     architecture = architectures.lookup(run.architecture)
     left = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
     present = [*features_of(inputs.trace), *left]
-    if not architecture.heeds:
+    if not architecture.features:
         return {"declares": False}
-    known = heeded(architecture, _config(run, inputs.cluster))
+    known = used_features(architecture, _config(run, inputs.cluster))
     known -= {AMOUNTS} if run.slot_request else set()
     ignored = [feature for feature in present if feature not in known]
     kept = tuple(feature for feature in ignored if feature == DEPENDENCIES)

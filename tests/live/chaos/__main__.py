@@ -54,7 +54,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and take everything down
-    _say(f"{schedule.architecture}, seed {schedule.seed}, {len(schedule.harms)} faults, in {folder}")
+    _say(f"{schedule.architecture}, seed {schedule.seed}, {len(schedule.faults)} faults, in {folder}")
     _say(f"the same in the lab: volery storm --schedule {folder / 'schedule.json'}")
     run = Chaos(folder, path, schedule, _say, tls=given.tls, namespaces=namespaces).play()
     _say(report(run))

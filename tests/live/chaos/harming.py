@@ -17,13 +17,13 @@ from tests.live.chaos.roles import Role, Supervisor, keeper_of
 from tests.live.conftest import Server
 
 from volery.core.model import SECOND
-from volery.faults.schedule import API, KEEPER, Harm
+from volery.faults.schedule import API, KEEPER, HostFault
 
 
 class Fault(NamedTuple):
     """What was done, as Unix seconds from and until when."""
 
-    harm: Harm
+    harm: HostFault
     at: float
     until: float
 
@@ -46,13 +46,13 @@ class Harming:
         self._links = links
         self._random = random.Random(seed)
 
-    def run(self, harms: tuple[Harm, ...], supervisor: Supervisor, tell: Callable[[str], None]) -> list[Fault]:
+    def run(self, harms: tuple[HostFault, ...], supervisor: Supervisor, tell: Callable[[str], None]) -> list[Fault]:
         """Do it all, in time; ends before beginnings."""
         began, wall = time.monotonic(), time.time()
         faults: list[Fault] = []
         pending: list[tuple[float, int, Callable[[], None]]] = []
 
-        def begin(harm: Harm) -> None:
+        def begin(harm: HostFault) -> None:
             at = time.time()
             undo = self._begin(harm)
 
@@ -72,7 +72,7 @@ class Harming:
             next_up[2]()
         return sorted(faults, key=lambda fault: fault.at)
 
-    def _begin(self, harm: Harm) -> Callable[[], None]:
+    def _begin(self, harm: HostFault) -> Callable[[], None]:
         """Begin; what ends it is returned."""
         match harm.kind:
             case "broker":
@@ -104,7 +104,7 @@ class Harming:
                 role.kill()
         return role.start
 
-    def _harm_keeper(self, harm: Harm) -> Callable[[], None]:
+    def _harm_keeper(self, harm: HostFault) -> Callable[[], None]:
         """Its host begins anew when it is gone, and starts another."""
         pid = keeper_of(self._folder, harm.base)
         with suppress(ProcessLookupError):
@@ -118,7 +118,7 @@ class Harming:
 
         return go_on
 
-    def _tear(self, harm: Harm) -> None:
+    def _tear(self, harm: HostFault) -> None:
         """What a write that was under way when everything ended leaves behind the last commit."""
         torn = self._random.randbytes(harm.garbage_bytes)
         if harm.host == API:
@@ -130,8 +130,8 @@ class Harming:
             file.write(torn)
 
 
-def told(harm: Harm) -> str:
-    """Harm in words."""
+def told(harm: HostFault) -> str:
+    """HostFault in words."""
     match harm.kind:
         case "broker":
             return "killed the broker"

@@ -15,7 +15,7 @@ from tests.live.chaos.evidence import attempts_of, read_told
 from tests.live.chaos.harming import Fault
 
 from volery.core.model import NEVER, SECOND, Amounts, JobId
-from volery.faults.checks import Attempts, excesses, losses, overlaps, told_twice
+from volery.faults.checks import Attempts, excesses, losses, overlaps, reported_twice
 from volery.faults.scenario import RESOURCES
 from volery.faults.schedule import Schedule
 
@@ -99,7 +99,7 @@ def judge(schedule: Schedule, run: Run, folder: Path) -> None:
         overlaps(attempts),
         excesses(attempts, offered, names, requests.__getitem__),
         losses(attempts, jobs, answered_us),
-        told_twice(successes),
+        reported_twice(successes),
     ):
         run.wrong += [f"{breach.kind}: {breach.problem}" for breach in breaches]
     run.wrong += _unplayable(folder)

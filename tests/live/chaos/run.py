@@ -24,7 +24,7 @@ from tests.live.chaos.roles import Supervisor, roles_at_work
 from tests.live.conftest import RUN_AS, Server
 
 from volery.core.model import SECOND
-from volery.faults.scenario import RESOURCES, StormJob
+from volery.faults.scenario import RESOURCES, ScenarioJob
 from volery.faults.schedule import API, Schedule
 from volery.live.asking import EventReader
 from volery.live.status import TaskStatus
@@ -89,7 +89,7 @@ class Chaos:
             for thread in threads:
                 thread.start()
             harming = Harming(self._folder / "federation", roles, broker, links, self._schedule.seed)
-            self.run.faults = harming.run(self._schedule.harms, supervisor, self._tell)
+            self.run.faults = harming.run(self._schedule.faults, supervisor, self._tell)
             supervisor.until(self._began + self._schedule.lasts_us / SECOND)
             self._rest(supervisor)
             self._ask_for_all()
@@ -176,7 +176,7 @@ class Chaos:
                     return
                 self._submit(client, number, self._described(number, job))
 
-    def _described(self, number: int, job: StormJob) -> dict[str, Any]:
+    def _described(self, number: int, job: ScenarioJob) -> dict[str, Any]:
         seconds = job.durations_us[0] / SECOND
         command = ["bash", str(self._folder / "task.sh"), str(self._folder), f"{seconds:g}"]
         described: dict[str, Any] = {"key": f"job-{number}", "estimate_s": seconds, "user": job.user}

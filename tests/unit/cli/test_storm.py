@@ -12,7 +12,7 @@ from volery.architectures import lookup
 from volery.cli.main import main
 from volery.core.model import SECOND
 from volery.faults import draw_schedule
-from volery.faults.schedule import Harm
+from volery.faults.schedule import HostFault
 from volery.roles.recovery.channel import Linked
 
 
@@ -93,11 +93,11 @@ def test_a_schedule_of_harm_to_processes_is_played_in_the_lab(
     status, text, _ = answer(capsys, "--schedule", str(path), "--json")
     assert status == 0
     assert json.loads(text)["tasks"] == sum(len(job.durations_us) for job in schedule.jobs)
-    harmed = msgspec.structs.replace(schedule, harms=(Harm(0, "kill", 1, "lm-a"),))
+    harmed = msgspec.structs.replace(schedule, faults=(HostFault(0, "kill", 1, "lm-a"),))
     path.write_bytes(msgspec.json.encode(harmed).replace(b'"host":"lm-a"', b'"host":"nobody"'))
     status, _, told = answer(capsys, "--schedule", str(path))
     assert status == 2
-    assert "harms[0].host" in told
+    assert "faults[0].host" in told
     assert answer(capsys, "--schedule", str(path), "--scenario", str(path))[0] == 2
 
 

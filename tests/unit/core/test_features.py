@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from volery.architectures import configure, lookup, registry
-from volery.core.features import CONSTRAINTS, FEATURES, features_of, heeded
+from volery.core.features import CONSTRAINTS, FEATURES, features_of, used_features
 from volery.core.locality import with_replicas
 from volery.core.model import NEVER, Preference
 from volery.workload import load_trace
@@ -50,9 +50,9 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
 )
 def test_what_is_heeded_depends_on_parameters(design: str, parameters: dict[str, str], expected: set[str]) -> None:
     architecture = lookup(design)
-    assert heeded(architecture, configure(architecture, parameters)) == expected
+    assert used_features(architecture, configure(architecture, parameters)) == expected
 
 
 @pytest.mark.parametrize("name", registry())
 def test_every_registered_design_declares_what_it_heeds(name: str) -> None:
-    assert registry()[name].heeds.get(CONSTRAINTS) == ""
+    assert registry()[name].features.get(CONSTRAINTS) == ""

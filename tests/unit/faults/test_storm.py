@@ -16,9 +16,9 @@ from volery.core.events import Preemption
 from volery.core.records import LostAttempt, Records
 from volery.core.shares import Share
 from volery.core.streams import Streams
-from volery.faults import Failure, Scenario, StormJob, draw, shrink, weather
+from volery.faults import Failure, Scenario, ScenarioJob, draw, run_scenario, shrink
 from volery.faults.judge import _demand_capacity, _demand_order, _demand_results, attempts_of
-from volery.faults.sharing import Dues, losses_below_due
+from volery.faults.preemption import Guarantees, losses_below_guarantee
 from volery.faults.shrink import _fewer
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 from volery.sim.orders import Reweighed
@@ -33,7 +33,7 @@ def scenario(jobs: int = 8, machines: int = 8) -> Scenario:
         (Crash(1, "node/7", 2), Crash(3, "node/0", 4)),
         99,
     )
-    of = tuple(StormJob(job, (5, 6, 7, 8), (0,) * 4) for job in range(jobs))
+    of = tuple(ScenarioJob(job, (5, 6, 7, 8), (0,) * 4) for job in range(jobs))
     return Scenario("megha", 1, {}, (0,) * machines, (1,) * machines, of, 500, 7, 3, plan)
 
 
@@ -146,12 +146,12 @@ def test_scenarios_are_written_and_read() -> None:
 def test_whatever_goes_wrong_is_a_failure_of_a_kind() -> None:
     broken = msgspec.structs.replace(draw(lookup("sparrow"), 0), parameters={"probe_ratio": 0.1})
     with pytest.raises(Failure, match="ValidationError"):
-        weather(lookup("sparrow"), broken)
+        run_scenario(lookup("sparrow"), broken)
 
 
 def shared(plan: FaultPlan) -> tuple[Scenario, Records]:
     """User a, due half of two slots, has two tasks and loses the first at 40; the other ends at 30."""
-    jobs = (StormJob(0, (100, 30), (0, 0), user="a"), StormJob(1, (60,), (0,), user="b"))
+    jobs = (ScenarioJob(0, (100, 30), (0, 0), user="a"), ScenarioJob(1, (60,), (0,), user="b"))
     storm = Scenario("megha-2021", 1, {}, (0, 0), (1, 1), jobs, 1, 0, None, plan)
     records = Records(storm.trace())
     for task, (start, end, worker) in enumerate(((50, 150, 0), (0, 30, 1), (40, 100, 0))):
@@ -165,7 +165,7 @@ def shared(plan: FaultPlan) -> tuple[Scenario, Records]:
 
 def below(plan: FaultPlan, due: Fraction) -> list[str]:
     storm, records = shared(plan)
-    return list(losses_below_due(records, storm, Dues({"a": due}), attempts_of(records)))
+    return list(losses_below_guarantee(records, storm, Guarantees({"a": due}), attempts_of(records)))
 
 
 def test_the_judge_rejects_a_loss_that_leaves_a_user_less_than_its_due() -> None:
@@ -189,9 +189,9 @@ def test_the_judge_takes_what_was_due_when_it_was_decided() -> None:
         return (Share("a", (), weights["a"], Fraction(weights["a"], 10)), Share("all", (), 1, Fraction(1), 1))
 
     def problems(*changes: Reweighed) -> list[str]:
-        dues = Dues({"a": Fraction(1, 2)}, shares, changes)
+        dues = Guarantees({"a": Fraction(1, 2)}, shares, changes)
         assert "all" not in dues
-        return list(losses_below_due(records, storm, dues, attempts_of(records)))
+        return list(losses_below_guarantee(records, storm, dues, attempts_of(records)))
 
     assert not problems(Reweighed("a", 0, 10), Reweighed("a", 5, 60))
     assert problems(Reweighed("a", 0, 5), Reweighed("a", 5, 20)), "it was due again when it lost"

@@ -254,11 +254,11 @@ def test_a_machine_with_capacities_is_at_rest_exactly_when_nothing_runs_on_it() 
 
     def react(port: Port, event: Event, source: Address, now: Time) -> None:
         assert isinstance(port, LabPort)
-        seen.append(port.at_rest(OFFERING.slots))
+        seen.append(port.is_idle())
         if isinstance(event, Submit):
             on_submit((0, 0), (1, 0))(port, event, source, now)
             answer(port, event, source, now)
-            seen.append(port.at_rest(OFFERING.slots))
+            seen.append(port.is_idle())
 
     play({"node/0": Actor(react)}, asking([50, 70], [(1, 1), (1, 1)]), OFFERING)
     assert seen == [True, False, False, True]

@@ -106,7 +106,7 @@ def kernel_of(plan: FaultPlan, head: Head, durations: list[Time], **options: obj
         {"node/0": 0, "node/1": 1},
         lambda _: "head/0",
         rebuild=lambda address, incarnation: Hand(incarnation) if address != "head/0" else Head(head.hands),
-        watches=(("head/0", "node/0"),),
+        detector_pairs=(("head/0", "node/0"),),
         detection_us=DETECTION_US,
     )
     trace = trace_of("faults", [0], [durations])
@@ -114,8 +114,7 @@ def kernel_of(plan: FaultPlan, head: Head, durations: list[Time], **options: obj
 
 
 def component(kernel: Kernel, address: Address) -> Component:
-    assert kernel.unreliable is not None
-    return kernel.unreliable.gates[address].component
+    return kernel.components[address]
 
 
 def test_a_plan_is_written_and_read() -> None:

@@ -12,7 +12,7 @@ from tests.unit.sim.actors import Actor, Note, launch_all, play
 from volery.conformance.cases import trace_of
 from volery.core.costs import EventCost, Frames, HostCosts
 from volery.core.events import Event, JobAccepted, JobDone, Submit
-from volery.core.model import PATIENCE_US, SUBMITTER, Address, Cluster, Time
+from volery.core.model import COALESCE_US, SUBMITTER, Address, Cluster, Time
 from volery.core.port import Port
 from volery.core.records import PATH_SHIFT
 from volery.sim import Network, Options
@@ -138,10 +138,10 @@ def test_what_nobody_waits_for_rides_with_the_next_frame_or_goes_after_a_while()
 
     hosts = {"a": HostCosts({"entry": {}}), "b": HostCosts({"far": {}})}
     far = Actor(hear)
-    jobs = trace_of("two", [0, PATIENCE_US // 2, 3 * PATIENCE_US], [[], [], []])
+    jobs = trace_of("two", [0, COALESCE_US // 2, 3 * COALESCE_US], [[], [], []])
     play({"entry/0": Actor(accept), "far/0": far}, jobs, network=FAR_NETWORK, options=options((10,), hosts))
-    rides = PATIENCE_US // 2 + 10
+    rides = COALESCE_US // 2 + 10
     assert told[:3] == [rides] * 3
     told.clear()
     play({"entry/0": Actor(accept), "far/0": far}, ONE, network=FAR_NETWORK, options=options((10,), hosts))
-    assert told == [PATIENCE_US + 10]
+    assert told == [COALESCE_US + 10]

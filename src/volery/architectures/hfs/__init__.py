@@ -110,7 +110,7 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     for seat, machine in enumerate(order):
         components[f"node/{machine}"] = Node(seat, told_at)
     due = {pool.name: share / cluster.slot_count for pool, share in pools.standing_shares(cluster.slot_count).items()}
-    return Deployment(components, machines, lambda _: TRACKER, due=due if preemptor is not None else {})
+    return Deployment(components, machines, lambda _: TRACKER, guaranteed_shares=due if preemptor is not None else {})
 
 
 def _us(seconds: float) -> Time:
@@ -156,5 +156,5 @@ HFS = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
-    heeds={"constraints": "", "users": "", "priorities": "", "locality": ""},
+    features={"constraints": "", "users": "", "priorities": "", "locality": ""},
 )

@@ -303,7 +303,7 @@ HAWK = Architecture(
     hops=4,
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
-    heeds={"constraints": ""},
+    features={"constraints": ""},
 )
 
 EAGLE = msgspec.structs.replace(

@@ -122,7 +122,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
         machines,
         lambda job: entries[job % len(entries)],
         rebuild=linked,
-        watches=tuple(watches),
+        detector_pairs=tuple(watches),
         detection_us=_us(config.detection_s),
     )
 
@@ -248,7 +248,7 @@ HYDRA = Architecture(
         {"loss", "duplication", "delay", "partition", "crash:rm", "crash:node", "crash:router", "crash:gpg"}
     ),
     bearing={"reliable": True, "subclusters": 3, "node_expiry_s": 3.0, "node_heartbeat_s": 0.1, "am_heartbeat_s": 0.1},
-    varies={
+    fuzzed={
         "split": ("weighted", "weighted", "broadcast", "home"),
         "node_heartbeat_s": (0.1, 0.0),
         "am_heartbeat_s": (0.1, 0.0),
@@ -256,10 +256,10 @@ HYDRA = Architecture(
         "node_expiry_s": (3.0, 600.0),
         "alpha": (1.0, 0.5),
     },
-    heeds={
+    features={
         "constraints": "",
         "users": "queues or routing=hash",
         "locality": "split=locality or routing=locality",
     },
-    prompt={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
+    immediate={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
 )

@@ -160,6 +160,6 @@ JOCKEY = Architecture(
     hops=2,
     tolerates=frozenset({"duplication"}),
     graphs=True,
-    heeds={"constraints": "", "deadlines": "", "users": "models"},
+    features={"constraints": "", "deadlines": "", "users": "models"},
     learning=Learning("models", LEARNED_BY, learn),
 )

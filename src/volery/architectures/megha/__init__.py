@@ -227,8 +227,8 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
     return msgspec.structs.replace(
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
-        due=sharing.due(),
-        sharers=tuple(f"gm/{gm}" for gm in range(config.gms)),
+        guaranteed_shares=sharing.due(),
+        weight_subscribers=tuple(f"gm/{gm}" for gm in range(config.gms)),
         shares=sharing.shares,
         keeps_progress=config.preempted == "keep",
     )
@@ -243,7 +243,7 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
                 machines[address] = machine
                 components[address] = node(master)
 
-    def in_charge(node: Address) -> tuple[Address, ...]:
+    def owners_of(node: Address) -> tuple[Address, ...]:
         return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})
 
     return Deployment(
@@ -251,8 +251,8 @@ def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Nod
         machines,
         lambda job: f"gm/{job % layout.gm_count}",
         {("node", "lm"): 0},
-        in_charge=in_charge,
-        looks=True,
+        owners_of=owners_of,
+        answers_queries=True,
     )
 
 
@@ -321,7 +321,7 @@ MEGHA = Architecture(
     bearing={"reliable": True, "gms": 3, "lms": 2, "heartbeat_s": 1.0},
     live={"ask": True},
     vectors=True,
-    heeds={"constraints": "", "users": "shares"},
+    features={"constraints": "", "users": "shares"},
     captions=CAPTIONS,
 )
 
@@ -353,7 +353,7 @@ MEGHA_2021 = msgspec.structs.replace(
         repartition=True,
         rescheduling="tail",
     ),
-    varies={
+    fuzzed={
         "updates": ("snapshots", "snapshots", "deltas"),
         "batch_max": (1, 1, 100),
         "match": ("min-constraints", "random", "best-fit"),

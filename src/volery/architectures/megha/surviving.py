@@ -88,7 +88,7 @@ class Survival:
             self.component,
             tuple(watches),
             self._lease.detection_us,
-            looks=True,
-            in_charge=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
+            answers_queries=True,
+            owners_of=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
             standins=tuple([f"gm/{gm}" for gm in range(gm_count)]),
         )

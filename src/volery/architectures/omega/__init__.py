@@ -283,8 +283,8 @@ OMEGA = Architecture(
     bearing={"reliable": True},
     vectors=True,
     gangs="gang",
-    heeds={**HEEDS, "priorities": "preemption"},
-    prompt={
+    features={**HEEDS, "priorities": "preemption"},
+    immediate={
         "batch_job_s": 0.0,
         "batch_task_s": 0.0,
         "service_job_s": 0.0,
@@ -299,7 +299,7 @@ MONOLITHIC = msgspec.structs.replace(
     summary="one scheduler for all jobs on the master copy of the cell state",
     source="Schwarzkopf et al.: Omega, EuroSys 2013, section 4.1 (the baseline)",
     defaults=MonolithicConfig(),
-    heeds=HEEDS,
+    features=HEEDS,
     build=build_monolithic,
     hops=2,
     stages={
@@ -316,10 +316,10 @@ MESOS = msgspec.structs.replace(
     summary="two levels: an allocator offers what is free to one framework at a time, which places its jobs there",
     source="Hindman et al.: Mesos, NSDI 2011; as modelled in Omega, EuroSys 2013, section 4.2",
     defaults=MesosConfig(),
-    heeds=HEEDS,
+    features=HEEDS,
     messages=OFFER_MESSAGES | FORWARDED | LINK_MESSAGES,
     build=build_mesos,
-    prompt={**OMEGA.prompt, "offer_s": 0.0, "allocation_s": 0.0},
+    immediate={**OMEGA.immediate, "offer_s": 0.0, "allocation_s": 0.0},
     stages={
         Stage.J1: Realisation("Framework.on_submit"),
         Stage.J3: Realisation("Framework.on_timer", "partial", "first come first served; retries go to the tail"),

@@ -133,5 +133,5 @@ ORACLE = Architecture(
     hops=0,
     tolerates=frozenset({"duplication"}),
     vectors=True,
-    heeds={"constraints": "", "users": "order=drf|hdrf"},
+    features={"constraints": "", "users": "order=drf|hdrf"},
 )

@@ -174,7 +174,7 @@ PIGEON = Architecture(
     hops=3,
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:master", "crash:node"}),
     bearing={"reliable": True, "groups": 3, "reserved": 1, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
-    heeds={"constraints": ""},
+    features={"constraints": ""},
     captions=CAPTIONS,
 )
 

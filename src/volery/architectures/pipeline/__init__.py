@@ -249,7 +249,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     copies = 1 if config.T9 == "none" else ATTEMPT_MAX
     keeps = config.progress == "keep" or config.T12 != "none"
     whole = Deployment(
-        components, machines, lambda _: entry, due=due, keeps_progress=keeps, copies=copies,
+        components, machines, lambda _: entry, guaranteed_shares=due, keeps_progress=keeps, copies=copies,
         billing=rental.billing if rental else None,
     )  # fmt: skip
     checkpoint_us = parts.policies["T11"].period_us()
@@ -257,7 +257,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         return msgspec.structs.replace(
             whole,
             rebuild=lambda address, life: node(machines[address], life),
-            watches=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
+            detector_pairs=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
             detection_us=round(config.detection_s * SECOND),
             checkpoint_us=checkpoint_us,
         )
@@ -377,22 +377,22 @@ PIPELINE = Architecture(
     bearing={"T11": "restart"},
     vectors=True,
     graphs=True,
-    heeds={
+    features={
         "constraints": "",
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
         "priorities": "J3=priority|bands or T2=priority|bands",
         "deadlines": "J3=edf or T2=edf",
         "locality": "R3=delay",
     },
-    named=named,
+    policy_names=named,
 )
 
 
 def preset(name: str, summary: str, source: str, **policies: Any) -> Architecture:
     """The same module with other defaults; docs/reference/pipeline.md tells what of it is published."""
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
-    prompt = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
-    changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "prompt": prompt}
+    immediate = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
+    changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "immediate": immediate}
     return msgspec.structs.replace(PIPELINE, **changed)
 
 

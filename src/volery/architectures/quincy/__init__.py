@@ -136,8 +136,8 @@ QUINCY = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
-    prompt={"cycle_s": 0.0, "preemption": False},
-    heeds={"constraints": "", "locality": "policy=quincy|network-aware"},
+    immediate={"cycle_s": 0.0, "preemption": False},
+    features={"constraints": "", "locality": "policy=quincy|network-aware"},
 )
 
 FIRMAMENT = Architecture(
@@ -150,6 +150,6 @@ FIRMAMENT = Architecture(
     build=build,
     hops=2,
     tolerates=frozenset({"duplication"}),
-    prompt={"cycle_s": 0.0},
-    heeds={"constraints": "", "locality": "policy=quincy|network-aware"},
+    immediate={"cycle_s": 0.0},
+    features={"constraints": "", "locality": "policy=quincy|network-aware"},
 )

@@ -139,6 +139,6 @@ SPARROW = Architecture(
     hops=4,
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
-    heeds={"constraints": "", "users": "queue=fair|priority"},
+    features={"constraints": "", "users": "queue=fair|priority"},
     captions=CAPTIONS,
 )

@@ -169,8 +169,8 @@ TETRISCHED = Architecture(
     hops=2,
     tolerates=frozenset({"duplication"}),
     gangs="gangs",
-    prompt={**PROMPT, "plan_ahead_s": 0.0},
-    heeds={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
+    immediate={**PROMPT, "plan_ahead_s": 0.0},
+    features={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
 )
 
 ALSCHED = Architecture(
@@ -184,6 +184,6 @@ ALSCHED = Architecture(
     hops=2,
     tolerates=frozenset({"duplication"}),
     gangs="gangs",
-    prompt=PROMPT,
-    heeds={"constraints": "", "preferences": "constraints=soft|hard"},
+    immediate=PROMPT,
+    features={"constraints": "", "preferences": "constraints=soft|hard"},
 )

@@ -51,7 +51,7 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
         ("costs.toml", "What work costs: `volery calibrate` writes it, `--costs` and `[network]` read it.", CostModel),
         ("requests.toml", "What tasks ask for, for `--requests`.", RequestModel),
         ("faults.toml", "What goes wrong in a run of the lab (a plan, as a storm draws it).", FaultPlan),
-        ("schedule.toml", "Harm to a live federation, or to the lab: `volery storm --schedule`.", Schedule),
+        ("schedule.toml", "HostFault to a live federation, or to the lab: `volery storm --schedule`.", Schedule),
         ("experiment.toml", "A published figure or claim, for `volery reproduce`.", Experiment),
     )
 

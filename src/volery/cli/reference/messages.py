@@ -27,7 +27,7 @@ INTRODUCTION: Final = (
     "(`_us`: microseconds). On the wire a message is an array in MessagePack: its name, and its fields in this order."
 )
 OF_SUBMITTERS: Final = (
-    "Every design speaks these with whoever submits. Messages that are *patient* may ride along with later ones."
+    "Every design speaks these with whoever submits. Messages that are *coalescable* may ride along with later ones."
 )
 Hops = dict[str, dict[tuple[str, str], None]]
 
@@ -113,7 +113,7 @@ def _settings(entry: Architecture) -> Iterator[Mapping[str, Any]]:
 
 
 def _name(message: type[Message]) -> str:
-    return f"`{message.__name__}`" + (" (patient)" if message.patient else "")
+    return f"`{message.__name__}`" + (" (coalescable)" if message.coalescable else "")
 
 
 def _fields(message: type[Message]) -> str:

@@ -1,7 +1,7 @@
 """What is to leave a host: one frame per receiving host and turn, and nothing alone that may ride along.
 
-Messages are `patient` where nobody waits for them. They are sent with the next frame for their host, before what that
-frame is for, so that the order of each link holds; if there is none for a while, in a frame of their own.
+Messages are `coalescable` where nobody waits for them. They are sent with the next frame for their host, before what
+that frame is for, so that the order of each link holds; if there is none for a while, in a frame of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from volery.core.model import PATIENCE_US, SECOND, Address, Message
+from volery.core.model import COALESCE_US, SECOND, Address, Message
 from volery.live.transport.codec import Parcel
 from volery.live.transport.transport import HostName
 
@@ -34,7 +34,7 @@ class Outbox:
         going = self._going.get(host)
         if going is not None:
             going.append((to, source, message))
-        elif message.patient:
+        elif message.coalescable:
             self._waiting.setdefault(host, []).append((to, source, message))
         else:
             self._going[host] = going = self._waiting.pop(host, [])
@@ -47,7 +47,7 @@ class Outbox:
             for host, parcels in going.items():
                 self._send(host, parcels)
         if self._waiting and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE_US / SECOND, self.release_all)
+            self._timer = asyncio.get_running_loop().call_later(COALESCE_US / SECOND, self.release_all)
 
     def release_all(self) -> None:
         """What has been committed and waits for company leaves without it; what belongs to the next turn stays."""

@@ -36,7 +36,7 @@ class LivePort:
     """
 
     __slots__ = ("_add", "address")
-    sure = True  # frames are numbered and sent again, see `volery.live.transport.delivery`
+    is_reliable = True  # frames are numbered and sent again, see `volery.live.transport.delivery`
 
     def __init__(self, address: Address, effects: list[Effect]) -> None:
         self.address = address

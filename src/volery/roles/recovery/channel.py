@@ -12,8 +12,9 @@ Retries  A retry sends the first frames again, fewer with each try, and waits tw
          and Partridge, SIGCOMM 1987): a peer that is slow because it is busy is not made busier.
 Cost     Two timers in one per peer (what is not acknowledged, what is not yet answered); none per message. Components
          that are not wrapped pay nothing.
-Sure     Where the driver promises that what is sent arrives (`Port.sure`), frames have no number, nobody acknowledges
-         them and none is kept: what is left of a link are its sessions, which no driver can promise (decision 0026).
+Sure     Where the driver promises that what is sent arrives (`Port.is_reliable`), frames have no number, nobody
+         acknowledges them and none is kept: what is left of a link are its sessions, which no driver can promise
+         (decision 0026).
 
 The submitter is not linked: it stands beside its entry, and resubmits to a new incarnation.
 """
@@ -53,7 +54,7 @@ class Frame(Message, frozen=True):
 class PatientFrame(Frame, frozen=True):
     """One with a message for which nobody waits."""
 
-    patient = True
+    coalescable = True
 
 
 class Acknowledgement(Message, frozen=True):
@@ -167,7 +168,7 @@ class Linked(Component):
     def bind(self, port: Port) -> None:
         """Put the links between the component and its port."""
         self._port = port
-        self._sure = port.sure
+        self._sure = port.is_reliable
         self._retry_us = self._setting.greeting_us if self._sure else self._setting.retry_us
         self.inner.bind(LinkPort(self, port))
 
@@ -251,7 +252,7 @@ class Linked(Component):
             if not end.waiting:
                 self.greet(peer)
             end.waiting.append(payload)
-        elif self._sure and message.patient:
+        elif self._sure and message.coalescable:
             self._port.send(peer, PatientFrame(end.mine, end.theirs, 0, 0, payload))
         else:
             self._send_frame(end, peer, payload)
@@ -381,11 +382,11 @@ class Linked(Component):
 class LinkPort:
     """The port of a linked component."""
 
-    __slots__ = ("_linked", "_port", "address", "sure")
+    __slots__ = ("_linked", "_port", "address", "is_reliable")
 
     def __init__(self, linked: Linked, port: Port) -> None:
         self.address = port.address
-        self.sure = port.sure
+        self.is_reliable = port.is_reliable
         self._linked = linked
         self._port = port
 

@@ -154,7 +154,7 @@ class Result(Message, frozen=True):
 class Forget(Message, frozen=True):
     """Owner > masters > node: all that the owner wanted is done; these results need not be kept."""
 
-    patient = True
+    coalescable = True
     tasks: tuple[TaskId, ...]
 
 

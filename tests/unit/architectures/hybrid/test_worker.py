@@ -12,8 +12,8 @@ from tests.unit.architectures.parts import Alone, launched, messages, tasks
 from volery.architectures import configure, lookup
 from volery.architectures.hybrid.messages import Assign, Ended, LongProbe, Probe, Rejected, Steal, Stolen
 from volery.conformance.cases import Case, lone_task, trace_of
+from volery.conformance.interceptor import Deliveries
 from volery.conformance.verdict import run
-from volery.conformance.watching import Deliveries
 from volery.core.component import role_of
 from volery.core.events import TaskFinished
 from volery.core.model import SUBMITTER, Cluster
@@ -213,7 +213,7 @@ def test_two_slots_that_fall_idle_share_one_round() -> None:
 def test_nobody_steals_before_work_has_come() -> None:
     """All 30 workers are idle from the start, and a job without tasks gives them nothing: nobody speaks to a worker."""
     heard = Deliveries()
-    run(lookup("hawk"), Case("nothing", 0, trace_of("nothing", [0], [[]]), Cluster.uniform(30)), watch=heard)
+    run(lookup("hawk"), Case("nothing", 0, trace_of("nothing", [0], [[]]), Cluster.uniform(30)), interceptor=heard)
     assert {role_of(to) for _, _, to, _ in heard.delivered} <= {"scheduler", SUBMITTER}
 
 
@@ -225,7 +225,7 @@ def test_on_an_idle_cluster_stealing_costs_two_messages_per_victim_of_each_slot_
     hawk = lookup("hawk")
     design = msgspec.structs.replace(hawk, defaults=configure(hawk, {"steal_after_vain": vain}))
     heard = Deliveries()
-    run(design, Case("lone", 0, lone_task(), Cluster.uniform(30)), watch=heard)
+    run(design, Case("lone", 0, lone_task(), Cluster.uniform(30)), interceptor=heard)
     said = Counter(type(message).__name__ for _, _, to, message in heard.delivered if to != SUBMITTER)
     assert said["Steal"] == said["Stolen"] == victims
     assert said["Probe"] == said["TaskRequest"] == 2

@@ -392,7 +392,7 @@ def test_jobs_enter_at_their_users_gm_and_those_of_strangers_by_number() -> None
     assert [deployment.entry_for(5, user) for user in ("a", "b", "c", "stranger", "")] == [
         "gm/1", "gm/0", "gm/1", "gm/1", "gm/1",
     ]  # fmt: skip
-    assert {name: float(due) for name, due in deployment.due.items()} == {"a": 0.25, "b": 0.5, "c": 0.25}
+    assert {name: float(due) for name, due in deployment.guaranteed_shares.items()} == {"a": 0.25, "b": 0.5, "c": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -441,14 +441,14 @@ def test_gms_that_explain_themselves_tell_of_preemptions_and_decide_as_silent_on
 def test_where_real_work_runs_progress_cannot_be_kept() -> None:
     megha = lookup("megha-2021")
     given = {"gms": 2, "lms": 1, "shares": "a:1+b:1"}
-    assert Plan(megha, configure(megha, given), CLUSTER).build().due
+    assert Plan(megha, configure(megha, given), CLUSTER).build().guaranteed_shares
     with pytest.raises(InputError, match="preempted=restart"):
         Plan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
 
 
 def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() -> None:
     deployment = built(shares="a:1+b:1", reliable=True)
-    assert deployment.due
+    assert deployment.guaranteed_shares
     assert deployment.rebuild is not None
     with pytest.raises(InputError, match="must be restart where reliable is set"):
         built(shares="a:1+b:1", reliable=True, preempted="keep")

@@ -9,7 +9,7 @@ import pytest
 
 from volery.architectures import configure, lookup
 from volery.conformance.cases import Case, busy_cases, edge_cases, trace_of
-from volery.conformance.heeding import AS_NEAR, rich_cases
+from volery.conformance.features import AS_NEAR, rich_cases
 from volery.conformance.outcomes import demand_all_finished, demand_capacity, demand_constraints
 from volery.conformance.verdict import run
 from volery.core.model import SECOND, Cluster
@@ -19,7 +19,7 @@ from volery.core.trace import Trace
 from volery.sim import Network, Options
 
 OMEGA = lookup("omega")
-GIVEN = {**OMEGA.prompt, "preemption": "true"}
+GIVEN = {**OMEGA.immediate, "preemption": "true"}
 
 
 def played(trace: Trace, priorities: list[int], cluster: Cluster, **given: str) -> Records:

@@ -17,7 +17,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.faults import draw, weather
+from volery.faults import draw, run_scenario
 from volery.metrics.provisioning import provisioning_summary
 
 MINUTES = {"boot_s": "20", "scale_s": "60", "billing_s": "600", "rest_s": "100"}
@@ -157,7 +157,7 @@ def test_storms_that_kill_machines_are_weathered(given: dict[str, str]) -> None:
     quick = {"boot_s": "0.3", "scale_s": "0.5", "billing_s": "2", "rest_s": "3"}
     entry = design(T11="restart", **{**quick, **given})
     entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults))
-    repeated = sum(weather(entry, draw(entry, seed)).repeated for seed in range(20))
+    repeated = sum(run_scenario(entry, draw(entry, seed)).repeated for seed in range(20))
     assert repeated > 3
 
 
@@ -166,7 +166,7 @@ def test_links_that_fail_are_weathered_where_messages_are_reliable() -> None:
     classes = frozenset({"loss", "duplication", "delay", "partition"})
     entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults), tolerates=classes)
     for seed in range(10):
-        weather(entry, draw(entry, seed))
+        run_scenario(entry, draw(entry, seed))
 
 
 @pytest.mark.parametrize(

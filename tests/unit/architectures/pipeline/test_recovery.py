@@ -13,7 +13,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.faults import draw, weather
+from volery.faults import draw, run_scenario
 from volery.sim import Options, simulate
 from volery.sim.faults import Crash, FaultPlan
 from volery.sim.network import Network
@@ -90,7 +90,7 @@ def test_storms_that_kill_machines_are_weathered(given: dict[str, str]) -> None:
     entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults))
     repeated = 0
     for seed in range(25):
-        repeated += weather(entry, draw(entry, seed)).repeated
+        repeated += run_scenario(entry, draw(entry, seed)).repeated
     assert repeated > 3
 
 
@@ -100,7 +100,7 @@ def test_links_that_fail_are_weathered_where_messages_are_reliable(given: dict[s
     classes = frozenset({"loss", "duplication", "delay", "partition"})
     entry = msgspec.structs.replace(entry, bearing=msgspec.to_builtins(entry.defaults), tolerates=classes)
     for seed in range(15):
-        weather(entry, draw(entry, seed))
+        run_scenario(entry, draw(entry, seed))
 
 
 def test_recovery_and_reliable_links_exclude_each_other() -> None:

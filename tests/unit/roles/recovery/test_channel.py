@@ -54,7 +54,7 @@ class End:
         self.ear = Ear()
         self.linked: Linked = LINKING.around(self.ear, incarnation)
         self.port = RecordingPort(address)
-        self.port.sure = sure
+        self.port.is_reliable = sure
         self.linked.bind(self.port)
         self.linked.start(0)
 

@@ -25,13 +25,15 @@ AFTERMATH_US: Final[Time] = 300 * SECOND
 """So long after a fault leases may expire and messages be sent again: links that have backed off send few at a time."""
 
 
-def losses_below_due(records: Records, scenario: Scenario, dues: Dues, attempts: Attempts) -> Iterator[str]:
-    """What is wrong with each preemption that left a user less than its due.
+def losses_below_guarantee(
+    records: Records, scenario: Scenario, guarantees: Guarantees, attempts: Attempts
+) -> Iterator[str]:
+    """The problems of preemptions that left a user less than its guaranteed share.
 
     Args:
         records: of the run.
         scenario: that was run.
-        dues: what users are due when.
+        guarantees: what users are due when.
         attempts: of all tasks.
     """
     trace = records.trace
@@ -42,7 +44,7 @@ def losses_below_due(records: Records, scenario: Scenario, dues: Dues, attempts:
     unknown = _Unknown(scenario)
     for lost in records.preemptions:
         user = users[lost.task]
-        if user not in dues:
+        if user not in guarantees:
             continue
         at_us = records.killed.get((lost.task, lost.attempt), lost.at_us)  # that the design says so may come late
         since, until = unknown.around(at_us)
@@ -54,7 +56,7 @@ def losses_below_due(records: Records, scenario: Scenario, dues: Dues, attempts:
                     if start <= until and end > known_end:
                         had = [a + b for a, b in zip(had, scenario.request_of(trace, task), strict=True)]
                         break
-        due = dues.least(user, since, until)
+        due = guarantees.least(user, since, until)
         left = max(Fraction(amount, all_of_it) for amount, all_of_it in zip(had, whole, strict=True))
         if left < due:
             yield (
@@ -63,8 +65,8 @@ def losses_below_due(records: Records, scenario: Scenario, dues: Dues, attempts:
             )
 
 
-class Dues:
-    """What users are due, by the weights of the beginning and those that came after.
+class Guarantees:
+    """Guaranteed shares of users, by the weights of the beginning and those that came after.
 
     Args:
         due: per user, by the weights of the beginning.
@@ -86,7 +88,7 @@ class Dues:
             self._due.append({share.name: share.due for share in shares(weights) if not share.members})
 
     def __contains__(self, user: object) -> bool:
-        """Whether a user has a share."""
+        """True if a user has a share."""
         return user in self._due[0]
 
     def least(self, user: str, since: Time, until: Time) -> Fraction:
@@ -96,7 +98,7 @@ class Dues:
 
 
 class _Unknown:
-    """What may not be known at some moment, from the plan alone."""
+    """Times around a moment whose events may not be known then, from the plan alone."""
 
     def __init__(self, scenario: Scenario) -> None:
         plan = scenario.plan

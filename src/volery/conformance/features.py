@@ -1,4 +1,4 @@
-"""The checks of features: what a design ignores changes nothing, what it heeds does, and distance costs time."""
+"""Checks of features of a workload: those that a design uses change a run, others do not, and distance costs time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from volery.core.features import (
     USERS,
     alternatives,
     features_of,
-    heeded,
+    used_features,
 )
 from volery.core.locality import with_replicas
 from volery.core.model import NEVER, SECOND
@@ -69,20 +69,23 @@ def _deadline_us(arrival_us: int, stream: Random) -> int:
 
 @check
 def check_features_are_declared(architecture: Architecture) -> None:
-    """What a design heeds is declared in known words; constraints are among it, because every design must keep them."""
+    """Features that a design uses are declared by known names, constraints among them: every design keeps these."""
     known = [feature for feature in FEATURES if feature not in DERIVED]
-    for feature, when in architecture.heeds.items():
-        demand(feature in known, f"heeds {feature!r}, which is not one of {', '.join(known)}")
+    for feature, when in architecture.features.items():
+        demand(feature in known, f"uses {feature!r}, which is not one of {', '.join(known)}")
         fields = architecture.defaults.__struct_fields__
         named = all(not parameter or parameter in fields for parameter, _ in alternatives(when))
-        demand(named, f"heeds {feature} when {when}, but there is no such parameter")
-    demand(architecture.heeds.get(CONSTRAINTS) == "", "does not declare what it heeds; constraints at least, always")
+        demand(named, f"uses {feature} when {when}, but there is no such parameter")
+    demand(
+        architecture.features.get(CONSTRAINTS) == "",
+        "does not declare the features that it uses; constraints at least, always",
+    )
 
 
 @check
 def check_ignored_features_change_nothing(architecture: Architecture) -> None:
-    """A workload with and without a feature runs alike if the design ignores it, and not if it always heeds it."""
-    known, changed = heeded(architecture, architecture.defaults), dict.fromkeys(WITHOUT, False)
+    """A workload runs alike with and without a feature that a design ignores, and not alike if it always uses it."""
+    known, changed = used_features(architecture, architecture.defaults), dict.fromkeys(WITHOUT, False)
     for case in rich_cases(12, AS_NEAR):
         digest = run(architecture, case).digest()
         for feature, columns in WITHOUT.items():
@@ -91,8 +94,8 @@ def check_ignored_features_change_nothing(architecture: Architecture) -> None:
             changed[feature] |= run(architecture, plain).digest() != digest
     for feature, differs in changed.items():
         demand(feature in known or not differs, f"says that it ignores {feature}; without them a run changes")
-        always = architecture.heeds.get(feature) == ""  # by a parameter it may be no more than what ties are decided by
-        demand(differs or not always, f"says that it heeds {feature}; without them no run changes")
+        always = architecture.features.get(feature) == ""  # by a parameter it may be no more than a rule for ties
+        demand(differs or not always, f"says that it uses {feature}; without them no run changes")
 
 
 @check

@@ -1,6 +1,6 @@
-"""Watching a deployment from outside: the same components, each behind a door and a port that tell what passes.
+"""Interceptors of a deployment: hooks between the same components and their driver.
 
-A watch changes nothing by itself. Its hooks may count, record, or meddle where a check needs that.
+An interceptor changes nothing by itself. Its hooks may count, record, or interfere where a check needs that.
 """
 
 from __future__ import annotations
@@ -11,115 +11,93 @@ import msgspec
 
 from volery.core.component import Component, Deployment
 from volery.core.events import Event, Fact, Switched
-from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
-from volery.core.port import Port, Problem
+from volery.core.model import SUBMITTER, Address, Message, Task, Time
+from volery.core.port import ForwardingPort, Port
 
 
-class Watch:
+class Interceptor:
     """Hooks around every component of a deployment; override those that are of interest."""
 
     now: Time = 0
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
-        """An event reaches a component; the default hands it over."""
+        """An event reaches a component; the default passes it on."""
         component.handle(event, source, self.now)
 
     def sent(self, port: Port, to: Address, message: Message) -> None:
-        """A component sends; the default lets it."""
+        """A component sends; the default passes it on."""
         port.send(to, message)
 
     def launched(self, port: Port, task: Task, attempt: int, waited_us: Time) -> None:
-        """A component launches; the default lets it."""
+        """A component launches; the default passes it on."""
         port.launch(task, attempt, waited_us)
 
     def observed(self, port: Port, fact: Fact) -> None:
-        """A component reports a fact; the default lets it."""
+        """A component reports a fact; the default passes it on."""
         port.observe(fact)
 
     def over(self, deployment: Deployment) -> Deployment:
-        """The deployment with every component under watch."""
-        watched: dict[Address, Component] = {
-            address: Watched(self, component, address) for address, component in deployment.components.items()
+        """The deployment with a proxy in front of every component."""
+        proxies: dict[Address, Component] = {
+            address: ComponentProxy(self, component, address) for address, component in deployment.components.items()
         }
-        return msgspec.structs.replace(deployment, components=watched)
+        return msgspec.structs.replace(deployment, components=proxies)
 
 
-class Watched(Component):
-    """A component under watch."""
+class ComponentProxy(Component):
+    """A component in front of another, whose events and effects it passes to an interceptor."""
 
-    __slots__ = ("address", "inner", "port", "watch")
+    __slots__ = ("address", "inner", "interceptor", "port")
 
-    def __init__(self, watch: Watch, inner: Component, address: Address) -> None:
-        self.watch = watch
+    def __init__(self, interceptor: Interceptor, inner: Component, address: Address) -> None:
+        self.interceptor = interceptor
         self.inner = inner
         self.address = address
 
     def bind(self, port: Port) -> None:
-        """Put the watch between the component and its port."""
-        self.port = WatchedPort(self.watch, port)
+        """Put the interceptor between the component and its port."""
+        self.port = PortProxy(self.interceptor, port)
         self.inner.bind(self.port)
 
     def start(self, now: Time) -> None:
-        """Start it."""
-        self.watch.now = now
+        """Start the component behind."""
+        self.interceptor.now = now
         self.inner.start(now)
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Tell the watch, which hands the event over."""
-        self.watch.now = now
-        self.watch.event(self.inner, event, source, self.address)
+        """Pass an event to the interceptor, which passes it to the component."""
+        self.interceptor.now = now
+        self.interceptor.event(self.inner, event, source, self.address)
 
     def check(self) -> None:
-        """Check it."""
+        """Check the component behind."""
         self.inner.check()
 
 
-class WatchedPort:
-    """A port under watch.
+class PortProxy(ForwardingPort):
+    """A port that passes effects to an interceptor; the port behind it may be exchanged."""
 
-    Attributes:
-        inner: the port that applies the effects; it may be exchanged.
-    """
+    __slots__ = ("_interceptor",)
 
-    __slots__ = ("address", "inner", "sure", "watch")
-
-    def __init__(self, watch: Watch, inner: Port) -> None:
-        self.watch = watch
-        self.inner = inner
-        self.address = inner.address
-        self.sure = inner.sure
+    def __init__(self, interceptor: Interceptor, inner: Port) -> None:
+        super().__init__(inner)
+        self._interceptor = interceptor
 
     def send(self, to: Address, message: Message) -> None:
-        """Tell the watch."""
-        self.watch.sent(self.inner, to, message)
-
-    def set_timer(self, key: Key, at: Time) -> None:
-        """Pass on."""
-        self.inner.set_timer(key, at)
-
-    def cancel_timer(self, key: Key) -> None:
-        """Pass on."""
-        self.inner.cancel_timer(key)
+        """Pass a message to the interceptor."""
+        self._interceptor.sent(self.inner, to, message)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Tell the watch."""
-        self.watch.launched(self.inner, task, attempt, waited_us)
-
-    def kill(self, task: TaskId, attempt: int) -> None:
-        """Pass on."""
-        self.inner.kill(task, attempt)
-
-    def compute(self, key: Key, problem: Problem) -> None:
-        """Pass on."""
-        self.inner.compute(key, problem)
+        """Pass a launch to the interceptor."""
+        self._interceptor.launched(self.inner, task, attempt, waited_us)
 
     def observe(self, fact: Fact) -> None:
-        """Tell the watch."""
-        self.watch.observed(self.inner, fact)
+        """Pass a fact to the interceptor."""
+        self._interceptor.observed(self.inner, fact)
 
 
-class Silenced(Watch):
-    """A watch that drops what components observe, except the switching of a machine, on which the driver acts."""
+class FactFilter(Interceptor):
+    """Drops the facts that components report, except the switching of a machine, on which the driver acts."""
 
     def observed(self, port: Port, fact: Fact) -> None:
         """Pass on a machine's switch, and drop every other fact."""
@@ -127,8 +105,8 @@ class Silenced(Watch):
             port.observe(fact)
 
 
-class Deliveries(Watch):
-    """Keeps what was delivered, and when it had been sent.
+class Deliveries(Interceptor):
+    """Keeps messages, and the times of their sending and delivery.
 
     Attributes:
         delivered: (time, source, receiver, message), in order; answers to the submitter at the time of sending.
@@ -141,7 +119,7 @@ class Deliveries(Watch):
         self._sent_at: dict[tuple[Address, Address], list[Time]] = {}
 
     def sent(self, port: Port, to: Address, message: Message) -> None:
-        """Remember when, on which link."""
+        """Remember the time, by link."""
         self._sent_at.setdefault((port.address, to), []).append(self.now)
         if to == SUBMITTER:
             self.delivered.append((self.now, port.address, to, message))
@@ -158,12 +136,12 @@ class Deliveries(Watch):
         component.handle(event, source, self.now)
 
 
-class Interruption(Watch):
-    """Does something else in the middle of a run, once.
+class Interruption(Interceptor):
+    """Calls a function in the middle of a run, once.
 
     Args:
         after: how many events.
-        action: what.
+        action: the function.
     """
 
     def __init__(self, after: int, action: Callable[[], None]) -> None:
@@ -171,25 +149,25 @@ class Interruption(Watch):
         self._action = action
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
-        """Count down."""
+        """Count the events down."""
         self._left -= 1
         if not self._left:
             self._action()
         component.handle(event, source, self.now)
 
 
-class Echo(Watch):
-    """Hands every submission over twice, as an impatient submitter does.
+class Echo(Interceptor):
+    """Delivers every submission twice, as an impatient submitter does.
 
     Args:
-        kinds: which messages.
+        kinds: of messages.
     """
 
     def __init__(self, kinds: tuple[type[Message], ...]) -> None:
         self._kinds = kinds
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
-        """Once, and once more."""
+        """Deliver it once, and once more."""
         component.handle(event, source, self.now)
         if isinstance(event, self._kinds):
             component.handle(event, source, self.now)

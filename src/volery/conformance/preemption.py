@@ -1,4 +1,4 @@
-"""The check of preemption: who may lose a running task to whom, judged from the records alone."""
+"""The check of preemption: no user loses a running task within its share, judged from the records alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
 
     Concerns designs whose deployment says what each user is due.
     """
-    due = architecture.build(CLUSTER, architecture.defaults, Streams(0)).due
+    due = architecture.build(CLUSTER, architecture.defaults, Streams(0)).guaranteed_shares
     for seed in range(3 if due else 0):
         case = contended_case(list(due), seed)
         records = run(architecture, case, seed=seed)
@@ -71,7 +71,7 @@ def _demand_kept(records: Records, user_of_task: Sequence[str], user: str, due: 
 
 
 def _demand_no_return(records: Records, user_of_task: Sequence[str]) -> None:
-    """What one user has lost to another it has not taken from that one: everybody wants more all the time."""
+    """No two users take tasks from each other: everybody wants more all the time."""
     pairs = {(user_of_task[lost.task], user_of_task[lost.beneficiary]): lost for lost in records.preemptions}
     for (loser, winner), lost in pairs.items():
         demand(loser != winner, f"{loser!r} lost task {lost.task} to its own task {lost.beneficiary}")

@@ -1,8 +1,7 @@
-"""Workflows in the lab: which tasks are ready, who sends them, and what is refused (docs/decisions/0012 and 0024).
+"""Workflows in the lab: readiness of tasks, and refusals of those that wait (docs/decisions/0012 and 0024).
 
-The submitter hears of an end one hop of the network's default delay after it, and then sends what has become ready.
-Tasks that are submitted later than their job are unknown to everybody before. Runs of traces whose jobs come whole
-never come here.
+The submitter learns of an end one hop of the network's default delay after it, and then sends the tasks that are ready.
+Tasks that are submitted later than their job are unknown before. Runs of traces whose jobs come whole have none.
 """
 
 from __future__ import annotations
@@ -11,16 +10,14 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from volery.core.events import MoreTasks, TaskFinished
-from volery.core.model import CHUNK_TASKS, NEVER, Address, Amounts, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.model import CHUNK_TASKS, NEVER, Amounts, Cluster, JobId, Message, Task, TaskId, Time
 from volery.core.trace import Trace, longs
 from volery.core.workflows import below, children_of, delays_us
-from volery.sim.execution import BrokenRule, Door, LabPort
-
-if TYPE_CHECKING:
-    from volery.sim.kernel import Kernel
+from volery.sim.execution import BrokenRule, LabPort, LaunchRule, launch_of
+from volery.sim.lab import Lab
+from volery.sim.submitter import Submitter
 
 
 def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
@@ -42,31 +39,33 @@ def lacking(trace: Trace, cluster: Cluster) -> list[bool]:
     return found
 
 
-class Flow:
-    """The tasks of a run that wait for others.
+class Workflows(LaunchRule):
+    """The tasks of a run that wait for others: the submitter asks for those that it may send.
 
     Args:
-        kernel: of the run.
-        cluster: its machines.
-        whole: the design takes workflows whole; nobody but itself holds tasks back.
+        lab: of the run.
+        submitter: of the run.
+        whole: the design takes workflows whole, so that it alone holds tasks back.
 
     Attributes:
         waits: per task, how many of its parents have not finished, and one more until it is submitted.
     """
 
-    def __init__(self, kernel: Kernel, cluster: Cluster, *, whole: bool) -> None:
-        self._kernel = kernel
+    def __init__(self, lab: Lab, submitter: Submitter, *, whole: bool) -> None:
+        self._lab = lab
+        self._submitter = submitter
+        submitter.source = self
         self._whole = whole
-        self._first, self._children = children_of(trace := kernel.trace)
+        self._first, self._children = children_of(trace := lab.trace)
         places = trace.parent_first or longs(trace.task_count + 1)
         self.waits = array("i", [places[task + 1] - places[task] for task in range(trace.task_count)])
         self._late = self._expect()
         self._ended = bytearray(trace.task_count)
-        self._barred = [False] * trace.task_count if whole else below(trace, lacking(trace, cluster))
+        self._barred = [False] * trace.task_count if whole else below(trace, lacking(trace, lab.cluster))
         self._sent: dict[JobId, list[TaskId]] = {}
         self._heard_at: Time = NEVER
         self._heard: list[TaskId] = []
-        ready_us = kernel.records.ready_us
+        ready_us = lab.records.ready_us
         for job in range(trace.job_count):
             for task in range(trace.first[job], trace.first[job + 1]):
                 if not self.waits[task]:
@@ -74,13 +73,13 @@ class Flow:
 
     def _expect(self) -> set[TaskId]:
         """Tasks that are submitted later than their jobs; each waits for that as for a parent."""
-        kernel, trace, times = self._kernel, self._kernel.trace, dict[Time, list[TaskId]]()
+        lab, trace, times = self._lab, self._lab.trace, dict[Time, list[TaskId]]()
         for task, delay in enumerate(delays_us(trace)):
             if delay:
                 times.setdefault(trace.submit_us[task], []).append(task)
                 self.waits[task] += 1
         for at, tasks in times.items():
-            kernel.schedule(at, self._come, tasks, None)
+            lab.schedule(at, self._come, tasks, None)
         return {task for tasks in times.values() for task in tasks}
 
     def _come(self, tasks: list[TaskId], _: None, now: Time) -> None:
@@ -89,18 +88,18 @@ class Flow:
         for task in tasks:
             self.waits[task] -= 1
             if not self.waits[task]:
-                self._kernel.records.ready_us[task] = now
+                self._lab.records.ready_us[task] = now
         known = [task for task in tasks if not (self._held_back(task) or self._barred[task])]
         self._send(known, 0)
 
     def barred(self, job: JobId) -> int:
-        """How many tasks of a job are never sent, because one above them fits no machine."""
-        first = self._kernel.trace.first
+        """The count of tasks of a job that are never sent, because one above them fits no machine."""
+        first = self._lab.trace.first
         return sum(self._barred[first[job] : first[job + 1]])
 
     def submission(self, job: JobId) -> list[Message]:
-        """What submits a job: all of it, or what of it has been ready so far."""
-        trace = self._kernel.trace
+        """The messages that submit a job: all of it, or its tasks that have been ready so far."""
+        trace = self._lab.trace
         low, high = trace.first[job], trace.first[job + 1]
         if self._comes_whole(job):
             return trace.submission(job)
@@ -112,7 +111,7 @@ class Flow:
         return trace.messages(job, tasks, high - low - self.barred(job), above, held)
 
     def _comes_whole(self, job: JobId) -> bool:
-        trace = self._kernel.trace
+        trace = self._lab.trace
         low, high = trace.first[job], trace.first[job + 1]
         waits = not self._whole and trace.parents and trace.parent_first[low] < trace.parent_first[high]
         late = trace.submit_us and max(trace.submit_us[low:high], default=0) > trace.arrival_us[job]
@@ -123,19 +122,26 @@ class Flow:
 
     def _above(self, tasks: Sequence[TaskId], told: Callable[[TaskId], bool]) -> tuple[tuple[TaskId, ...], ...]:
         """Per task those that it waits for and that are told, for designs that are."""
-        parents_of = self._kernel.trace.parents_of
+        parents_of = self._lab.trace.parents_of
         above = tuple([tuple(filter(told, parents_of(task))) for task in tasks]) if self._whole else ()
         return above if any(above) else ()
 
     def _open(self, task: TaskId) -> bool:
         return not self._ended[task]
 
-    def finished(self, task: TaskId, now: Time) -> None:
-        """An attempt has finished, and the submitter will hear of it."""
-        if self._ended[task]:  # nobody had heard of it, and it ran again
+    def before(self, port: LabPort, task: Task, attempt: int) -> None:
+        """Refuse a task that waits for another."""
+        if waits := self.waits[task.id]:
+            problem = f"{waits} of its parents have not finished, or it has not been submitted"
+            raise BrokenRule(f"{launch_of(port, task, attempt)}: {problem}")
+
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
+        """An attempt has finished, which the submitter will learn."""
+        task = event.task.id
+        if self._ended[task]:  # its report was lost, and it ran again
             return
         self._ended[task] = True
-        waits, ready_us = self.waits, self._kernel.records.ready_us
+        waits, ready_us = self.waits, self._lab.records.ready_us
         for child in self._children[self._first[task] : self._first[task + 1]]:
             waits[child] -= 1
             if not waits[child]:
@@ -146,72 +152,32 @@ class Flow:
     def _hear(self, task: TaskId, now: Time) -> None:
         if self._heard_at != now:
             self._heard_at, self._heard = now, []
-            self._kernel.schedule(now + self._kernel.network.delay_us, self._release, self._heard, None)
+            self._lab.schedule(now + self._lab.network.delay_us, self._release, self._heard, None)
         self._heard.append(task)
 
     def _release(self, tasks: list[TaskId], _: None, _now: Time) -> None:
         """Send what has become ready in one instant: a message for each job, or several where they are many."""
         if tasks is self._heard:
             self._heard_at = NEVER
-        self._send(tasks, self._kernel.network.delay_us)
+        self._send(tasks, self._lab.network.delay_us)
 
     def _send(self, tasks: list[TaskId], path: Time) -> None:
         """Further tasks of jobs, which have been on the way for so long already."""
-        kernel = self._kernel
-        kernel.enter(path)
+        lab = self._lab
+        lab.enter(path)
         for job, group in groupby(sorted(tasks), key=self._owner):
-            if kernel.records.answered_us[job] != NEVER:
+            if lab.records.answered_us[job] != NEVER:
                 continue
             sent, numbers = self._sent[job], list(group)
             for at in range(0, len(numbers), CHUNK_TASKS):
                 part = numbers[at : at + CHUNK_TASKS]
-                ready, held = kernel.trace.tasks_of(job, part), kernel.trace.replicas_of(part)
-                kernel.submitter.send(job, [MoreTasks(job, len(sent), ready, self._above(part, self._open), held)])
+                ready, held = lab.trace.tasks_of(job, part), lab.trace.replicas_of(part)
+                self._submitter.send(job, [MoreTasks(job, len(sent), ready, self._above(part, self._open), held)])
                 sent += part
 
     def _owner(self, task: TaskId) -> JobId:
-        return bisect_right(self._kernel.trace.first, task) - 1
+        return bisect_right(self._lab.trace.first, task) - 1
 
     def forget(self, job: JobId) -> None:
         """The job is done."""
         self._sent.pop(job, None)
-
-
-class FlowPort(LabPort):
-    """A port that tells of ends and starts nothing too early; the rest is up to the class that follows in line.
-
-    Attributes:
-        flow: of the run.
-    """
-
-    __slots__ = ()
-    flow: Flow
-    _told: Callable[..., None]
-
-    def __init__(self, address: Address, door: Door) -> None:
-        super().__init__(address, door)
-        self._told = self.finished
-        self.finished = self._tell
-
-    def _tell(self, owner: object, event: TaskFinished, source: Address, now: Time) -> None:
-        self.flow.finished(event.task.id, now)
-        self._told(owner, event, source, now)
-
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Refuse a task that waits for another."""
-        if waits := self.flow.waits[task.id]:
-            raise BrokenRule(
-                f"task {task.id} (job {task.job}, attempt {attempt}) on {self.address} at {self.kernel.now} us: "
-                f"{waits} of its parents have not finished, or it has not been submitted"
-            )
-        super().launch(task, attempt, waited_us, note)
-
-
-def flow_port_class(base: type[LabPort], flow: Flow) -> type[LabPort]:
-    """The ports of one role in a run with workflows: a class of its own, so that other runs pay nothing for it.
-
-    Args:
-        base: what would be the ports of this role without.
-        flow: of the run.
-    """
-    return type("FlowRolePort", (FlowPort, base), {"__slots__": ("_told",), "flow": flow})

@@ -18,8 +18,8 @@ from volery.core.trace import Trace
 from volery.core.workflows import with_parents
 from volery.sim import Network, Options
 from volery.sim.execution import BrokenRule
-from volery.sim.flows import lacking
 from volery.sim.kernel import Kernel
+from volery.sim.workflows import lacking
 
 HOP = Network(delay_us=7)
 
@@ -125,7 +125,7 @@ def test_a_job_is_submitted_again_with_all_that_was_sent_so_far() -> None:
     node = Runner()
     deployment = Deployment({"node/0": node}, {"node/0": 0}, lambda _: "node/0")
     kernel = Kernel(deployment, diamond(), Cluster.uniform(1, 9), HOP, 0, Options())
-    kernel.schedule(120, lambda *_: kernel.submitter.resubmit("node/0"), None, None)
+    kernel.lab.schedule(120, lambda *_: kernel.submitter.resubmit("node/0"), None, None)
     kernel.run(None)
     assert node.chunks == [(100, 0, [0]), (117, 1, [1, 2]), (120, 0, [0, 1, 2]), (144, 3, [3])]
     assert node.counts == [4, 4]

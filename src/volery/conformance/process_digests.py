@@ -1,7 +1,7 @@
-"""The other processes of `check_same_seed_same_digest`: one per hash seed, which answers for every design.
+"""Digests of a design's runs in this process and in others, one per hash seed.
 
-They outlive the check, because an interpreter that has imported the lab costs ten times what the runs cost. A design
-reaches them pickled, which is to say by the name of its build function; the answer is its digests, or what went wrong.
+The other processes outlive a check, because an interpreter that has imported the lab costs ten times what the runs
+cost. A design reaches them pickled, by the name of its build function; the answer is its digests, or an error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,20 @@ import sys
 import traceback
 from typing import IO, Final
 
+from volery.conformance.cases import mixed_cases
+from volery.conformance.verdict import run
 from volery.core.component import Architecture
 
-PROGRAM: Final = "from volery.conformance.elsewhere import main; main()"
+PROGRAM: Final = "from volery.conformance.process_digests import main; main()"
+
+
+def digests(architecture: Architecture) -> list[str]:
+    """The digests of some runs in this process."""
+    return [run(architecture, case, seed=seed).digest() for seed in (0, 1) for case in mixed_cases(seed=10)]
 
 
 def digests_under(hash_seed: str, architecture: Architecture) -> list[str] | str:
-    """The digests of a design under a hash seed, in another process; a text says what went wrong there.
+    """The digests of a design under a hash seed, in another process; a text is the error there.
 
     Args:
         hash_seed: PYTHONHASHSEED of that interpreter.
@@ -63,9 +70,7 @@ def _end(interpreter: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """Answer for one design after another until nobody asks any more."""
-    from volery.conformance.determinism import digests
-
+    """Answer for one design after another until the input ends."""
     answering, sys.stdout = sys.stdout.buffer, sys.stderr  # what a design prints is no answer
     answer: list[str] | str
     while True:

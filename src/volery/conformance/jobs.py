@@ -1,0 +1,192 @@
+"""Checks of jobs: cancellation, failed tasks, workflows and gangs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from volery.conformance.cases import Case, all_cases, flow_cases, gang_cases, mixed_cases
+from volery.conformance.interceptor import Echo, Interceptor
+from volery.conformance.outcomes import (
+    demand_all_finished,
+    demand_capacity,
+    demand_constraints,
+    demand_parents_first,
+)
+from volery.conformance.verdict import check, demand, run
+from volery.core.component import Architecture, Component
+from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
+from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
+from volery.core.port import Port
+from volery.core.records import Records
+from volery.sim import Network, Options
+
+DELAY_US = 500
+CANCELLED_EVERY = 3
+"""Every third job is cancelled."""
+EVENTS_BEFORE = (0, 0, 3, 20, 150, 700)
+"""So many events after its submission: with chunks still to come, while requests are under way, while tasks run."""
+FAILS_EVERY = 3
+"""One of so many tasks fails."""
+SEEDS = 3
+
+
+class Cancels(Interceptor):
+    """Cancels some jobs, each some events after its submission and once more a little later."""
+
+    def __init__(self) -> None:
+        self.cancelled_at: dict[JobId, Time] = {}
+        self.answers: dict[JobId, list[Time]] = {}
+        self._due: dict[int, list[tuple[Component, JobId]]] = {}
+        self._events = 0
+        self._entries: dict[JobId, Component] = {}
+
+    def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
+        """Count, and cancel what is due."""
+        self._events += 1
+        component.handle(event, source, self.now)
+        if isinstance(event, Submit) and event.job.id % CANCELLED_EVERY == 0:
+            job = event.job.id
+            self._entries[job] = component
+            wait = EVENTS_BEFORE[job // CANCELLED_EVERY % len(EVENTS_BEFORE)]
+            for at in (self._events + wait, self._events + wait + 10):
+                self._due.setdefault(at, []).append((component, job))
+        for entry, job in self._due.pop(self._events, ()):
+            if job in self.cancelled_at or not self.answers.get(job):
+                self.cancelled_at.setdefault(job, self.now)
+                entry.handle(Cancel(job), SUBMITTER, self.now)
+
+    def sent(self, port: Port, to: Address, message: Message) -> None:
+        """Remember when jobs are reported done."""
+        if to == SUBMITTER and isinstance(message, JobDone):
+            self.answers.setdefault(message.job, []).append(self.now)
+        port.send(to, message)
+
+    def again(self) -> dict[JobId, int]:
+        """Cancel all of them after the end; per job, how often it is reported done for that."""
+        before = {job: len(told) for job, told in self.answers.items()}
+        for job in self.cancelled_at:
+            self._entries[job].handle(Cancel(job), SUBMITTER, self.now)
+        return {job: len(self.answers[job]) - before.get(job, 0) for job in self.cancelled_at}
+
+
+@check
+def check_cancel(architecture: Architecture) -> None:
+    """A cancelled job is reported done: waiting tasks never run, running ones are killed, other jobs are untouched."""
+    for case in all_cases(10, architecture.vectors) + flow_cases(10, architecture.vectors):
+        cancels = Cancels()
+        network = Network(delay_us=DELAY_US)
+        records = run(architecture, case, network=network, options=Options(check=True), interceptor=cancels)
+        grace = architecture.hops * DELAY_US
+        _demand_others_untouched(case, records, cancels)
+        for job, at in cancels.cancelled_at.items():
+            _demand_ended(case, records, job, at, grace)
+            told = cancels.answers.get(job, [])
+            demand(len(told) >= 1, f"job {job} was cancelled at {at} us and never told done")
+            late = told[0] - at
+            demand(late <= 2 * grace, f"job {job}, cancelled at {at} us, was told done {late} us later")
+        demand_capacity(case, records)
+        for job, count in cancels.again().items():
+            demand(count == 1, f"job {job}, cancelled again when done, was told done {count} times for that")
+
+
+def _demand_ended(case: Case, records: Records, job: JobId, at: Time, grace: Time) -> None:
+    """Nothing of the job starts or goes on longer than messages are under way."""
+    trace = case.trace
+    for task in range(trace.first[job], trace.first[job + 1]):
+        start, finish = records.start_us[task], records.finish_us[task]
+        what = f"task {task} of job {job}, cancelled at {at} us,"
+        if start == NEVER:
+            continue
+        demand(start <= at + grace, f"{what} started at {start} us")
+        if finish == NEVER:
+            killed = records.killed.get((task, records.attempt[task]), NEVER)
+            demand(killed != NEVER and killed <= at + grace, f"{what} was not killed in time")
+        else:
+            demand(finish <= at + grace, f"{what} ran on until {finish} us")
+
+
+def _demand_others_untouched(case: Case, records: Records, cancels: Cancels) -> None:
+    trace, satisfiable = case.trace, case.satisfiable()
+    for job in range(trace.job_count):
+        told = len(cancels.answers.get(job, []))
+        if job in cancels.cancelled_at:
+            continue
+        demand(told == 1, f"job {job} was not cancelled and told done {told} times")
+        for task in range(trace.first[job], trace.first[job + 1]):
+            ran = records.start_us[task] != NEVER and records.finish_us[task] != NEVER
+            demand(ran == satisfiable[task], f"task {task} of job {job}, which was not cancelled, did not finish")
+
+
+class _Failures(Interceptor):
+    """Reports to nodes that some tasks have failed."""
+
+    def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
+        if isinstance(event, TaskFinished) and event.outcome == "finished" and event.task.id % FAILS_EVERY == 0:
+            event = msgspec.structs.replace(event, outcome="failed")
+        super().event(component, event, source, address)
+
+
+@check
+def check_failed_tasks_are_over(architecture: Architecture) -> None:
+    """With every third task failing at its end instead of succeeding, the digest is the same."""
+    for case in mixed_cases(seed=14):
+        plain = run(architecture, case).digest()
+        failing = run(architecture, case, interceptor=_Failures()).digest()
+        demand(plain == failing, f"tasks that fail change the result of case {case.name!r}")
+
+
+@check
+def check_workflows(architecture: Architecture) -> None:
+    """Tasks that wait for others start after them, all run once, and those below one that fits nowhere are counted.
+
+    Also without any delay, with ties in another order, with jitter, and when all submissions come twice.
+    """
+    checked = Options(check=True)
+    for case in flow_cases(11, architecture.vectors):
+        for records in (
+            run(architecture, case, options=checked),
+            run(architecture, case, network=Network(delay_us=0)),
+            run(architecture, case, options=Options(check=True, tie_shuffle=11)),
+            run(architecture, case, network=Network(jitter_us=2_000)),
+            run(architecture, case, interceptor=Echo((Submit, MoreTasks))),
+        ):
+            demand_all_finished(case, records)
+            demand_parents_first(case, records)
+            demand_capacity(case, records)
+            demand_constraints(case, records)
+
+
+@check
+def check_gangs(architecture: Architecture) -> None:
+    """A gang starts at one instant; one that the empty cluster cannot hold never runs, and its tasks are reported.
+
+    Concerns designs that declare a parameter for gangs.
+    """
+    if not architecture.gangs:
+        return
+    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.gangs: True})
+    design = msgspec.structs.replace(architecture, defaults=defaults)
+    for seed in range(SEEDS):
+        for case in gang_cases(seed):
+            records = run(design, case, seed=seed, options=Options(check=True))
+            _demand_whole(case, records)
+            _demand_together(case, records)
+            _demand_whole(case, run(design, case, seed=seed, options=Options(tie_shuffle=seed)))
+            _demand_whole(case, run(design, case, seed=seed, network=Network(jitter_us=2_000)))
+            _demand_whole(case, run(design, case, seed=seed, interceptor=Echo((Submit, MoreTasks))))
+    for case in flow_cases():
+        case = msgspec.structs.replace(case, gangs=True)
+        _demand_whole(case, run(design, case, options=Options(check=True)))
+
+
+def _demand_whole(case: Case, records: Records) -> None:
+    demand_all_finished(case, records)
+    demand_capacity(case, records)
+    demand_constraints(case, records)
+
+
+def _demand_together(case: Case, records: Records) -> None:
+    first = case.trace.first
+    for job in range(case.trace.job_count):
+        starts = set(records.start_us[first[job] : first[job + 1]]) - {NEVER}
+        demand(len(starts) <= 1, f"the tasks of gang {job} started at {len(starts)} different times")
