@@ -18,7 +18,7 @@ FAR: Final[Time] = 1 << 62
 
 
 class Kind:
-    """What filters can tell tasks apart by: the stages R2 to R4 answer alike for all tasks of one kind.
+    """A scheduling equivalence class: the stages R2 to R4 answer alike for all its tasks.
 
     Attributes:
         constraints: that its tasks need.
@@ -26,16 +26,20 @@ class Kind:
         packed: the same as one integer.
         suitable: vector of the machines that its user may use (R2) and that meet its constraints (R3).
         possible: whether some of these holds it when it is empty.
+        machines: that hold its input, where it may have no others; there are almost as many such classes as tasks.
     """
 
-    __slots__ = ("constraints", "need", "packed", "possible", "suitable")
+    __slots__ = ("constraints", "machines", "need", "packed", "possible", "suitable")
 
-    def __init__(self, constraints: int, need: Need, suitable: int, possible: bool) -> None:
+    def __init__(
+        self, constraints: int, need: Need, suitable: int, possible: bool, machines: tuple[int, ...] = ()
+    ) -> None:
         self.constraints = constraints
         self.need = need
         self.packed = need.packed
         self.suitable = suitable
         self.possible = possible
+        self.machines = machines
 
 
 class JobRecord(msgspec.Struct, gc=False):
