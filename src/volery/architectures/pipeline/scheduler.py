@@ -34,8 +34,8 @@ class Scheduler(Component):
         delay: that looks for machines near the input, the same as in the cycle; None: none does.
     """
 
-    __slots__ = ("_broker", "_came", "_cycle", "_delay", "_eligible", "_graphs", "_held", "_jobs", "_setup_job",
-                 "_staging", "_state", "_unqueued")  # fmt: skip
+    __slots__ = ("_broker", "_came", "_cycle", "_delay", "_early", "_eligible", "_graphs", "_held", "_jobs",
+                 "_setup_job", "_staging", "_state", "_unqueued")  # fmt: skip
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Scheduler(Component):
         self._came: dict[JobId, dict[TaskId, Time]] = {}
         self._staging: set[JobId] = set()
         self._graphs = self._state.graphs
+        self._early: dict[JobId, Workflow] = {}  # of jobs with tasks to come, none of which has parents so far
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs."""
@@ -79,6 +80,8 @@ class Scheduler(Component):
         self._unqueued[job.id] = []
         if any(job.parents):
             self._graphs[job.id] = Workflow()
+        elif job.task_count > len(job.tasks):
+            self._early[job.id] = Workflow()
         self._arrived(record, tasks, job.parents, now)
         if len(self._held.get(line, ())) == 1:  # a job behind another changes nothing
             self._state.now = now
@@ -94,9 +97,11 @@ class Scheduler(Component):
         if not tasks or record is None:
             return
         if any(message.parents) and message.job not in self._graphs:
-            graph = self._graphs[message.job] = Workflow()
+            graph = self._graphs[message.job] = self._early.pop(message.job)
             graph.add([task for task, _ in self._unqueued.get(message.job, ())], (), set())  # these came without one
         self._arrived(record, tasks, message.parents, now)
+        if self._jobs.is_open(record.id) and self._jobs.received(record.id) == record.task_count:
+            self._early.pop(record.id, None)
         self._cycle.changed(now)
 
     def _arrived(
@@ -113,6 +118,8 @@ class Scheduler(Component):
             lost = {task.id for task in tasks if task.id in graph.never}
         else:
             ready = [task for task in tasks if task.id not in lost] if lost else tasks
+            if record.id in self._early:
+                self._early[record.id].never |= lost
         for task in tasks:
             if task.id not in lost:
                 work = self._state.work_us(task)
@@ -202,7 +209,7 @@ class Scheduler(Component):
         """A task has ended: count it, and queue what it has held up."""
         record = waiting.job
         record.left_us -= waiting.work_us
-        graph = self._graphs.get(record.id)
+        graph = self._graphs.get(record.id) or self._early.get(record.id)
         if graph is not None and record.id not in self._jobs.cancelled:
             for task in graph.finished(waiting.task.id):
                 self._ready(record, task, self._cycle.kind(task, record), now)
@@ -216,6 +223,7 @@ class Scheduler(Component):
         del self._state.jobs[record.id]
         self._unqueued.pop(record.id, None)
         self._graphs.pop(record.id, None)
+        self._early.pop(record.id, None)
         self._came.pop(record.id, None)
         self._staging.discard(record.id)
         if self._delay is not None:
