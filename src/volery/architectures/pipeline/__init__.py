@@ -31,10 +31,8 @@ from volery.architectures.pipeline.local_manager import LocalManager
 from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.policies import Policy, parse
-from volery.architectures.pipeline.policies.migrating import NoMigration
-from volery.architectures.pipeline.policies.ordering import PoorestUser
-from volery.architectures.pipeline.policies.preempting import ByFairness, NoPreemption
-from volery.architectures.pipeline.policies.replicating import NoCopies
+from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies, NoMigration, NoPreemption
+from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.targets import Inventory, MachineTargets, ManagerTargets, Targets
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds

@@ -25,8 +25,8 @@ from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
 from volery.architectures.pipeline.messages import Completed, Kill, Ready, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
+from volery.architectures.pipeline.policies.attempts import NoPreemption
 from volery.architectures.pipeline.policies.policy import Preempting
-from volery.architectures.pipeline.policies.preempting import NoPreemption
 from volery.architectures.pipeline.queues import queue_of
 from volery.architectures.pipeline.targets import Targets
 from volery.core.component import Sends
