@@ -281,7 +281,7 @@ def in_parts(trace: Trace, stream: Random) -> Trace:
 
 
 def flow_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
-    """Workflows: some submitted in parts, some with tasks below one that fits nowhere, one ready in chunks."""
+    """Workflows: some submitted in parts, with tasks below one that fits nowhere, in chunks, or with parents later."""
     cases = [case for case in busy_cases(seed, vectors) if case.name not in ("plain", "vectors in a burst", "devices")]
     stream = Streams(seed).of("conformance/flows")
     made = [Case(f"workflows, {case.name}", seed, flowing(case.trace, stream), case.cluster) for case in cases]
@@ -290,7 +290,16 @@ def flow_cases(seed: int = 0, vectors: bool = False) -> list[Case]:
     trace = trace_of("wide", [0, 0], [[1000, *[stream.choice((0, 900)) for _ in range(wide)], 5], [7, 0, 0, 9]])
     parents = [(), *[(0,)] * wide, tuple(range(1, wide + 1))]
     own = [tuple(wide + 2 + k for k in places) for places in ((), (0,), (1,), (0, 2))]
-    return [*made, Case("workflows, wide", seed, with_parents(trace, [*parents, *own]), cases[0].cluster)]
+    whole = Case("workflows, wide", seed, with_parents(trace, [*parents, *own]), cases[0].cluster)
+    return [*made, whole, Case("workflows, late parents", seed, _late_parents(), Cluster.uniform(MACHINES))]
+
+
+def _late_parents() -> Trace:
+    """A job whose first tasks wait for none; later ones wait for one that has finished, runs, or fits nowhere."""
+    durations, nowhere = [100, 100, 3 * SECOND, 9, 9, 9, 9], [0, 1, 0, 0, 0, 0, 0]
+    parents: list[tuple[int, ...]] = [(), (), (), (0,), (1,), (0, 2), (4,)]
+    trace = with_parents(trace_of("late", [0], [durations], [nowhere]), parents)
+    return msgspec.structs.replace(trace, submit_us=array("q", [0, 0, 0, *[SECOND] * 4]))
 
 
 def busy_cases(seed: int = 0, vectors: bool = False) -> list[Case]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from volery import architectures
-from volery.core.component import Architecture, Component
+from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
+from volery.core.model import Address
 from volery.sim.stagetime import PERCENTILES, StageClock, StageTime, own_costs_s
 from volery.study.keeper import write_results_report
 from volery.study.plan import PlannedRun, plan
@@ -92,13 +94,41 @@ def profile_run(run: RunSpec, key: str = "") -> StageProfile:
     run = with_cutoff(run, inputs.facts)
     deployment = build(run, inputs.cluster)
     clock = StageClock(entry.stages, roles(entry))
-    clock.watch(deployment)
+    clock.watch(with_parts(deployment, tuple(roles(entry).values())))
     driven = drive(run, inputs, deployment)
     return StageProfile(run.label or run.architecture, driven.cpu_s, own_costs_s(), clock.times(), key)
 
 
-def roles(architecture: Architecture) -> dict[str, type[Component]]:
-    """The classes that its stages name, from the module of its build function."""
+def roles(architecture: Architecture) -> dict[str, type[Any]]:
+    """The classes of components, and of their parts, that stages name, from the module of the build function."""
     module = sys.modules[architecture.build.__module__]
     names = {found.method.partition(".")[0] for found in architecture.stages.values()}
     return {name: getattr(module, name) for name in names}
+
+
+def with_parts(deployment: Deployment, named: tuple[type[Any], ...]) -> Deployment:
+    """The deployment with the parts of its components as further components, to be measured like these.
+
+    Args:
+        deployment: of a design.
+        named: the classes that its stages name; objects of others are no parts.
+    """
+    components: dict[Address, Any] = dict(deployment.components)
+    found: list[Any] = [*components.values()]
+    known = {id(one) for one in found}
+    for one in found:
+        for part in _attributes(one):
+            if isinstance(part, (*named, Component)) and id(part) not in known:
+                known.add(id(part))
+                found.append(part)
+                if not isinstance(part, Component):
+                    components[f"part/{len(found)}"] = part
+    return msgspec.structs.replace(deployment, components=components)
+
+
+def _attributes(one: object) -> Iterator[object]:
+    """The values of all that an object has in slots and in its dictionary."""
+    for kind in type(one).__mro__:
+        for slot in getattr(kind, "__slots__", ()):
+            yield getattr(one, slot, None)
+    yield from getattr(one, "__dict__", {}).values()

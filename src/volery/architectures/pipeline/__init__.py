@@ -2,8 +2,10 @@
 
 Andreadis, Versluis, Mastenbroek, Iosup: A Reference Architecture for Datacenter Scheduling, SC18 (arXiv 1808.04224).
 
-Roles    Scheduler (one), Node (one per machine); with lrms > 0 GlobalScheduler (one) and LocalManager (many) instead
-         of the scheduler, and with broker_machines > 0 a further LocalManager that is the broker.
+Roles    Scheduler (one), Node (one per machine); with lrms > 0 LocalManager (many) between the two, and with
+         broker_machines > 0 a further LocalManager that is the broker.
+Parts    Cycle (T2 to T4, T10, T11) with targets (machines, or managers), queue and iteration; Speculation (T9),
+         Migration (T12), Autoscaler (R6, R7), DelayScheduling (R3), Broker (M1).
 Flow     Submit > J2, J3, J5 > T1 > (cycle: T2, T3, R2-R5, T4 per task) > Launch > (T5) > Completed > T7, J6.
          Two levels: .. > (cycle: T2, T3, M4, M5) > Pass (M6) > (cycle of the LRM: T2, T3, R2-R5, T4) > Launch > ..
 Deviates Which policies there are, and what their parameters are, is ours where the paper names none; see
@@ -18,28 +20,23 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from volery.architectures.pipeline.attempts import Migration, Speculation
+from volery.architectures.pipeline.autoscaler import Autoscaler, Rental
 from volery.architectures.pipeline.broker import ADDRESS as BROKER
-from volery.architectures.pipeline.broker import Outside
-from volery.architectures.pipeline.elastic import (
-    Elastic,
-    ElasticManager,
-    ElasticNode,
-    ElasticScheduler,
-    ManagedElasticNode,
-)
-from volery.architectures.pipeline.fleet import Rental
+from volery.architectures.pipeline.broker import Broker
+from volery.architectures.pipeline.cycle import Assembly, Cycle
+from volery.architectures.pipeline.delay import DelayScheduling
+from volery.architectures.pipeline.iterations import BACKFILLING
+from volery.architectures.pipeline.local_manager import LocalManager
 from volery.architectures.pipeline.messages import MESSAGES
-from volery.architectures.pipeline.mortal import MortalNode
-from volery.architectures.pipeline.nearness import NearScheduler
 from volery.architectures.pipeline.node import Node
-from volery.architectures.pipeline.placing import BACKFILLING, Assembly, Place
 from volery.architectures.pipeline.policies import Policy, parse
-from volery.architectures.pipeline.policies.ordering import PoorestUser
-from volery.architectures.pipeline.policies.preempting import ByFairness, NoPreemption
+from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies, NoMigration, NoPreemption
+from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.architectures.pipeline.two_level import GlobalScheduler, LocalManager, ManagedMortalNode, ManagedNode
+from volery.architectures.pipeline.targets import Inventory, MachineTargets, ManagerTargets, Targets
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds
-from volery.core.component import Architecture, Component, Deployment, role_of
+from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.provisioning import Billing
@@ -181,7 +178,7 @@ def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> Non
 
 
 def assembly(config: PipelineConfig) -> Assembly:
-    """What a configuration says.
+    """The assembly that a configuration describes.
 
     Raises:
         InputError: as `chosen`.
@@ -197,14 +194,7 @@ def assembly(config: PipelineConfig) -> Assembly:
     )
 
 
-def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:
-    """Components for a cluster.
-
-    Raises:
-        InputError: a policy that there is not, or machines and managers that do not add up.
-    """
-    count = len(cluster.constraints)
-    own = count - config.broker_machines
+def _check_machines(config: PipelineConfig, count: int, own: int) -> None:
     if config.reliable and config.T11 != "none":
         raise InputError("pipeline:reliable", "who is cut off cannot be told from who is dead; leave it or T11")
     if (config.M1 != "none") != (config.broker_machines > 0):
@@ -213,34 +203,55 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         )
     if own < max(1, config.lrms):
         raise InputError("pipeline", f"{count} machines are too few for {config.lrms} LRMs and the broker's machines")
+
+
+def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:
+    """Components for a cluster.
+
+    Raises:
+        InputError: a policy that there is not, or machines and managers that do not add up.
+    """
+    count = len(cluster.constraints)
+    own = count - config.broker_machines
+    _check_machines(config, count, own)
     parts, entry = assembly(config), "scheduler/0"
     components: dict[Address, Component] = {}
     manager_of: dict[int, Address] = {}
-    outside = None
+    broker = None
     rental = None if config.R7 == "none" else _rental(config, own, units_per_processor(cluster.resources))
-    if config.broker_machines:
-        place = _place(cluster, range(own, count))
-        outside = Outside(place, parts.policies["M1"])
-        delay_us = round(config.broker_delay_s * SECOND)
-        components[BROKER] = LocalManager(place, parts, streams.of(BROKER), entry, delay_us)
-        manager_of |= dict.fromkeys(place.numbers, BROKER)
-    if config.lrms:
-        places = [_place(cluster, numbers) for numbers in split_evenly(own, config.lrms)]
-        managers = [f"lrm/{number}" for number in range(config.lrms)]
-        components[entry] = GlobalScheduler(places, managers, parts, streams.of(entry), outside)
-        for address, place in zip(managers, places, strict=True):
-            components[address] = _manager(place, parts, streams.of(address), entry, rental)
-            manager_of |= dict.fromkeys(place.numbers, address)
-    else:
-        components[entry] = _monolith(_place(cluster, range(own)), parts, streams.of(entry), outside, rental)
-    first = {one for role in components.values() if isinstance(role, Elastic) for one in role.first_machines}
+    cycles: list[Cycle] = []
 
-    def node(machine: int, life: int) -> Node:
+    def cycle(address: Address, inventory: Inventory, rental: Rental | None, delay: DelayScheduling | None) -> Cycle:
+        stream = streams.of(address)
+        made = _cycle(MachineTargets(inventory, parts.policies, stream), parts, stream, rental, delay)
+        cycles.append(made)
+        return made
+
+    if config.broker_machines:
+        inventory = _inventory(cluster, range(own, count))
+        broker = Broker(inventory, parts.policies["M1"])
+        below = cycle(BROKER, inventory, None, None)
+        components[BROKER] = LocalManager(below, entry, round(config.broker_delay_s * SECOND))
+        manager_of |= dict.fromkeys(inventory.numbers, BROKER)
+    if config.lrms:
+        inventories = [_inventory(cluster, numbers) for numbers in split_evenly(own, config.lrms)]
+        managers = [f"lrm/{number}" for number in range(config.lrms)]
+        stream, upper = streams.of(entry), _upper(parts)
+        targets = ManagerTargets(inventories, managers, upper.policies, stream)
+        components[entry] = _scheduler(_cycle(targets, upper, stream), upper, broker)
+        for address, inventory in zip(managers, inventories, strict=True):
+            components[address] = LocalManager(cycle(address, inventory, rental, None), entry)
+            manager_of |= dict.fromkeys(inventory.numbers, address)
+    else:
+        inventory, waits_us = _inventory(cluster, range(own)), parts.policies["R3"].waits_us()
+        delay = DelayScheduling(inventory.cluster, ByTime(*waits_us)) if waits_us else None
+        components[entry] = _scheduler(cycle(entry, inventory, rental, delay), parts, broker, delay)
+    first = {machine for one in cycles for machine in one.first_machines}
+
+    def node(machine: int, incarnation: int) -> Node:
+        rented = machine if rental is not None and machine < own else -1
         manager = manager_of.get(machine, entry)
-        if rental is not None and machine < own:
-            made = ElasticNode if manager == entry else ManagedElasticNode
-            return made(manager, life, machine, on=not life and machine in first)
-        return _node(manager, life, config)
+        return Node(manager, incarnation, rented, on=not incarnation and machine in first)
 
     machines = {node_address(machine): machine for machine in range(count)}
     components |= {address: node(machine, 0) for address, machine in machines.items()}
@@ -256,7 +267,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     if checkpoint_us is not None:
         return msgspec.structs.replace(
             whole,
-            rebuild=lambda address, life: node(machines[address], life),
+            rebuild=lambda address, incarnation: node(machines[address], incarnation),
             detector_pairs=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
             detection_us=round(config.detection_s * SECOND),
             checkpoint_us=checkpoint_us,
@@ -265,7 +276,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
 
 
 def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
-    """How the first machines of a cluster, so many, are had; a processor may be counted as several units."""
+    """The terms on which the first machines of a cluster, so many, are had; a processor may be several units."""
     boot_us, every_us, rest_us, interval_us = [
         round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
     ]
@@ -273,36 +284,38 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
 
 
-def _monolith(
-    place: Place, parts: Assembly, stream: Random, outside: Outside | None, rental: Rental | None
-) -> Scheduler:
-    if rental is not None:
-        return ElasticScheduler(place, parts, stream, outside, rental)
-    if waits_us := parts.policies["R3"].waits_us():
-        return NearScheduler(place, parts, stream, ByTime(*waits_us))
-    return Scheduler(place, parts, stream, outside)
+def _cycle(
+    targets: Targets,
+    parts: Assembly,
+    stream: Random,
+    rental: Rental | None = None,
+    delay: DelayScheduling | None = None,
+) -> Cycle:
+    copying, moving = parts.policies["T9"], parts.policies["T12"]
+    autoscaler = None if rental is None else Autoscaler(rental, parts.policies["R6"], parts.policies["R7"])
+    speculation = None if isinstance(copying, NoCopies) else Speculation(copying)
+    migration = Migration(moving) if moving.every_us() else None
+    return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay)
 
 
-def _manager(place: Place, parts: Assembly, stream: Random, above: Address, rental: Rental | None) -> LocalManager:
-    if rental is None:
-        return LocalManager(place, parts, stream, above)
-    return ElasticManager(place, parts, stream, above, rental)
+def _scheduler(cycle: Cycle, parts: Assembly, broker: Broker | None, delay: DelayScheduling | None = None) -> Scheduler:
+    return Scheduler(cycle, parts.policies["J2"], parts.policies["J5"], broker, delay)
 
 
-def _node(manager: Address, life: int, config: PipelineConfig) -> Node:
-    own = role_of(manager) == "scheduler"
-    if config.T11 == "none":
-        return (Node if own else ManagedNode)(manager)
-    return (MortalNode if own else ManagedMortalNode)(manager, life)
+def _upper(parts: Assembly) -> Assembly:
+    """The assembly of a scheduler above local managers: what runs is theirs."""
+    iteration = "skip" if parts.iteration in BACKFILLING else parts.iteration
+    policies = {**parts.policies, "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
+    return msgspec.structs.replace(parts, iteration=iteration, policies=policies, per_instant=False)
 
 
 def node_address(machine: int) -> Address:
-    """Where a machine's node is."""
+    """The address of a machine's node."""
     return f"node/{machine}"
 
 
-def _place(cluster: Cluster, numbers: range) -> Place:
-    """Some machines of a cluster, with the users' machines among them known by their numbers."""
+def _inventory(cluster: Cluster, numbers: range) -> Inventory:
+    """The inventory of some machines of a cluster, which users know by their numbers in the whole."""
     low, high = numbers.start, numbers.stop
     part = msgspec.structs.replace(
         cluster,
@@ -312,7 +325,7 @@ def _place(cluster: Cluster, numbers: range) -> Place:
         speeds=cluster.speeds[low:high],
         racks=cluster.racks[low:high],
     )
-    return Place(part, [node_address(machine) for machine in numbers], numbers)
+    return Inventory(part, [node_address(machine) for machine in numbers], numbers)
 
 
 def named(config: Any) -> dict[Stage, str]:
@@ -330,38 +343,36 @@ def named(config: Any) -> dict[Stage, str]:
 
 STAGES = {
     Stage.J1: Realisation("Scheduler.on_submit"),
-    Stage.J2: Realisation("Scheduler._admit", "full", "by policy"),
-    Stage.J3: Realisation("Scheduler._enqueue", "full", "by policy, between tasks that T2 leaves alike"),
-    Stage.J4: Realisation("Scheduler._admit", "full", "one after another"),
+    Stage.J2: Realisation("Scheduler.admit", "full", "by policy"),
+    Stage.J3: Realisation("Cycle.enqueue", "full", "by policy, between tasks that T2 leaves alike"),
+    Stage.J4: Realisation("Scheduler.admit", "full", "one after another"),
     Stage.J5: Realisation("Scheduler._set_up", "full", "by policy: time to stage in", "J5=stage-in"),
     Stage.J6: Realisation("Scheduler._settle", "full", "JobDone after the last task"),
     Stage.J7: Realisation("Scheduler._settle", "partial", "records are forgotten; there are no files"),
     Stage.T1: Realisation("Scheduler._ready", "full", "dependencies finished"),
-    Stage.T2: Realisation("Scheduler._next_task", "full", "by policy"),
-    Stage.T3: Realisation("Scheduler._cycle", "full", "skip, strict, easy or conservative backfilling"),
-    Stage.T4: Realisation("Scheduler._submit_task"),
+    Stage.T2: Realisation("Cycle.next_task", "full", "by policy"),
+    Stage.T3: Realisation("Cycle.run", "full", "skip, strict, easy or conservative backfilling"),
+    Stage.T4: Realisation("Cycle.submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
-    Stage.T9: Realisation("Scheduler._replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
-    Stage.T10: Realisation("Scheduler._preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
-    Stage.T11: Realisation("Scheduler._lose", "full", "by policy: restart or checkpoint", "T11=restart"),
-    Stage.T12: Realisation("Scheduler._migrate", "full", "by policy, periodic", "T12=consolidate"),
-    Stage.T7: Realisation("Scheduler._finish"),
+    Stage.T9: Realisation("Speculation.replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
+    Stage.T10: Realisation("Cycle.preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
+    Stage.T11: Realisation("Cycle.lose", "full", "by policy: restart or checkpoint", "T11=restart"),
+    Stage.T12: Realisation("Migration.migrate", "full", "by policy, periodic", "T12=consolidate"),
+    Stage.T7: Realisation("Scheduler.finish"),
     Stage.B: Realisation("LocalManager.on_pass", "partial", "a stub: machines of its own after a delay", "M1=long"),
-    Stage.M1: Realisation("Scheduler._broker", "full", "by policy", "M1=long"),
-    Stage.M2: Realisation("GlobalScheduler._submit_task", "full", "distributed", "lrms=4"),
-    Stage.M3: Realisation("GlobalScheduler._fitting", "full", "all managers", "lrms=4"),
-    Stage.M4: Realisation("GlobalScheduler._fitting", "full", "by policy", "lrms=4"),
-    Stage.M5: Realisation("GlobalScheduler._select", "full", "by policy", "lrms=4"),
-    Stage.M6: Realisation("GlobalScheduler._launch", "full", "passed to the LRM, which queues it", "lrms=4"),
-    Stage.R1: Realisation("Scheduler._fitting", "full", "all machines that are online"),
-    Stage.R2: Realisation("Scheduler._kind", "full", "by policy"),
-    Stage.R3: Realisation("Scheduler._kind", "full", "constraint bit vectors; by policy also distance from input"),
-    Stage.R4: Realisation("Scheduler._fitting", "full", "slots, or enough of each resource, as asked for"),
-    Stage.R5: Realisation("Scheduler._select", "full", "by policy"),
-    Stage.R6: Realisation(
-        "ElasticScheduler._provision", "full", "by policy: machines boot and are paid for", "R7=react"
-    ),
-    Stage.R7: Realisation("ElasticScheduler._wanted", "full", "by policy, periodic", "R7=react"),
+    Stage.M1: Realisation("Scheduler._pass_to_broker", "full", "by policy", "M1=long"),
+    Stage.M2: Realisation("ManagerTargets.taken", "full", "distributed", "lrms=4"),
+    Stage.M3: Realisation("ManagerTargets.fitting", "full", "all managers", "lrms=4"),
+    Stage.M4: Realisation("ManagerTargets.fitting", "full", "by policy", "lrms=4"),
+    Stage.M5: Realisation("ManagerTargets.select", "full", "by policy", "lrms=4"),
+    Stage.M6: Realisation("ManagerTargets.message", "full", "passed to the LRM, which queues it", "lrms=4"),
+    Stage.R1: Realisation("MachineTargets.fitting", "full", "all machines that are online"),
+    Stage.R2: Realisation("Cycle.kind", "full", "by policy"),
+    Stage.R3: Realisation("Cycle.kind", "full", "constraint bit vectors; by policy also distance from input"),
+    Stage.R4: Realisation("MachineTargets.fitting", "full", "slots, or enough of each resource, as asked for"),
+    Stage.R5: Realisation("MachineTargets.select", "full", "by policy"),
+    Stage.R6: Realisation("Autoscaler.provision", "full", "by policy: machines boot and are paid for", "R7=react"),
+    Stage.R7: Realisation("Autoscaler.wanted", "full", "by policy, periodic", "R7=react"),
 }
 
 PIPELINE = Architecture(

@@ -1,24 +1,29 @@
-"""Stage T3: in which order the tasks of the queue are tried, and what becomes of those behind one that does not fit."""
+"""Stage T3: the order in which the tasks of the queue are tried, and what happens behind one that does not fit."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import reduce
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from volery.architectures.pipeline.lines import Entry
 from volery.architectures.pipeline.policies import FAR, Kind, State, Waiting
-from volery.architectures.pipeline.queues import KeyedQueue, Queue
+from volery.architectures.pipeline.queues import Entry, KeyedQueue, Queue
 from volery.core.model import Time
+from volery.core.resources import Packing
 from volery.policies.match import positions
 
 KINDS_MAX: Final = 64
-"""Kinds of which it is kept when each machine will have room for them."""
+"""Classes for which the time is kept when each machine will have room for them."""
+BACKFILLING: Final = ("easy", "conservative")
+"""Iterations that reserve: they need an order that is fixed when a task is queued, and estimates of what runs."""
 
 
 class Iteration(Protocol):
-    """What the loop over tasks can be asked."""
+    """The order in which a cycle tries tasks, and the machines that it grants them."""
 
     def following(self) -> Waiting | None:
         """The task to try now; None: the cycle is over."""
@@ -27,81 +32,69 @@ class Iteration(Protocol):
         """Vector of the machines that it may take, if they have enough."""
 
     def withheld(self) -> int:
-        """Vector of the machines that are kept for somebody: they may have room for a kind that fits nowhere."""
+        """Vector of the machines with a reservation, which may have room for a blocked class."""
 
     def joined(self, waiting: Waiting) -> None:
-        """A task has joined the queue."""
+        """Note a task that has joined the queue."""
 
     def takes(self, waiting: Waiting, machine: int) -> int:
-        """What a task takes of a machine that it is given now, packed."""
+        """The packed amounts that a task takes of a machine that it is given now."""
 
     def started(self, machine: int) -> None:
-        """A task has been given room on a machine."""
+        """Note a task that was given room on a machine."""
 
     def given_back(self, machine: int) -> None:
-        """A task has given its room on a machine back, or the machine can be had from now on."""
+        """Note room that was given back on a machine, or a machine that can be had from now on."""
 
     def withdrawn(self, machine: int) -> None:
-        """A machine that nobody uses cannot be had any more."""
+        """Note an idle machine that cannot be had any more."""
 
 
-class Skipping:
-    """One after another; one that fits nowhere stays, and the next is tried.
+class Sequential:
+    """Tries one task after another; one that fits nowhere stays.
 
     Args:
         state: of the scheduler.
         queue: its queue.
+        strict: no task overtakes one that fits nowhere.
     """
 
-    __slots__ = ("_queue", "_state")
+    __slots__ = ("_queue", "_state", "_strict")
 
-    def __init__(self, state: State, queue: Queue) -> None:
+    def __init__(self, state: State, queue: Queue, *, strict: bool = False) -> None:
         self._state = state
         self._queue = queue
+        self._strict = strict
 
     def following(self) -> Waiting | None:
-        """The first that may fit."""
-        return self._queue.best()
+        if not self._strict:
+            return self._queue.best()
+        head = self._queue.best(blocked=True)
+        return head if head is not None and head.kind in self._queue.classes.unblocked else None
 
     def among(self, waiting: Waiting) -> int:
-        """All that suit it."""
         return waiting.kind.suitable & self._state.online
 
     def withheld(self) -> int:
-        """None."""
         return 0
 
     def joined(self, waiting: Waiting) -> None:
-        """What is known of its kind holds for it."""
+        pass
 
     def takes(self, waiting: Waiting, machine: int) -> int:
-        """What it asks for, of what is free there."""
         return self._state.packing.named(self._state.index.free[machine], waiting.kind.packed)
 
     def started(self, machine: int) -> None:
-        """What fitted only there is not tried in vain."""
-        self._queue.kinds.taken(machine, self._state.index.free[machine])
+        self._queue.classes.taken(machine, self._state.index.free[machine])
 
     def given_back(self, machine: int) -> None:
-        """What fits there is tried again."""
-        self._queue.kinds.given_back(machine, self._state.index.free[machine])
+        self._queue.classes.given_back(machine, self._state.index.free[machine])
 
     def withdrawn(self, machine: int) -> None:
-        """What fitted only there is closed when it is tried."""
+        pass
 
 
-class Strict(Skipping):
-    """One after another; nothing overtakes one that fits nowhere."""
-
-    __slots__ = ()
-
-    def following(self) -> Waiting | None:
-        """The first, if it may fit."""
-        head = self._queue.best(closed=True)
-        return head if head is not None and head.kind in self._queue.kinds.open else None
-
-
-class Easy(Skipping):
+class Easy:
     """EASY backfilling (Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2), on machines.
 
     The first task that does not fit has a reservation: the machine, and the time, at which it will have room the
@@ -114,11 +107,11 @@ class Easy(Skipping):
         at: when, by estimates; may have passed.
     """
 
-    __slots__ = ("_granted", "_guards", "_keyed", "_packing", "_ready", "at", "head", "machine")
+    __slots__ = ("_granted", "_guards", "_packing", "_queue", "_ready", "_state", "at", "head", "machine")
 
     def __init__(self, state: State, queue: KeyedQueue) -> None:
-        super().__init__(state, queue)
-        self._keyed = queue
+        self._state = state
+        self._queue = queue
         self._packing = state.packing
         self._guards = state.packing.guards
         self._granted = 0
@@ -129,12 +122,12 @@ class Easy(Skipping):
 
     def following(self) -> Waiting | None:
         """The first; where it does not fit, the first of those that do not delay it."""
-        head = self._keyed.best(closed=True)
+        head = self._queue.best(blocked=True)
         if self.head is not None and self.head is not head:
             self._lift()
         if head is None:
             return None
-        if head.kind in self._keyed.kinds.open:
+        if head.kind in self._queue.classes.unblocked:
             self._granted = head.kind.suitable & self._state.online
             return head
         if self.head is None:
@@ -153,28 +146,34 @@ class Easy(Skipping):
         """It may be short enough for the reserved machine, where others of its kind are not."""
         kind = waiting.kind
         if self.machine >= 0 and kind.suitable >> self.machine & 1 and self._fits(kind):
-            self._keyed.kinds.reopen(kind)
+            self._queue.classes.unblock(kind)
 
     def started(self, machine: int) -> None:
-        """When others have room there has to be counted anew."""
+        """Count the times of others' room anew."""
         self._outdate(machine)
-        super().started(machine)
+        self._queue.classes.taken(machine, self._state.index.free[machine])
+
+    def takes(self, waiting: Waiting, machine: int) -> int:
+        return self._state.packing.named(self._state.index.free[machine], waiting.kind.packed)
+
+    def _unblock(self, machine: int) -> None:
+        self._queue.classes.given_back(machine, self._state.index.free[machine])
 
     def _outdate(self, machine: int) -> None:
         for _, outdated in self._ready.values():
             outdated.add(machine)
 
     def given_back(self, machine: int) -> None:
-        """What fits there is tried again; the reservation moves there if that is earlier."""
+        """Unblock the classes that fit there, and move the reservation there if that is earlier."""
         self._outdate(machine)
-        super().given_back(machine)
+        self._unblock(machine)
         if self.head is None:
             return
         at = self._room_at(self.head.kind, machine)
         if at < self.at:
             before, self.machine, self.at = self.machine, machine, at
             if before != machine:
-                super().given_back(before)
+                self._unblock(before)
 
     def withdrawn(self, machine: int) -> None:
         """It is not reserved for anybody, either."""
@@ -185,7 +184,7 @@ class Easy(Skipping):
     def _lift(self) -> None:
         machine, self.head, self.machine, self.at = self.machine, None, -1, FAR
         if machine >= 0:
-            super().given_back(machine)
+            self._unblock(machine)
 
     def _fits(self, kind: Kind) -> bool:
         return self._state.index.fits(self.machine, kind.packed)
@@ -210,7 +209,7 @@ class Easy(Skipping):
         self.head, self.machine, self.at = head, machine if at < FAR else -1, at
 
     def _room_at(self, kind: Kind, machine: int) -> Time:
-        """When a machine will have room for a task of this kind, by estimates."""
+        """The time at which a machine will have room for a task of this class, by estimates."""
         if not kind.suitable >> machine & 1:
             return FAR
         guards, free, packed = self._guards, self._state.index.free[machine], kind.packed
@@ -223,33 +222,33 @@ class Easy(Skipping):
 
     def _backfill(self) -> Waiting | None:
         best: Entry | None = None
-        for kind in list(self._keyed.kinds.open):
+        for kind in list(self._queue.classes.unblocked):
             entry, granted = self._option(kind)
             if entry is None:
-                self._keyed.kinds.close(kind)
+                self._queue.classes.block(kind)
             elif best is None or entry < best:
                 best, self._granted = entry, granted
         return None if best is None else best[3]
 
     def _option(self, kind: Kind) -> tuple[Entry | None, int]:
         """The first task of a kind that may start now, and the machines where it delays nobody."""
-        state, line = self._state, self._keyed.line(kind)
+        state, tasks = self._state, self._queue.of_class(kind)
         machines = kind.suitable & state.online
         if self.machine < 0:
-            return (line.head, machines) if state.index.pick(kind.need, machines, "first") >= 0 else (None, 0)
+            return (tasks.head, machines) if state.index.pick(kind.need, machines, "first") >= 0 else (None, 0)
         reserved = machines & 1 << self.machine
         others = machines ^ reserved
         here = reserved if reserved and self._fits(kind) else 0
         spared = here if here and self._leaves_enough(kind) else 0
         if others and state.index.pick(kind.need, others, "first") >= 0:
-            short = line.head[3].task.estimate_us <= self._limit_us() if here and not spared else False
-            return line.head, others | (here if short else spared)
+            short = tasks.head[3].task.estimate_us <= self._limit_us() if here and not spared else False
+            return tasks.head, others | (here if short else spared)
         if spared:
-            return line.head, spared
-        return (line.first_within(self._limit_us()), here) if here else (None, 0)
+            return tasks.head, spared
+        return (tasks.first_within(self._limit_us()), here) if here else (None, 0)
 
     def _leaves_enough(self, kind: Kind) -> bool:
-        """Whether the reserved machine has room for both when the time has come, if one of the kind starts now."""
+        """True where the reserved machine has room for both in time, if one of the class starts now."""
         state, packing, guards = self._state, self._packing, self._guards
         free = state.index.free[self.machine]
         left = free - packing.named(free, kind.packed)
@@ -265,3 +264,168 @@ class Easy(Skipping):
         if left < 0 or not cluster.speeds:
             return left
         return ((left + 1) * cluster.speeds[self.machine] - 1) // cluster.reference_speed
+
+
+class Profile:
+    """The amounts that a machine will have free, by estimates: packed and guarded, each until the next time.
+
+    Args:
+        now: the first time.
+        free: at that time.
+        ends: when tasks that run there end, and what each gives back.
+        packing: of these.
+    """
+
+    __slots__ = ("_free", "_guards", "_packing", "_times")
+
+    def __init__(self, now: Time, free: int, ends: list[tuple[Time, int]], packing: Packing) -> None:
+        self._packing = packing
+        self._guards = packing.guards
+        self._times, self._free = [now], [free]
+        for end, given_back in sorted(ends):
+            self.take(-given_back, max(end, now + 1), FAR)
+
+    def earliest(self, packed: int, duration_us: Time) -> Time:
+        """The time from which that much is free for so long, on the same devices; FAR: never."""
+        guards, ends, common, first, place = self._guards, [*self._times[1:], FAR], -1, 0, 0
+        while place < len(ends):
+            common = self._free[place] if place == first else self._packing.common(common, self._free[place])
+            if (common - packed) & guards != guards:
+                first = place = first + 1 if (self._free[place] - packed) & guards == guards else place + 1
+            elif ends[place] - self._times[first] >= duration_us:
+                return self._times[first]
+            else:
+                place += 1
+        return FAR
+
+    def named(self, packed: int, begin: Time, end: Time) -> int:
+        """The request with devices that are free from begin to end."""
+        steps = self._free[self._step(begin) : self._step(end)]
+        return self._packing.named(reduce(self._packing.common, steps), packed)
+
+    def take(self, packed: int, begin: Time, end: Time) -> None:
+        """From begin to end that much less is free."""
+        first, last = self._step(begin), self._step(end)
+        for place in range(first, last):
+            self._free[place] = self._packing.settled(self._free[place] - packed)
+
+    def _step(self, at: Time) -> int:
+        """The place of the step that begins then, which is made if there is none."""
+        if at >= FAR:
+            return len(self._times)
+        place = bisect_left(self._times, at)
+        if place == len(self._times) or self._times[place] != at:
+            self._times.insert(place, at)
+            self._free.insert(place, self._free[place - 1])
+        return place
+
+
+class Conservative:
+    """Conservative backfilling (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2): no task waits for later ones.
+
+    Every task that waits has a reservation, in the order of the queue, and a task starts before others where it delays
+    none of them. Reservations are made anew in every cycle, so that early ends move all of them forward; those behind
+    the last task that has room are left out. Where there is room a cycle costs machines x tasks that wait, while EASY
+    looks at classes: this is for queues of hundreds, not of a hundred thousand. No class is ever blocked: a shorter
+    task of it may find a gap.
+
+    Args:
+        state, queue: of the scheduler.
+    """
+
+    __slots__ = ("_granted", "_left", "_profiles", "_queue", "_state", "_trying")
+
+    def __init__(self, state: State, queue: KeyedQueue) -> None:
+        self._state = state
+        self._queue = queue
+        self._granted = 0
+        self._profiles: dict[int, Profile] = {}
+        self._left: Iterator[Waiting] | None = None
+        self._trying: Waiting | None = None
+
+    def following(self) -> Waiting | None:
+        """The first that delays nobody before it if it starts now; those before get their reservations."""
+        if self._left is None:
+            self._profiles.clear()
+            self._left = iter(self._worth_planning())
+        for waiting in self._left:
+            machines = positions(waiting.kind.suitable & self._state.online)
+            times = {machine: self._earliest(waiting, machine) for machine in machines}
+            at = min(times.values(), default=FAR)
+            if at == self._state.now:
+                self._granted = sum([1 << machine for machine, time in times.items() if time == at])
+                self._trying = waiting
+                return waiting
+            if at < FAR:
+                self._take(waiting, min(machine for machine, time in times.items() if time == at), at)
+        self._left = self._trying = None
+        return None
+
+    def _worth_planning(self) -> list[Waiting]:
+        """The tasks that wait, up to the last that has room now: reservations behind it delay no task."""
+        state = self._state
+        fitting = {
+            kind
+            for kind, _ in self._queue.classes.counts()
+            if state.index.pick(kind.need, kind.suitable & state.online, "first") >= 0
+        }
+        if not fitting:
+            return []
+        ordered = self._queue.ordered()
+        while ordered[-1].kind not in fitting:
+            ordered.pop()
+        return ordered
+
+    def _profile(self, machine: int) -> Profile:
+        profile = self._profiles.get(machine)
+        if profile is None:
+            state = self._state
+            ends = [(run.expected_end_us, run.took) for run in state.on_machine[machine].values()]
+            profile = Profile(state.now, state.index.free[machine], ends, state.packing)
+            self._profiles[machine] = profile
+        return profile
+
+    def _lasts_us(self, waiting: Waiting, machine: int) -> Time:
+        return max(1, self._state.cluster.attempt_us(waiting.task.estimate_us, machine))
+
+    def _earliest(self, waiting: Waiting, machine: int) -> Time:
+        return self._profile(machine).earliest(waiting.kind.packed, self._lasts_us(waiting, machine))
+
+    def _take(self, waiting: Waiting, machine: int, at: Time) -> None:
+        end = at + self._lasts_us(waiting, machine)
+        self._profile(machine).take(self._named(waiting, machine, at), at, end)
+
+    def _named(self, waiting: Waiting, machine: int, at: Time) -> int:
+        end = at + self._lasts_us(waiting, machine)
+        return self._profile(machine).named(waiting.kind.packed, at, end)
+
+    def takes(self, waiting: Waiting, machine: int) -> int:
+        """The request on devices that no task before it has reserved."""
+        return self._named(waiting, machine, self._state.now)
+
+    def among(self, waiting: Waiting) -> int:
+        return self._granted
+
+    def withheld(self) -> int:
+        return 0
+
+    def joined(self, waiting: Waiting) -> None:
+        pass
+
+    def started(self, machine: int) -> None:
+        if self._trying is not None:
+            self._take(self._trying, machine, self._state.now)
+
+    def given_back(self, machine: int) -> None:
+        self._queue.classes.given_back(machine, self._state.index.free[machine])
+
+    def withdrawn(self, machine: int) -> None:
+        pass
+
+
+def iteration_of(name: str, state: State, queue: Queue) -> Iteration:
+    """The iteration of a name: skip, strict, easy or conservative."""
+    if name not in BACKFILLING:
+        return Sequential(state, queue, strict=name == "strict")
+    assert isinstance(queue, KeyedQueue), "other orders are refused"
+    return Easy(state, queue) if name == "easy" else Conservative(state, queue)

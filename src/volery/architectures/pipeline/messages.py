@@ -1,7 +1,11 @@
-"""What the roles of a scheduler that is assembled from stages say to each other."""
+"""The messages between the roles of a scheduler that is assembled from stages."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from volery.core.component import Sends
 from volery.core.model import Message, Task, TaskId, Time
 
 
@@ -12,30 +16,30 @@ class Launch(Message, frozen=True):
         number: grows per sender, so that a repeated or overtaken message is recognised.
         task: what to run.
         attempt: 0 is the first.
-        stage_us: how long files are staged in before (stage T5); the machine is taken meanwhile.
-        life: of the node, for which this is meant.
+        stage_us: time to stage files in before (stage T5); the machine is taken meanwhile.
+        incarnation: of the node, for which this is meant.
     """
 
     number: int
     task: Task
     attempt: int = 0
     stage_us: Time = 0
-    life: int = 0
+    incarnation: int = 0
 
 
 class Kill(Message, frozen=True):
-    """Whoever launched it > node: end the task; Completed follows."""
+    """Scheduler, or local manager > node or manager: end the task; Completed follows."""
 
     task: TaskId
     attempt: int = 0
 
 
 class Completed(Message, frozen=True):
-    """Node > whoever launched it: the attempt has ended.
+    """Node > its manager: the attempt has ended.
 
     Args:
         task, attempt: which.
-        killed: somebody ended it before it was finished.
+        killed: it was ended before it was finished.
     """
 
     task: TaskId
@@ -43,28 +47,28 @@ class Completed(Message, frozen=True):
     killed: bool = False
 
 
-class Risen(Message, frozen=True):
-    """Node > whoever launches there: a new life has begun, and all that ran before is dead."""
+class Restarted(Message, frozen=True):
+    """Node > its manager: a new incarnation has begun, and all that ran before is lost."""
 
-    life: int
+    incarnation: int
 
 
 class SwitchOn(Message, frozen=True):
-    """Whoever launches there > node: boot the machine; Ready follows.
+    """Scheduler, or local manager > node: boot the machine; Ready follows.
 
     Args:
-        number: counts with that of launches.
-        boot_us: how long that takes.
-        life: of the node, for which this is meant.
+        number: counted with those of launches.
+        boot_us: duration of that.
+        incarnation: of the node, for which this is meant.
     """
 
     number: int
     boot_us: Time
-    life: int = 0
+    incarnation: int = 0
 
 
 class Ready(Message, frozen=True):
-    """Node > whoever launches there: the machine is on.
+    """Node > its manager: the machine is on.
 
     Args:
         number: of the SwitchOn that asked for it.
@@ -74,15 +78,15 @@ class Ready(Message, frozen=True):
 
 
 class SwitchOff(Message, frozen=True):
-    """Whoever launches there > node: nothing runs there; switch the machine off.
+    """Scheduler, or local manager > node: nothing runs there; switch the machine off.
 
     Args:
-        number: counts with that of launches.
-        life: of the node, for which this is meant.
+        number: counted with those of launches.
+        incarnation: of the node, for which this is meant.
     """
 
     number: int
-    life: int = 0
+    incarnation: int = 0
 
 
 class Pass(Message, frozen=True):
@@ -107,4 +111,20 @@ class Pass(Message, frozen=True):
     came_us: Time
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Risen, SwitchOn, Ready, SwitchOff, Pass})
+MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Restarted, SwitchOn, Ready, SwitchOff, Pass})
+
+
+class OwnSends:
+    """A `sends` table: a class declares all messages, an instance those that it can send as it was built.
+
+    Args:
+        declared: of the class.
+        own: of an instance.
+    """
+
+    def __init__(self, declared: Sends, own: Callable[[Any], Sends]) -> None:
+        self._declared = declared
+        self._own = own
+
+    def __get__(self, instance: object | None, owner: type) -> Sends:
+        return self._declared if instance is None else self._own(instance)

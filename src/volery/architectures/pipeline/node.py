@@ -1,32 +1,64 @@
-"""The machine's side: stages files in, runs tasks and reports their ends."""
+"""The machine's side: stages files in, runs tasks, reports their ends, and is switched on and off."""
 
 from __future__ import annotations
 
-from volery.architectures.pipeline.messages import Completed, Kill, Launch
-from volery.core.component import Component, sent_to
-from volery.core.events import TaskFinished, TimerFired
+from typing import Any, ClassVar
+
+from volery.architectures.pipeline.messages import (
+    Completed,
+    Kill,
+    Launch,
+    OwnSends,
+    Ready,
+    Restarted,
+    SwitchOff,
+    SwitchOn,
+)
+from volery.core.component import Component, Sends, role_of, sent_to
+from volery.core.events import PeerBack, PeerLost, Switched, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
+
+BOOT = "boot"
 
 
 class Node(Component):
     """One machine.
 
     Args:
-        manager: who launches here.
+        manager: the component that launches here.
+        incarnation: 0 is the first; messages for others are refused.
+        rented: number of the machine in the whole cluster where it is switched on and off; -1: it is always on.
+        on: whether a rented machine is on when the run begins.
     """
 
-    __slots__ = ("_launched", "_manager", "_staging")
+    __slots__ = ("_incarnation", "_launched", "_manager", "_on", "_rented", "_staging")
 
-    def __init__(self, manager: Address) -> None:
+    def __init__(self, manager: Address, incarnation: int = 0, rented: int = -1, *, on: bool = False) -> None:
         self._manager = manager
+        self._incarnation = incarnation
+        self._rented = rented
+        self._on = on
         self._launched = 0
         self._staging: dict[TaskId, Launch] | None = None
 
-    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
-        """Start the task, once its files are here; a repeated or overtaken launch is ignored."""
-        if message.number <= self._launched:
-            return
+    def start(self, now: Time) -> None:
+        """Announce a new incarnation, and observe a machine that is on."""
+        if self._incarnation:
+            self._port.send(self._manager, Restarted(self._incarnation))
+        if self._on:
+            self._port.observe(Switched(now, self._rented, "on"))
+
+    def _is_new(self, message: Launch | SwitchOn | SwitchOff) -> bool:
+        """True for a message that is meant for this incarnation, and neither repeated nor overtaken."""
+        if message.incarnation != self._incarnation or message.number <= self._launched:
+            return False
         self._launched = message.number
+        return True
+
+    def on_launch(self, message: Launch, source: Address, now: Time) -> None:
+        """Start the task, once its files are here."""
+        if not self._is_new(message):
+            return
         if not message.stage_us:
             self._port.launch(message.task, message.attempt)
             return
@@ -35,8 +67,12 @@ class Node(Component):
         self._staging[message.task.id] = message
         self._port.set_timer(message.task.id, now + message.stage_us)
 
-    def on_staged(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Start the task whose files have come."""
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Start the task whose files have come, or report that the machine has booted."""
+        if isinstance(event.key, tuple):
+            self._port.observe(Switched(now, self._rented, "on"))
+            self._port.send(self._manager, Ready(int(event.key[1])))
+            return
         assert self._staging is not None and isinstance(event.key, int)  # noqa: PT018 - one condition: what was set
         message = self._staging.pop(event.key)
         self._port.launch(message.task, message.attempt)
@@ -54,10 +90,37 @@ class Node(Component):
         """Report the end."""
         self._port.send(self._manager, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
+    def on_switch_on(self, message: SwitchOn, source: Address, now: Time) -> None:
+        """Boot."""
+        if self._is_new(message):
+            self._port.observe(Switched(now, self._rented, "booting"))
+            self._port.set_timer((BOOT, message.number), now + message.boot_us)
+
+    def on_switch_off(self, message: SwitchOff, source: Address, now: Time) -> None:
+        """Switch off; the manager knows that no task runs."""
+        if self._is_new(message):
+            self._port.observe(Switched(now, self._rented, "off"))
+
+    def on_peer(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
+        """The manager does not fail."""
+
+    def _own_sends(self) -> Sends:
+        ready = (Ready,) if self._rented >= 0 else ()
+        return sent_to(role_of(self._manager), Completed, Restarted, *ready)
+
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Launch: on_launch,
         Kill: on_kill,
         TaskFinished: on_task_finished,
-        TimerFired: on_staged,
+        TimerFired: on_timer,
+        SwitchOn: on_switch_on,
+        SwitchOff: on_switch_off,
+        PeerLost: on_peer,
+        PeerBack: on_peer,
     }
-    sends = sent_to("scheduler", Completed)
+    sends: ClassVar[Any] = OwnSends(
+        sent_to("scheduler", Completed, Restarted, Ready)
+        | sent_to("lrm", Completed, Restarted, Ready)
+        | sent_to("broker", Completed, Restarted, Ready),
+        _own_sends,
+    )

@@ -1,114 +1,190 @@
-"""The queue of stage T2: tasks by kind, so that what fits nowhere is passed over without a look at its tasks."""
+"""The queue of stage T2: tasks by class, so that one that fits nowhere is passed over without a look at its tasks."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable
 from random import Random
-from typing import Protocol
+from typing import Any, Final, Protocol
 
-from volery.architectures.pipeline.kinds import Kinds
-from volery.architectures.pipeline.lines import Entry, Line
-from volery.architectures.pipeline.policies import Kind, Turn, View, Waiting
+from volery.architectures.pipeline.equivalence import EquivalenceClasses
+from volery.architectures.pipeline.policies import FAR, Kind, State, Turn, View, Waiting
 from volery.architectures.pipeline.policies.policy import Keyed, TakingTurns
-from volery.core.model import TaskId
+from volery.core.model import TaskId, Time
+
+BLOCK: Final = 256
+"""Entries per block: an insertion moves so many at most, a search for a short task looks at one block in full."""
+
+Entry = tuple[Any, Any, int, Waiting]
+"""Key by stage T2, key by stage J3, number; the numbers differ, so that no comparison comes to the task itself."""
+
+
+class SortedQueue:
+    """Tasks of one class in the order of their keys: blocks of entries, each with the smallest estimate in it."""
+
+    __slots__ = ("_blocks", "_lasts", "_shortest")
+
+    def __init__(self) -> None:
+        self._blocks: list[list[Entry]] = []
+        self._lasts: list[Entry] = []
+        self._shortest: list[Time] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks))
+
+    @property
+    def head(self) -> Entry:
+        """The first; there has to be one."""
+        return self._blocks[0][0]
+
+    def push(self, entry: Entry) -> None:
+        """Add an entry."""
+        blocks = self._blocks
+        estimate = entry[3].task.estimate_us
+        if not blocks or (entry > self._lasts[-1] and len(blocks[-1]) >= BLOCK):
+            blocks.append([entry])
+            self._lasts.append(entry)
+            self._shortest.append(estimate)
+            return
+        at = len(blocks) - 1 if entry > self._lasts[-1] else bisect_left(self._lasts, entry)
+        block = blocks[at]
+        insort(block, entry)
+        self._lasts[at] = block[-1]
+        if estimate < self._shortest[at]:
+            self._shortest[at] = estimate
+        if len(block) > 2 * BLOCK:
+            self._split(at)
+
+    def _split(self, at: int) -> None:
+        block = self._blocks[at]
+        low, high = block[:BLOCK], block[BLOCK:]
+        self._blocks[at : at + 1] = [low, high]
+        self._lasts[at : at + 1] = [low[-1], high[-1]]
+        self._shortest[at : at + 1] = [_shortest(low), _shortest(high)]
+
+    def remove(self, entry: Entry) -> bool:
+        """Remove an entry, which has to be there; returns whether others stay."""
+        at = bisect_left(self._lasts, entry)
+        block = self._blocks[at]
+        place = bisect_left(block, entry)
+        assert block[place] is entry
+        del block[place]
+        if not block:
+            del self._blocks[at], self._lasts[at], self._shortest[at]
+            return bool(self._blocks)
+        self._lasts[at] = block[-1]
+        if self._shortest[at] == entry[3].task.estimate_us:
+            self._shortest[at] = -1  # found anew on demand
+        return True
+
+    def first_within(self, limit_us: Time) -> Entry | None:
+        """The first entry whose estimate is at most this."""
+        if limit_us < 0:
+            return None
+        for at, shortest in enumerate(self._shortest):
+            if shortest < 0:
+                shortest = self._shortest[at] = _shortest(self._blocks[at])
+            if shortest <= limit_us:
+                return next(entry for entry in self._blocks[at] if entry[3].task.estimate_us <= limit_us)
+        return None
+
+
+def _shortest(block: list[Entry]) -> Time:
+    return min([entry[3].task.estimate_us for entry in block], default=FAR)
 
 
 class Queue(Protocol):
-    """What every queue can be asked."""
+    """The tasks that wait, in the order in which they are tried."""
 
-    kinds: Kinds
+    classes: EquivalenceClasses
 
     def push(self, waiting: Waiting) -> None:
-        """A task joins."""
+        """Add a task."""
 
     def remove(self, waiting: Waiting) -> None:
-        """A task leaves."""
+        """Remove a task."""
 
-    def best(self, *, closed: bool = False) -> Waiting | None:
-        """The task that is next, among those of open kinds; with `closed`, among all."""
+    def best(self, *, blocked: bool = False) -> Waiting | None:
+        """The next task of the classes that may fit; with `blocked`, of all."""
 
     def begin(self) -> None:
-        """A cycle begins."""
+        """Begin a cycle."""
 
     def served(self, waiting: Waiting) -> None:
-        """The task has been given a machine, and has left."""
+        """Note that a task, which has left, was given a machine."""
 
     def check(self) -> None:
-        """Raise AssertionError where the account of kinds is wrong."""
+        """Raise AssertionError where the classes disagree with the tasks."""
 
 
 class KeyedQueue:
-    """Smallest key first.
+    """Tasks by their keys, the smallest first.
 
     Args:
-        view: that keys are read from.
+        view: of the state from which keys are read.
         tasks: order of stage T2.
         jobs: order of stage J3, which decides between equal keys.
-        kinds: nothing waits yet.
+        classes: nothing waits yet.
     """
 
-    __slots__ = ("_entries", "_jobs", "_lines", "_tasks", "_view", "kinds")
+    __slots__ = ("_entries", "_jobs", "_sorted", "_tasks", "_view", "classes")
 
-    def __init__(self, view: View, tasks: Keyed, jobs: Keyed, kinds: Kinds) -> None:
+    def __init__(self, view: View, tasks: Keyed, jobs: Keyed, classes: EquivalenceClasses) -> None:
         self._view = view
         self._tasks = tasks
         self._jobs = jobs
-        self._lines: dict[Kind, Line] = {}
+        self._sorted: dict[Kind, SortedQueue] = {}
         self._entries: dict[TaskId, Entry] = {}
-        self.kinds = kinds
+        self.classes = classes
 
     def push(self, waiting: Waiting) -> None:
-        """A task joins."""
         kind = waiting.kind
         entry = (self._tasks.key(self._view, waiting), self._jobs.key(self._view, waiting), waiting.number, waiting)
-        line = self._lines.get(kind)
-        if line is None:
-            line = self._lines[kind] = Line()
-        line.push(entry)
+        tasks = self._sorted.get(kind)
+        if tasks is None:
+            tasks = self._sorted[kind] = SortedQueue()
+        tasks.push(entry)
         self._entries[waiting.task.id] = entry
-        self.kinds.joined(kind)
+        self.classes.joined(kind)
 
     def remove(self, waiting: Waiting) -> None:
-        """A task leaves."""
         kind = waiting.kind
-        if not self._lines[kind].remove(self._entries.pop(waiting.task.id)):
-            del self._lines[kind]
-        self.kinds.left(kind)
+        if not self._sorted[kind].remove(self._entries.pop(waiting.task.id)):
+            del self._sorted[kind]
+        self.classes.left(kind)
 
-    def best(self, *, closed: bool = False) -> Waiting | None:
-        """The smallest key."""
-        lines = self._lines
-        kinds = lines if closed else self.kinds.open
+    def best(self, *, blocked: bool = False) -> Waiting | None:
+        tasks = self._sorted
+        kinds = tasks if blocked else self.classes.unblocked
         if len(kinds) == 1:
-            return lines[next(iter(kinds))].head[3]
-        return min([lines[kind].head for kind in kinds])[3] if kinds else None
+            return tasks[next(iter(kinds))].head[3]
+        return min([tasks[kind].head for kind in kinds])[3] if kinds else None
 
-    def line(self, kind: Kind) -> Line:
-        """The tasks of a kind that waits."""
-        return self._lines[kind]
+    def of_class(self, kind: Kind) -> SortedQueue:
+        """The tasks of a class that waits."""
+        return self._sorted[kind]
 
     def ordered(self) -> list[Waiting]:
         """All tasks that wait, in their order."""
         return [entry[3] for entry in sorted(self._entries.values())]
 
     def begin(self) -> None:
-        """Nothing changes with a cycle."""
+        pass
 
     def served(self, waiting: Waiting) -> None:
-        """Nothing is kept of turns."""
+        pass
 
     def check(self) -> None:
-        """Raise AssertionError where the account of kinds is wrong."""
-        self.kinds.check()
-        assert self._lines.keys() == set(self.kinds)
-        assert len(self._entries) == sum(map(len, self._lines.values()))
+        self.classes.check()
+        assert self._sorted.keys() == set(self.classes)
+        assert len(self._entries) == sum(map(len, self._sorted.values()))
 
 
-class _TurningLine:
+class _TurnLine:
     __slots__ = ("given", "lines", "served", "waiting")
 
     def __init__(self) -> None:
-        self.lines: dict[Kind, Line] = {}
+        self.lines: dict[Kind, SortedQueue] = {}
         self.waiting = self.served = self.given = 0
 
 
@@ -121,51 +197,49 @@ class TurnsQueue:
         view: that the order reads.
         order: who is next.
         jobs: order of stage J3 inside a line; None: who came first.
-        kinds: nothing waits yet.
+        classes: nothing waits yet.
     """
 
-    __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "kinds")
+    __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "classes")
 
-    def __init__(self, view: View, order: TakingTurns, jobs: Keyed | None, kinds: Kinds) -> None:
+    def __init__(self, view: View, order: TakingTurns, jobs: Keyed | None, classes: EquivalenceClasses) -> None:
         self._view = view
         self._order = order
         self._jobs = jobs
-        self._lines: dict[Hashable, _TurningLine] = {}
+        self._lines: dict[Hashable, _TurnLine] = {}
         self._entries: dict[TaskId, tuple[Hashable, Entry]] = {}
         self._turns = 0
-        self.kinds = kinds
+        self.classes = classes
 
     def push(self, waiting: Waiting) -> None:
-        """A task joins."""
         name, kind = self._order.line(waiting), waiting.kind
         key = self._jobs.key(self._view, waiting) if self._jobs else 0
         entry = (0, key, waiting.number, waiting)
         turning = self._lines.get(name)
         if turning is None:
-            turning = self._lines[name] = _TurningLine()
+            turning = self._lines[name] = _TurnLine()
         line = turning.lines.get(kind)
         if line is None:
-            line = turning.lines[kind] = Line()
+            line = turning.lines[kind] = SortedQueue()
         line.push(entry)
         turning.waiting += 1
         self._entries[waiting.task.id] = name, entry
-        self.kinds.joined(kind)
+        self.classes.joined(kind)
 
     def remove(self, waiting: Waiting) -> None:
-        """A task leaves."""
         name, entry = self._entries.pop(waiting.task.id)
         turning, kind = self._lines[name], waiting.kind
         turning.waiting -= 1
         if not turning.lines[kind].remove(entry):
             del turning.lines[kind]
-        self.kinds.left(kind)
+        self.classes.left(kind)
 
-    def best(self, *, closed: bool = False) -> Waiting | None:
+    def best(self, *, blocked: bool = False) -> Waiting | None:
         """The first of the line whose turn it is."""
-        kinds = self.kinds
-        if not (kinds.open or (closed and kinds.closed)):
+        classes = self.classes
+        if not (classes.unblocked or (blocked and classes.blocked)):
             return None
-        allowed = set(kinds) if closed else kinds.open.keys()
+        allowed = set(classes) if blocked else classes.unblocked.keys()
         turns = [
             Turn(name, turning.waiting, turning.served, turning.given)
             for name, turning in self._lines.items()
@@ -189,9 +263,8 @@ class TurnsQueue:
         turning.given += 1
 
     def check(self) -> None:
-        """Raise AssertionError where the account of kinds is wrong."""
-        self.kinds.check()
-        assert {kind for turning in self._lines.values() for kind in turning.lines} == set(self.kinds)
+        self.classes.check()
+        assert {kind for turning in self._lines.values() for kind in turning.lines} == set(self.classes)
         assert len(self._entries) == sum(turning.waiting for turning in self._lines.values())
 
 
@@ -203,27 +276,25 @@ class RandomQueue:
 
     Args:
         draw: the owner's stream.
-        kinds: nothing waits yet.
+        classes: nothing waits yet.
     """
 
-    __slots__ = ("_draw", "_drawn", "_lines", "_places", "kinds")
+    __slots__ = ("_draw", "_drawn", "_lines", "_places", "classes")
 
-    def __init__(self, draw: Random, kinds: Kinds) -> None:
+    def __init__(self, draw: Random, classes: EquivalenceClasses) -> None:
         self._draw = draw
         self._drawn: Waiting | None = None
         self._lines: dict[Kind, list[Waiting]] = {}
         self._places: dict[TaskId, int] = {}
-        self.kinds = kinds
+        self.classes = classes
 
     def push(self, waiting: Waiting) -> None:
-        """A task joins."""
         line = self._lines.setdefault(waiting.kind, [])
         self._places[waiting.task.id] = len(line)
         line.append(waiting)
-        self.kinds.joined(waiting.kind)
+        self.classes.joined(waiting.kind)
 
     def remove(self, waiting: Waiting) -> None:
-        """A task leaves."""
         line = self._lines[waiting.kind]
         place = self._places.pop(waiting.task.id)
         last = line.pop()
@@ -232,12 +303,11 @@ class RandomQueue:
             self._places[last.task.id] = place
         if not line:
             del self._lines[waiting.kind]
-        self.kinds.left(waiting.kind)
+        self.classes.left(waiting.kind)
 
-    def best(self, *, closed: bool = False) -> Waiting | None:
-        """Drawn."""
+    def best(self, *, blocked: bool = False) -> Waiting | None:
         lines = self._lines
-        kinds = list(lines if closed else self.kinds.open)
+        kinds = list(lines if blocked else self.classes.unblocked)
         place = int(self._draw.random() * sum([len(lines[kind]) for kind in kinds])) if kinds else 0
         for kind in kinds:
             if place < len(lines[kind]):
@@ -246,13 +316,24 @@ class RandomQueue:
         return None
 
     def begin(self) -> None:
-        """Nothing is kept of a cycle."""
+        pass
 
     def served(self, waiting: Waiting) -> None:
-        """Nothing is kept of turns."""
+        pass
 
     def check(self) -> None:
-        """Raise AssertionError where the account of kinds is wrong."""
-        self.kinds.check()
-        assert self._lines.keys() == set(self.kinds)
+        self.classes.check()
+        assert self._lines.keys() == set(self.classes)
         assert len(self._places) == sum(map(len, self._lines.values()))
+
+
+def queue_of(tasks: Any, jobs: Any, view: View, state: State, draw: Random) -> Queue:
+    """The queue for an order of tasks (T2) and one of jobs (J3)."""
+    classes = EquivalenceClasses(state.packing, state.cluster.constraints)
+    if getattr(tasks, "drawn", False):
+        return RandomQueue(draw, classes)
+    if hasattr(tasks, "turns"):
+        return TurnsQueue(view, tasks, jobs, classes)
+    if hasattr(jobs, "turns"):
+        return TurnsQueue(view, jobs, None, classes)
+    return KeyedQueue(view, tasks, jobs, classes)

@@ -1,57 +1,67 @@
-"""The scheduler that jobs are submitted to: stages J1 to J7 and T1 around the cycle that places tasks."""
+"""The scheduler that jobs are submitted to: stages J1 to J7, T1 and M1 around the cycle that places tasks."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from random import Random
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
 
-from volery.architectures.pipeline.broker import ADDRESS, Outside
-from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Risen
-from volery.architectures.pipeline.placing import Assembly, Place, Placing
-from volery.architectures.pipeline.policies import JobRecord, Kind, State, Waiting
-from volery.architectures.pipeline.tending import Tending
-from volery.core.component import sent_to
+from volery.architectures.pipeline.autoscaler import SWITCHES
+from volery.architectures.pipeline.broker import ADDRESS, Broker
+from volery.architectures.pipeline.cycle import Cycle
+from volery.architectures.pipeline.delay import DelayScheduling
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, OwnSends, Pass, Ready, Restarted
+from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
+from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
 from volery.roles.readiness import Workflow
 from volery.roles.submission import ANSWERS, JobLedger
 
+TO_BROKER = sent_to("broker", Pass, Kill)
 
-class Scheduler(Tending):
-    """Takes jobs, sees to it that their tasks are placed when they are ready, and answers when they are done.
+
+class Scheduler(Component):
+    """Takes jobs, places their tasks when they are ready, and answers when they are done.
+
+    Its targets are machines, or the local resource managers of two levels.
 
     Args:
-        place: the machines.
-        assembly: of policies.
-        stream: its own.
-        outside: the broker, if there is one.
-        make_state: as for `Placing`.
+        cycle: that places tasks.
+        eligibility: the policy of stage J2.
+        setup: the policy of stage J5.
+        broker: that manages some tasks; None: there is none.
+        delay: that looks for machines near the input, the same as in the cycle; None: none does.
     """
 
-    __slots__ = ("_came", "_eligible", "_graphs", "_held", "_jobs", "_outside", "_setup_job", "_staging", "_unqueued")
+    __slots__ = ("_broker", "_came", "_cycle", "_delay", "_early", "_eligible", "_graphs", "_held", "_jobs",
+                 "_setup_job", "_staging", "_state", "_unqueued")  # fmt: skip
 
     def __init__(
         self,
-        place: Place,
-        assembly: Assembly,
-        stream: Random,
-        outside: Outside | None = None,
-        make_state: Callable[[Time], State] | None = None,
+        cycle: Cycle,
+        eligibility: Any,
+        setup: Any,
+        broker: Broker | None = None,
+        delay: DelayScheduling | None = None,
     ) -> None:
-        super().__init__(place, assembly, stream, make_state)
-        self._eligible = assembly.policies["J2"]
-        self._setup_job = assembly.policies["J5"].stage_us
-        self._outside = outside
+        self._cycle = cycle
+        self._state = cycle.state
+        self._eligible = eligibility
+        self._setup_job = setup.stage_us
+        self._broker = broker
+        self._delay = delay
         self._held: dict[Hashable, deque[JobRecord]] = {}
         self._unqueued: dict[JobId, list[tuple[Task, Kind]]] = {}
         self._came: dict[JobId, dict[TaskId, Time]] = {}
         self._staging: set[JobId] = set()
         self._graphs = self._state.graphs
+        self._early: dict[JobId, Workflow] = {}  # of jobs with tasks to come, none of which has parents so far
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
+        self._cycle.begin(self._port, self)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Stage J1: take a job in."""
@@ -59,40 +69,48 @@ class Scheduler(Tending):
         waiting = len(self._state.waiting)
         self._port.observe(Measured("queued_tasks", waiting))
         known = self._jobs.is_open(job.id) or self._jobs.is_done(job.id)
+        if self._delay is not None and not known:
+            self._delay.locate(job.id, job.tasks, job.replicas)
         tasks = self._jobs.admit(message, source, waiting)
         if known or not self._jobs.is_open(job.id):
             return
-        record = self._state.jobs[job.id] = _record(job, now)
+        record = self._state.jobs[job.id] = _job_record(job, now)
         line = self._eligible.line(record)
         self._held.setdefault(line, deque()).append(record)
         self._unqueued[job.id] = []
         if any(job.parents):
             self._graphs[job.id] = Workflow()
+        elif job.task_count > len(job.tasks):
+            self._early[job.id] = Workflow()
         self._arrived(record, tasks, job.parents, now)
-        if len(self._held.get(line, ())) == 1:  # whoever stands behind another is no news
+        if len(self._held.get(line, ())) == 1:  # a job behind another changes nothing
             self._state.now = now
             self._admit_line(line, now)
-        self._changed(now)
+        self._cycle.changed(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Take a further chunk in."""
-        tasks = self._jobs.more(message)
         record = self._state.jobs.get(message.job)
+        if self._delay is not None and record is not None:
+            self._delay.locate(message.job, message.tasks, message.replicas)
+        tasks = self._jobs.more(message)
         if not tasks or record is None:
             return
         if any(message.parents) and message.job not in self._graphs:
-            graph = self._graphs[message.job] = Workflow()
+            graph = self._graphs[message.job] = self._early.pop(message.job)
             graph.add([task for task, _ in self._unqueued.get(message.job, ())], (), set())  # these came without one
         self._arrived(record, tasks, message.parents, now)
-        self._changed(now)
+        if self._jobs.is_open(record.id) and self._jobs.received(record.id) == record.task_count:
+            self._early.pop(record.id, None)
+        self._cycle.changed(now)
 
     def _arrived(
         self, record: JobRecord, tasks: Sequence[Task], parents: Sequence[Sequence[TaskId]], now: Time
     ) -> None:
         if now > record.submit_us:
             self._came.setdefault(record.id, {}).update(dict.fromkeys([task.id for task in tasks], now))
-        kinds = {task.id: self._kind(task, record) for task in tasks}
-        lost = {task.id for task in tasks if not (kinds[task.id].possible or self._possible_outside(task))}
+        kinds = {task.id: self._cycle.kind(task, record) for task in tasks}
+        lost = {task.id for task in tasks if not (kinds[task.id].possible or self._possible_at_broker(task))}
         graph = self._graphs.get(record.id)
         ready: Sequence[Task]
         if graph is not None:
@@ -100,6 +118,8 @@ class Scheduler(Tending):
             lost = {task.id for task in tasks if task.id in graph.never}
         else:
             ready = [task for task in tasks if task.id not in lost] if lost else tasks
+            if record.id in self._early:
+                self._early[record.id].never |= lost
         for task in tasks:
             if task.id not in lost:
                 work = self._state.work_us(task)
@@ -111,8 +131,8 @@ class Scheduler(Tending):
             self._jobs.unsatisfiable(record.id)
         self._settle(record)
 
-    def _possible_outside(self, task: Task) -> bool:
-        return self._outside is not None and self._outside.possible(task)
+    def _possible_at_broker(self, task: Task) -> bool:
+        return self._broker is not None and self._broker.possible(task)
 
     def _ready(self, record: JobRecord, task: Task, kind: Kind, now: Time) -> None:
         """Stage T1: nothing that the task waits for is left. It joins the queue once its job may."""
@@ -123,24 +143,24 @@ class Scheduler(Tending):
         rank_us = graph.rank_us(task.id) if graph else task.estimate_us
         late = self._came.get(record.id) if self._came else None
         came_us = late.get(task.id, record.submit_us) if late else record.submit_us
-        waiting = self._record(task, record, kind, rank_us, came_us, now)
-        if self._outside is not None and self._outside.takes(self._view, waiting):
-            self._broker(self._outside, waiting)
+        waiting = self._cycle.record(task, record, kind, rank_us, came_us, now)
+        if self._broker is not None and self._broker.takes(self._cycle.view, waiting):
+            self._pass_to_broker(self._broker, waiting)
         else:
-            self._enqueue(waiting)
+            self._cycle.enqueue(waiting)
 
-    def _broker(self, outside: Outside, waiting: Waiting) -> None:
+    def _pass_to_broker(self, broker: Broker, waiting: Waiting) -> None:
         """Stage M1: the task is managed elsewhere."""
-        self._port.send(ADDRESS, outside.passed(waiting))
+        self._port.send(ADDRESS, broker.passed(waiting))
 
-    def _admit(self, now: Time) -> None:
+    def admit(self, now: Time) -> None:
         """Stages J2 and J4: jobs that have become eligible, one after another."""
         for line in list(self._held) if self._held else ():
             self._admit_line(line, now)
 
     def _admit_line(self, line: Hashable, now: Time) -> None:
         held = self._held[line]
-        while held and (held[0].id not in self._state.jobs or self._eligible.eligible(self._view, held[0])):
+        while held and (held[0].id not in self._state.jobs or self._eligible.eligible(self._cycle.view, held[0])):
             record = held.popleft()
             if record.id in self._state.jobs:
                 self._set_up(record, now)
@@ -151,7 +171,7 @@ class Scheduler(Tending):
         """Stage J5: the job is eligible; its files come in before its tasks are queued."""
         record.eligible = True
         self._state.eligible[record.user] = self._state.eligible.get(record.user, 0) + 1
-        stage_us = self._setup_job(self._view, record)
+        stage_us = self._setup_job(self._cycle.view, record)
         if stage_us > 0:
             self._staging.add(record.id)
             self._port.set_timer(("setup", record.id), now + stage_us)
@@ -164,47 +184,50 @@ class Scheduler(Tending):
             self._ready(record, task, kind, now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Also the files of a job that have come in."""
+        """Queue the tasks of a job whose files have come in, or pass the timer on to the cycle."""
         if isinstance(event.key, str):
-            super().on_timer(event, source, now)
+            self._cycle.on_timer(event.key, now)
             return
         assert isinstance(event.key, tuple)
         record = self._state.jobs.get(int(event.key[1]))
         if record is not None:
             self._staging.discard(record.id)
             self._queue_up(record, now)
-            self._changed(now)
+            self._cycle.changed(now)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Stage T7: use the machine again, and release what has waited for the task."""
-        if self._outside is not None and source == ADDRESS:
-            waiting = self._outside.tasks.pop(message.task, None)
+        if self._broker is not None and source == ADDRESS:
+            waiting = self._broker.tasks.pop(message.task, None)
         else:
-            waiting = self._ended(message, now)
+            waiting = self._cycle.ended(message, now)
         if waiting is not None:
-            self._finish(waiting, now)
-            self._changed(now)
+            self.finish(waiting, now)
+            self._cycle.changed(now)
 
-    def _finish(self, waiting: Waiting, now: Time) -> None:
+    def finish(self, waiting: Waiting, now: Time) -> None:
         """A task has ended: count it, and queue what it has held up."""
         record = waiting.job
         record.left_us -= waiting.work_us
-        graph = self._graphs.get(record.id)
+        graph = self._graphs.get(record.id) or self._early.get(record.id)
         if graph is not None and record.id not in self._jobs.cancelled:
             for task in graph.finished(waiting.task.id):
-                self._ready(record, task, self._kind(task, record), now)
+                self._ready(record, task, self._cycle.kind(task, record), now)
         self._jobs.finished(record.id)
         self._settle(record)
 
     def _settle(self, record: JobRecord) -> None:
-        """Stages J6 and J7: forget a job that was told done."""
+        """Stages J6 and J7: forget a job that is done."""
         if self._jobs.is_open(record.id) or record.id not in self._state.jobs:
             return
         del self._state.jobs[record.id]
         self._unqueued.pop(record.id, None)
         self._graphs.pop(record.id, None)
+        self._early.pop(record.id, None)
         self._came.pop(record.id, None)
         self._staging.discard(record.id)
+        if self._delay is not None:
+            self._delay.forget(record.id)
         if record.eligible:
             count = self._state.eligible[record.user] - 1
             if count:
@@ -217,26 +240,36 @@ class Scheduler(Tending):
         record = self._state.jobs.get(message.job)
         if self._jobs.cancel(message, source):
             assert record is not None, "a job that is open has a record"
-            dropped = self._give_up(record, now) + len(self._unqueued.pop(record.id, ()))
+            dropped = self._cycle.give_up(record, now) + len(self._unqueued.pop(record.id, ()))
             graph = self._graphs.pop(record.id, None)
             dropped += graph.blocked if graph else 0
             if record.id in self._staging:
                 self._port.cancel_timer(("setup", record.id))
-            for waiting in self._outside.tasks.values() if self._outside else ():
+            for waiting in self._broker.tasks.values() if self._broker else ():
                 if waiting.job is record:
                     self._port.send(ADDRESS, Kill(waiting.task.id, waiting.attempt))
             if dropped:
                 self._jobs.finished(record.id, dropped)
         if record is not None:
             self._settle(record)
-            self._changed(now)
+            self._cycle.changed(now)
+
+    def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
+        """Pass the news of a node on to the cycle."""
+        self._cycle.on_node(event, source, now)
 
     def check(self) -> None:
-        """Also: the ledger's jobs have records."""
-        super().check()
+        """Check the cycle; the jobs of the ledger have records."""
+        self._cycle.check()
         assert all(self._jobs.is_open(job) for job in self._state.jobs)
         assert len(self._jobs) == len(self._state.jobs)
         assert self._came.keys() <= self._state.jobs.keys()
+
+    def check_rest(self) -> None:
+        self._cycle.check_rest()
+
+    def _own_sends(self) -> Sends:
+        return ANSWERS | TO_BROKER | self._cycle.sends
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
@@ -244,12 +277,15 @@ class Scheduler(Tending):
         Cancel: on_cancel,
         Completed: on_completed,
         TimerFired: on_timer,
-        PeerLost: Placing.on_lost,
-        PeerBack: Placing.on_back,
-        Risen: Placing.on_risen,
+        PeerLost: on_node,
+        PeerBack: on_node,
+        Restarted: on_node,
+        Ready: on_node,
     }
-    sends = ANSWERS | sent_to("node", Launch, Kill) | sent_to("broker", Pass, Kill)
+    sends: ClassVar[Any] = OwnSends(
+        ANSWERS | TO_BROKER | sent_to("node", Launch, Kill) | SWITCHES | sent_to("lrm", Pass, Kill), _own_sends
+    )
 
 
-def _record(job: Job, now: Time) -> JobRecord:
+def _job_record(job: Job, now: Time) -> JobRecord:
     return JobRecord(job.id, job.user, job.priority, job.deadline_us, now, job.estimate_us, job.task_count)

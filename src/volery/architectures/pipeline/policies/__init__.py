@@ -5,10 +5,9 @@ entry point, see `registry`.
 """
 
 from volery.architectures.pipeline.policies.policy import METHODS, Choice, Eviction, Manager, Move, Policy, Turn
-from volery.architectures.pipeline.policies.records import FAR, JobRecord, Kind, Running, Waiting
+from volery.architectures.pipeline.policies.records import FAR, JobRecord, Kind, Offer, Running, Supply, Waiting
 from volery.architectures.pipeline.policies.registry import forget, names, parameters, parse, policies, summary
-from volery.architectures.pipeline.policies.state import State, vector_of
-from volery.architectures.pipeline.policies.supply import Offer, Supply
+from volery.architectures.pipeline.policies.state import ManagerSuitability, State, vector_of
 from volery.architectures.pipeline.policies.view import Candidates, Machine, View
 
 __all__ = [
@@ -21,6 +20,7 @@ __all__ = [
     "Kind",
     "Machine",
     "Manager",
+    "ManagerSuitability",
     "Move",
     "Offer",
     "Policy",

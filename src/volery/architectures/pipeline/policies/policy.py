@@ -12,8 +12,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 
 import msgspec
 
-from volery.architectures.pipeline.policies.records import JobRecord, Kind, Running, Waiting
-from volery.architectures.pipeline.policies.supply import Offer, Supply
+from volery.architectures.pipeline.policies.records import JobRecord, Kind, Offer, Running, Supply, Waiting
 from volery.architectures.pipeline.policies.view import Candidates, View
 from volery.core.events import PreemptionReason
 from volery.core.model import Amounts, TaskId, Time

@@ -1,11 +1,12 @@
-"""What a scheduler assembled from stages knows of jobs, of tasks that wait and of tasks that run.
+"""Records of a scheduler assembled from stages: jobs, tasks that wait or run, and machines that come and go.
 
-Policies read these records and never change them: whoever schedules does.
+Policies read these records and never change them. Units are processors; slots where machines offer nothing else.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,7 +19,7 @@ FAR: Final[Time] = 1 << 62
 
 
 class Kind:
-    """What filters can tell tasks apart by: the stages R2 to R4 answer alike for all tasks of one kind.
+    """A scheduling equivalence class: the stages R2 to R4 answer alike for all its tasks.
 
     Attributes:
         constraints: that its tasks need.
@@ -26,16 +27,20 @@ class Kind:
         packed: the same as one integer.
         suitable: vector of the machines that its user may use (R2) and that meet its constraints (R3).
         possible: whether some of these holds it when it is empty.
+        machines: that hold its input, where it may have no others; there are almost as many such classes as tasks.
     """
 
-    __slots__ = ("constraints", "need", "packed", "possible", "suitable")
+    __slots__ = ("constraints", "machines", "need", "packed", "possible", "suitable")
 
-    def __init__(self, constraints: int, need: Need, suitable: int, possible: bool) -> None:
+    def __init__(
+        self, constraints: int, need: Need, suitable: int, possible: bool, machines: tuple[int, ...] = ()
+    ) -> None:
         self.constraints = constraints
         self.need = need
         self.packed = need.packed
         self.suitable = suitable
         self.possible = possible
+        self.machines = machines
 
 
 class JobRecord(msgspec.Struct, gc=False):
@@ -134,3 +139,58 @@ class Running(msgspec.Struct, gc=False):
 
 
 Runs = dict[TaskId, Running]
+
+
+class Offer(NamedTuple):
+    """A machine that may be provisioned, or one that runs nothing and may be released.
+
+    Args:
+        machine: its number among those that are managed.
+        units: that it has.
+        price: for an hour.
+        speed: in the cluster's unit; 1 where it gives none.
+        paid_until_us: when its paid time ends; of one that is off: now.
+    """
+
+    machine: int
+    units: int
+    price: float
+    speed: int
+    paid_until_us: Time
+
+
+class Supply(msgspec.Struct, frozen=True):
+    """What there is, and what is asked for.
+
+    Args:
+        on: units of machines that are on.
+        coming: when the units of each machine that boots will be on: (time, units).
+        whole: units of all machines that can be had.
+        held: units that tasks hold which run.
+        asked: units that tasks ask for which wait and could start.
+        every_us: time between two decisions.
+        boot_us: from being provisioned to being on.
+        changed_us: when machines were last provisioned or released because of stage R7; -1: never.
+        peaks: for each hour since the run began, the most that was held and asked for at any decision, 0 where there
+            was none; the last hour is the one that lasts.
+    """
+
+    on: int
+    coming: tuple[tuple[Time, int], ...]
+    whole: int
+    held: int
+    asked: int
+    every_us: Time
+    boot_us: Time
+    changed_us: Time = -1
+    peaks: Sequence[int] = ()
+
+    @property
+    def units(self) -> int:
+        """Of machines that are on or boot."""
+        return self.on + sum([units for _, units in self.coming])
+
+    @property
+    def demand(self) -> int:
+        """Units held and asked for."""
+        return self.held + self.asked

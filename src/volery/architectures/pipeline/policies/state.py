@@ -6,6 +6,7 @@ Whoever schedules changes it; policies are shown a `View` of it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from volery.architectures.pipeline.policies.records import JobRecord, Kind, Runn
 from volery.core.devices import packing_of
 from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
 from volery.core.resources import Packing, work_resource
-from volery.policies.capacity import CapacityIndex, Ladders
+from volery.policies.capacity import CapacityIndex, Ladders, Need
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.roles.readiness import Workflow
 
@@ -39,6 +40,58 @@ class Average:
         return max(AVERAGE_MIN, kept * self.value + (1 - kept) * self.held)
 
 
+class Suitability(Protocol):
+    """The machines, or whatever else takes tasks, that suit a task and its user: stages R2 and R3."""
+
+    def access(self, machines: Iterable[int] | None) -> Any:
+        """A token of a user's machines, by their numbers in the whole cluster; None: all."""
+
+    def kind(self, task: Task, need: Need, access: Any) -> Kind:
+        """The class of a task whose user has this token."""
+
+
+class MachineSuitability:
+    """Machines by their constraints and amounts; tokens are vectors.
+
+    Args:
+        numbers: of machines, in the whole cluster.
+        matches: of constraints.
+        whole: what machines have free when they are empty.
+    """
+
+    def __init__(self, numbers: Sequence[int], matches: Matches, whole: CapacityIndex) -> None:
+        self._numbers, self._matches, self._whole = numbers, matches, whole
+
+    def access(self, machines: Iterable[int] | None) -> int:
+        wanted = None if machines is None else set(machines)
+        return vector_of(place for place, number in enumerate(self._numbers) if wanted is None or number in wanted)
+
+    def kind(self, task: Task, need: Need, access: int) -> Kind:
+        suitable = self._matches[task.constraints] & access
+        return Kind(task.constraints, need, suitable, bool(self._whole.fitting(need, suitable)))
+
+
+class ManagerSuitability:
+    """Managers of which some machine holds the task when it is empty; a task takes nothing from their room.
+
+    Args:
+        parts: the state of each manager's machines, empty.
+    """
+
+    def __init__(self, parts: Sequence[State]) -> None:
+        self._parts = parts
+
+    def access(self, machines: Iterable[int] | None) -> tuple[int, ...]:
+        wanted = None if machines is None else tuple(machines)
+        return tuple([part.access(wanted) for part in self._parts])
+
+    def kind(self, task: Task, need: Need, access: tuple[int, ...]) -> Kind:
+        suitable = vector_of(n for n, part in enumerate(self._parts) if part.kind(task, access[n]).possible)
+        kind = Kind(0, need, suitable, bool(suitable))
+        kind.packed = 0
+        return kind
+
+
 class State:
     """Everything that one scheduler knows.
 
@@ -47,6 +100,7 @@ class State:
         numbers: their numbers in the whole cluster.
         half_life_us: of the average of what users hold; 0: nobody asks for it.
         packing: of amounts; None: that of the cluster, with the devices of its machines.
+        suitability: of machines for tasks; None: by their constraints and amounts.
 
     Attributes:
         index: what machines have free, by position.
@@ -64,7 +118,12 @@ class State:
     """
 
     def __init__(
-        self, cluster: Cluster, numbers: Sequence[int] = (), half_life_us: Time = 0, packing: Packing | None = None
+        self,
+        cluster: Cluster,
+        numbers: Sequence[int] = (),
+        half_life_us: Time = 0,
+        packing: Packing | None = None,
+        suitability: Suitability | None = None,
     ) -> None:
         self.cluster = cluster
         self.numbers = numbers or range(len(cluster.constraints))
@@ -92,7 +151,8 @@ class State:
         self.priorities: dict[int, int] | None = None
         self.held_by: dict[str, dict[tuple[TaskId, int], Running]] | None = None
         self.graphs: dict[JobId, Workflow] = {}
-        self._allowed: list[int] = []
+        self._suitability = suitability or MachineSuitability(self.numbers, self.matches, self.whole)
+        self._allowed: list[Any] = []
         self._kinds: dict[tuple[int, Amounts, int, Hashable], Kind] = {}
         self._free = np.array(self.capacities, dtype=np.int64)
         self._outdated: list[int] = []
@@ -103,12 +163,10 @@ class State:
         Args:
             machines: by their numbers in the whole cluster; None: all.
         """
-        wanted = None if machines is None else set(machines)
-        places = range(len(self.capacities))
-        vector = vector_of(place for place in places if wanted is None or self.numbers[place] in wanted)
-        if vector not in self._allowed:
-            self._allowed.append(vector)
-        return self._allowed.index(vector)
+        token = self._suitability.access(machines)
+        if token not in self._allowed:
+            self._allowed.append(token)
+        return self._allowed.index(token)
 
     def kind(self, task: Task, access: int, claim: Hashable = None) -> Kind:
         """The kind of a task.
@@ -121,13 +179,9 @@ class State:
         key = (task.constraints, task.request, access, claim)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = self._make_kind(task, access)
+            need = self.ladders[task.request]
+            kind = self._kinds[key] = self._suitability.kind(task, need, self._allowed[access])
         return kind
-
-    def _make_kind(self, task: Task, access: int) -> Kind:
-        need = self.ladders[task.request]
-        suitable = self.matches[task.constraints] & self._allowed[access]
-        return Kind(task.constraints, need, suitable, bool(self.whole.fitting(need, suitable)))
 
     def work_us(self, task: Task) -> Time:
         """Estimated time of a task times the processors that it asks for."""

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.architectures.pipeline.policies.states import Made, cores, pairs
 
 from volery.architectures.pipeline.policies import Choice, Policy, Waiting
-from volery.architectures.pipeline.policies.selecting import (
+from volery.architectures.pipeline.policies.machines import (
     BestFit,
     Borg,
     Fastest,

@@ -1,4 +1,7 @@
-"""Stages M1, M4 and M5: who manages a task (Andreadis et al., SC18, section III-D3)."""
+"""Policies of managers: the broker (M1), the usable ones (M4), and the one that is passed a task (M5).
+
+Andreadis et al., SC18, section III-D3.
+"""
 
 from __future__ import annotations
 

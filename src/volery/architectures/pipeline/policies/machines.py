@@ -1,11 +1,12 @@
-"""Stage R5: which of the machines that a task fits it takes (Andreadis et al., SC18, section III-D4).
+"""Policies of machines: those that a user may have (R2), their distance from input (R3), and the one to take (R5).
 
-Ties that a policy does not decide go to the machine that meets the fewest constraints: it is the least useful to others
-(minimum constraints, Thiyyakat et al., IoT 2023, section 4.3).
+Andreadis et al., SC18, section III-D4. Ties that a policy of R5 does not decide go to the machine that meets the fewest
+constraints: it is the least useful to others (minimum constraints, Thiyyakat et al., IoT 2023, section 4.3).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import Annotated
 
@@ -16,7 +17,8 @@ import numpy.typing as npt
 from volery.architectures.pipeline.policies.policy import Choice, Policy
 from volery.architectures.pipeline.policies.records import Waiting
 from volery.architectures.pipeline.policies.view import Candidates, View
-from volery.core.bounds import PositiveCount, Ratio
+from volery.core.bounds import PositiveCount, Ratio, Seconds
+from volery.core.model import SECOND, Time
 from volery.policies.match import nth_position, positions
 
 Scores = npt.NDArray[np.float64]
@@ -175,3 +177,65 @@ def _after(view: View, task: Waiting, machines: list[int]) -> tuple[Scores, Scor
     asked = np.array(task.task.request or (1,), dtype=np.float64)
     capacity = np.array([view.capacity(machine) for machine in machines], dtype=np.float64)
     return capacity, view.free_table()[machines] - asked
+
+
+class Everybody(Policy, frozen=True):
+    """Every user may have every machine."""
+
+    def machines(self, view: View, user: str) -> Iterable[int] | None:
+        """All."""
+        return None
+
+
+class AccessList(Policy, frozen=True):
+    """Users that are listed may have the machines beside their name and no others."""
+
+    users: Annotated[str, msgspec.Meta(description="who may have what, as ann=0-9+bob=3+bob=20-29")] = ""
+    others: Annotated[bool, msgspec.Meta(description="whether users that are not listed may have all")] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what is no list.
+
+        Raises:
+            ValueError: naming the entry.
+        """
+        self._listed()
+
+    def _listed(self) -> dict[str, list[int]]:
+        listed: dict[str, list[int]] = {}
+        for entry in filter(None, self.users.split("+")):
+            user, equals, machines = entry.partition("=")
+            low, _, high = machines.partition("-")
+            if not (equals and low.isdigit() and (high or low).isdigit() and int(low) <= int(high or low)):
+                raise ValueError(f"{entry!r} is not USER=MACHINE or USER=FIRST-LAST")
+            listed.setdefault(user, []).extend(range(int(low), int(high or low) + 1))
+        return listed
+
+    def machines(self, view: View, user: str) -> Iterable[int] | None:
+        """Those of the list."""
+        listed = self._listed()
+        if user in listed:
+            return listed[user]
+        return None if self.others else ()
+
+
+class AnyDistance(Policy, frozen=True):
+    """Where input lies is not looked at."""
+
+    def waits_us(self) -> tuple[Time, Time] | None:
+        """There is nothing to wait for."""
+        return None
+
+
+class Delay(Policy, frozen=True):
+    """Delay scheduling: machines that hold input, after a while racks that do, then any; of these the nearest.
+
+    Zaharia et al., EuroSys 2010, with times (section 4). The defaults are those of `hfs`.
+    """
+
+    node_wait_s: Annotated[Seconds, msgspec.Meta(description="W1, for machines that hold input of a job")] = 4.5
+    rack_wait_s: Annotated[Seconds, msgspec.Meta(description="W2, after that, for racks that do")] = 4.5
+
+    def waits_us(self) -> tuple[Time, Time] | None:
+        """W1 and W2."""
+        return round(self.node_wait_s * SECOND), round(self.rack_wait_s * SECOND)

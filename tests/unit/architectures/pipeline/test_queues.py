@@ -1,4 +1,4 @@
-"""Sorted lines of tasks, and the first short one in them."""
+"""Queues of tasks by class: sorted, with the first short one in them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from random import Random
 
 from tests.unit.architectures.pipeline.policies.states import Made
 
-from volery.architectures.pipeline.lines import BLOCK, Entry, Line
+from volery.architectures.pipeline.queues import BLOCK, Entry, SortedQueue
 from volery.core.model import Cluster
 
 
-def test_a_line_agrees_with_a_sorted_list() -> None:
+def test_a_sorted_queue_agrees_with_a_sorted_list() -> None:
     made, draw = Made(Cluster.uniform(1)), Random(3)
     job = made.job(0)
-    line, entries = Line(), list[Entry]()
+    line, entries = SortedQueue(), list[Entry]()
     for number in range(4 * BLOCK):
         entry: Entry = (draw.randrange(50), 0, number, made.wait(job, estimate_us=draw.randrange(1000)))
         line.push(entry)

@@ -1,4 +1,4 @@
-"""Kinds that wait: what is opened and closed is what fits."""
+"""Equivalence classes that wait: those are blocked and unblocked that fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from tests.unit.architectures.pipeline.policies.states import Made
 
-from volery.architectures.pipeline.kinds import ANYWHERE, LOOP_MAX, Kinds
+from volery.architectures.pipeline.equivalence import ANYWHERE, LOOP_MAX, EquivalenceClasses
 from volery.architectures.pipeline.policies import Kind
 from volery.core.model import Cluster
 
@@ -23,10 +23,10 @@ def made_kinds(count: int, draw: Random) -> tuple[Made, list[Kind]]:
 
 
 @pytest.mark.parametrize("count", [LOOP_MAX // 2, 6 * LOOP_MAX])
-def test_what_is_given_back_opens_what_fits_and_what_is_taken_closes_it(count: int) -> None:
+def test_room_given_back_unblocks_what_fits_and_room_taken_blocks_it(count: int) -> None:
     draw = Random(count)
     made, listed = made_kinds(count, draw)
-    kinds = Kinds(made.state.packing, OFFERED)
+    kinds = EquivalenceClasses(made.state.packing, OFFERED)
     free = [made.state.packing.free((0, 0))] * len(OFFERED)
     amounts = [[0, 0] for _ in OFFERED]
     waiting: dict[Kind, int] = {}
@@ -43,17 +43,17 @@ def test_what_is_given_back_opens_what_fits_and_what_is_taken_closes_it(count: i
         elif waiting.get(kind):
             kinds.left(kind)
             waiting[kind] -= 1
-        for one in [one for one in kinds.open if not any(fits(one, machine) for machine in range(4))]:
-            kinds.close(one)
+        for one in [one for one in kinds.unblocked if not any(fits(one, machine) for machine in range(4))]:
+            kinds.block(one)
         machine = draw.randrange(4)
         amounts[machine] = [min(50, amount + draw.randrange(20)) for amount in amounts[machine]]
         free[machine] = made.state.packing.free(tuple(amounts[machine]))
         kinds.given_back(machine, free[machine])
-        assert all(not fits(one, machine) for one in kinds.closed)
-        assert all(where == ANYWHERE or fits(one, where) for one, where in kinds.open.items())
+        assert all(not fits(one, machine) for one in kinds.blocked)
+        assert all(where == ANYWHERE or fits(one, where) for one, where in kinds.unblocked.items())
         amounts[machine] = [max(0, amount - draw.randrange(25)) for amount in amounts[machine]]
         free[machine] = made.state.packing.free(tuple(amounts[machine]))
         kinds.taken(machine, free[machine])
-        assert all(where == ANYWHERE or fits(one, where) for one, where in kinds.open.items())
+        assert all(where == ANYWHERE or fits(one, where) for one, where in kinds.unblocked.items())
         kinds.check()
         assert set(kinds) == {one for one, number in waiting.items() if number}

@@ -1,4 +1,4 @@
-"""Stages J3 and T2: which job, and which task, is next.
+"""Policies of order: the next job (J3) and the next task (T2).
 
 A keyed order gives every task a rank when it is queued. An order that gives turns has lines of tasks take turns, and is
 asked before every turn, because what decides changes in between. Inside a line, and between equal keys, the order of

@@ -1,0 +1,314 @@
+"""Stages R6 and R7: machines are provisioned and released while jobs come and go (autoscaling).
+
+A scheduler decides periodically, as long as tasks are queued or end and some time after: the number of processors (R7),
+and the machines that make them up (R6). Whatever these policies say, a task that waits gets a machine that can hold it,
+and no machine is released that is the only one to hold a task that waits; so while nothing happens no task waits for a
+decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from volery.architectures.pipeline.attempts import Placements
+from volery.architectures.pipeline.messages import SwitchOff, SwitchOn
+from volery.architectures.pipeline.policies import Kind, Offer, State, Supply
+from volery.core.component import sent_to
+from volery.core.events import Counted
+from volery.core.model import Key, Time
+from volery.core.provisioning import HOUR, Billing
+from volery.policies.match import positions
+
+SCALE = "scale"
+SWITCHES = sent_to("node", SwitchOn, SwitchOff)
+
+
+class Rental(msgspec.Struct, frozen=True):
+    """The terms on which machines are rented.
+
+    Args:
+        boot_us: from being provisioned to being on.
+        every_us: time between two decisions.
+        rest_us: after so long in which nothing happens nothing is decided any more, once the time that is paid for is
+            over; where there are no jobs there are as many machines as at the beginning by then.
+        billing: of all machines of the cluster that come and go; its machines are numbered as there.
+    """
+
+    boot_us: Time
+    every_us: Time
+    rest_us: Time
+    billing: Billing
+
+
+class Boot(msgspec.Struct, frozen=True):
+    """A machine that has been told to boot.
+
+    Args:
+        number: of the message.
+        ready_us: when it should be on.
+    """
+
+    number: int
+    ready_us: Time
+
+
+class MachinePool:
+    """The machines of one scheduler that are off, boot and are on.
+
+    Args:
+        state: of the scheduler; the pool sets its `online`.
+        rental: the terms on which they are rented.
+
+    Attributes:
+        off: vector of the machines that may be provisioned.
+        booting: by machine.
+        since_us: per machine that is on or boots, when it was provisioned.
+        awake: whether decisions are made periodically.
+        happened_us: when a task was queued or ended last.
+        first: units of the machines that were on at first.
+    """
+
+    __slots__ = ("_peaks", "_state", "_units", "awake", "booting", "changed_us", "first", "happened_us", "off",
+                 "rental", "since_us")  # fmt: skip
+
+    def __init__(self, state: State, rental: Rental) -> None:
+        self._state = state
+        self.rental = rental
+        self._units = [capacity[state.work_resource] for capacity in state.capacities]
+        self.off = state.matches.every
+        self.booting: dict[int, Boot] = {}
+        self.since_us: dict[int, Time] = {}
+        self.awake = False
+        self.happened_us: Time = 0
+        self.changed_us: Time = -1
+        self.first = 0
+        self._peaks: list[int] = []
+        state.online = 0
+
+    def begin(self, machines: list[int]) -> None:
+        """These are on from the beginning."""
+        for machine in machines:
+            self.provisioned(machine, Boot(0, 0), 0)
+            self.ready(machine)
+        self.first = self.units_of(self._state.online)
+
+    def units_of(self, machines: int) -> int:
+        """Of a vector of machines."""
+        return sum([self._units[machine] for machine in positions(machines)])
+
+    def supply(self, asked: int) -> Supply:
+        """The supply that stage R7 is shown.
+
+        Args:
+            asked: units that waiting tasks ask for.
+        """
+        state, rental = self._state, self.rental
+        held = sum([used[state.work_resource] for used in state.used.values()])
+        hour = state.now // HOUR
+        self._peaks += [0] * (hour + 1 - len(self._peaks))
+        self._peaks[hour] = max(self._peaks[hour], held + asked)
+        coming = [(boot.ready_us, self._units[machine]) for machine, boot in self.booting.items()]
+        there = state.online | self.off
+        whole = self.units_of(there) + sum([units for _, units in coming])
+        return Supply(
+            self.units_of(state.online), tuple(coming), whole, held, asked, rental.every_us, rental.boot_us,
+            self.changed_us, tuple(self._peaks),
+        )  # fmt: skip
+
+    def offers(self, machines: int) -> list[Offer]:
+        """A vector of machines, as stage R6 sees them."""
+        cluster, billing, now = self._state.cluster, self.rental.billing, self._state.now
+        found = []
+        for machine in positions(machines):
+            units, since_us = self._units[machine], self.since_us.get(machine)
+            until_us = now if since_us is None else billing.paid_until_us(since_us, now)
+            speed = cluster.speeds[machine] if cluster.speeds else 1
+            found.append(Offer(machine, units, billing.price(units), speed, until_us))
+        return found
+
+    def provisioned(self, machine: int, boot: Boot, now: Time) -> None:
+        """A machine boots."""
+        self.off &= ~(1 << machine)
+        self.booting[machine] = boot
+        self.since_us[machine] = now
+
+    def ready(self, machine: int) -> None:
+        """A machine is on."""
+        del self.booting[machine]
+        self._state.online |= 1 << machine
+
+    def released(self, machine: int) -> None:
+        """A machine is off."""
+        del self.since_us[machine]
+        self._state.online &= ~(1 << machine)
+        self.off |= 1 << machine
+
+    def failed(self, machine: int) -> None:
+        """A machine cannot be had, whatever it was."""
+        self.booting.pop(machine, None)
+        self.since_us.pop(machine, None)
+        self._state.online &= ~(1 << machine)
+        self.off &= ~(1 << machine)
+
+    def repaired(self, machine: int) -> None:
+        """A machine that died can be had again."""
+        self.off |= 1 << machine
+
+    def check(self) -> None:
+        """Raise AssertionError where a machine is two of on, booting and off, or it is not known since when."""
+        booting, online = sum([1 << machine for machine in self.booting]), self._state.online
+        assert online & booting == online & self.off == booting & self.off == 0, "a machine is in two states"
+        assert sum([1 << machine for machine in self.since_us]) == online | booting, "what is paid for is not there"
+        used = sum([1 << machine for machine, runs in enumerate(self._state.on_machine) if runs])
+        assert not used & ~online, "something runs on a machine that is not on"
+
+
+class Autoscaler:
+    """Decides how many machines there shall be, and which.
+
+    Args:
+        rental: the terms on which they are rented.
+        provisioning: the policy of stage R6.
+        scaling: the policy of stage R7.
+
+    Attributes:
+        pool: the machines.
+    """
+
+    __slots__ = ("_cycle", "_provisioning", "_rental", "_scaling", "pool")
+    _cycle: Placements
+    pool: MachinePool
+
+    def __init__(self, rental: Rental, provisioning: Any, scaling: Any) -> None:
+        self._rental = rental
+        self._provisioning = provisioning
+        self._scaling = scaling
+
+    def attach(self, cycle: Placements) -> None:
+        """Work for a cycle; what R7 asks for before anything has come is on when the run begins."""
+        self._cycle = cycle
+        self.pool = MachinePool(cycle.state, self._rental)
+        supply = self.pool.supply(0)
+        self.pool.begin(self._chosen(supply, self.wanted(supply)))
+
+    @property
+    def first_machines(self) -> list[int]:
+        """The machines that are on when the run begins, by their numbers in the whole cluster."""
+        return [self._cycle.state.numbers[machine] for machine in self.pool.since_us]
+
+    def wanted(self, supply: Supply) -> int:
+        """Stage R7: how many units there shall be."""
+        units: int = self._scaling.units(self._cycle.view, supply)
+        return min(max(units, 0), supply.whole)
+
+    def _chosen(self, supply: Supply, units: int) -> list[int]:
+        """The machines to provision."""
+        offers = self.pool.offers(self.pool.off)
+        if units <= 0 or not offers:
+            return []
+        return self._offered(self._provisioning.provision(self._cycle.view, supply, offers, units), offers)
+
+    def _offered(self, machines: Iterable[int], offers: list[Offer]) -> list[int]:
+        found, known = list(dict.fromkeys(machines)), {offer.machine for offer in offers}
+        if not known.issuperset(found):
+            name = type(self._provisioning).__name__
+            raise ValueError(f"{name} has chosen machines {sorted(set(found) - known)}, which it was not offered")
+        return found
+
+    def happened(self, now: Time) -> None:
+        """Decide for some time to come: a task has been queued or has ended."""
+        pool = self.pool
+        pool.happened_us = now
+        if not pool.awake:
+            pool.awake = True
+            every_us = self._rental.every_us
+            self._cycle.port.set_timer(SCALE, (now // every_us + 1) * every_us)
+
+    def on_timer(self, key: Key, now: Time) -> bool:
+        """Let there be as many machines as stage R7 says, or after a rest as at first; False: another timer."""
+        if key != SCALE:
+            return False
+        pool, rental, state = self.pool, self._rental, self._cycle.state
+        state.now = now
+        rested_us = now - pool.happened_us - rental.rest_us
+        kinds = [(kind, count) for kind, count in self._cycle.queue.classes.counts() if kind.possible]
+        amounts, resource = state.packing.amounts, state.work_resource
+        supply = pool.supply(sum([amounts(kind.packed)[resource] * count for kind, count in kinds]))
+        wanted = self.wanted(supply) if state.jobs or rested_us < 0 else pool.first
+        self.provision(supply, wanted, [kind for kind, _ in kinds], now)
+        pool.awake = rested_us < rental.billing.interval_us + rental.boot_us
+        if pool.awake:
+            self._cycle.port.set_timer(SCALE, now + rental.every_us)
+        return True
+
+    def provision(self, supply: Supply, wanted: int, waiting: list[Kind], now: Time) -> None:
+        """Stage R6: boot machines, or switch some off that run nothing."""
+        pool, state = self.pool, self._cycle.state
+        boots = self._chosen(supply, wanted - supply.units)
+        coming = sum([1 << machine for machine in (*boots, *pool.booting)])
+        for kind in waiting:
+            if not state.whole.fitting(kind.need, kind.suitable & (state.online | coming)):
+                able = state.whole.fitting(kind.need, kind.suitable & pool.off & ~coming)
+                if able:
+                    offers = pool.offers(able)
+                    chosen = self._provisioning.provision(self._cycle.view, supply, offers, 1)
+                    more = self._offered(chosen, offers) or [offers[0].machine]
+                    boots += more
+                    coming |= sum([1 << machine for machine in more])
+        leaving = [] if boots else self._spare(supply, supply.units - wanted, waiting)
+        for machine in boots:
+            self._switch_on(machine, now)
+        for machine in leaving:
+            self._switch_off(machine)
+        if boots or leaving:
+            pool.changed_us = now
+
+    def _spare(self, supply: Supply, units: int, waiting: list[Kind]) -> list[int]:
+        """Machines to release, which have so many units together at most."""
+        state, pool = self._cycle.state, self.pool
+        idle = sum(
+            [
+                1 << machine
+                for machine, runs in enumerate(state.on_machine)
+                if not runs and state.online >> machine & 1 and not self._cycle.evictions.at(machine)
+            ]
+        )
+        if units <= 0 or not idle:
+            return []
+        offers, left = pool.offers(idle), state.online | sum([1 << machine for machine in pool.booting])
+        found = []
+        for machine in self._offered(self._provisioning.release(self._cycle.view, supply, offers, units), offers):
+            without = left & ~(1 << machine)
+            if all(state.whole.fitting(kind.need, kind.suitable & without) for kind in waiting):
+                found.append(machine)
+                left = without
+        return found
+
+    def _switch_on(self, machine: int, now: Time) -> None:
+        cycle, boot_us = self._cycle, self._rental.boot_us
+        number, node = cycle.next_number(), cycle.nodes[machine]
+        self.pool.provisioned(machine, Boot(number, now + boot_us), now)
+        cycle.port.observe(Counted("boots"))
+        cycle.port.send(node, SwitchOn(number, boot_us, cycle.incarnations.get(node, 0)))
+
+    def _switch_off(self, machine: int) -> None:
+        cycle = self._cycle
+        number, node = cycle.next_number(), cycle.nodes[machine]
+        self.pool.released(machine)
+        cycle.iteration.withdrawn(machine)
+        cycle.port.send(node, SwitchOff(number, cycle.incarnations.get(node, 0)))
+
+    def ready(self, machine: int, number: int, now: Time) -> None:
+        """Use a machine that is on, unless it answers what it was told before it failed."""
+        boot = self.pool.booting.get(machine)
+        if boot is not None and boot.number == number:
+            self.pool.ready(machine)
+            self._cycle.iteration.given_back(machine)
+            self._cycle.changed(now)
+
+    def check(self) -> None:
+        """Raise AssertionError where a machine is two of off, booting and on."""
+        self.pool.check()

@@ -1,0 +1,481 @@
+"""The scheduling cycle: tasks in order, machines by filter and selection, each by the policy of its stage.
+
+Recovery (T11): a node counts its incarnations, and a launch is for one of them: a launch for an earlier incarnation is
+refused, whenever it arrives. A restarted node announces itself (`Restarted`); from then on all attempts of earlier
+incarnations are known to be lost. A lost node (PeerLost) is known to have failed: pipeline tolerates crashes of nodes
+or links that fail, not both (docs/decisions/0013).
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from volery.architectures.pipeline.attempts import (
+    AfterEviction,
+    Evictions,
+    Migration,
+    PendingEviction,
+    Speculation,
+)
+from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
+from volery.architectures.pipeline.delay import DelayScheduling
+from volery.architectures.pipeline.iterations import iteration_of
+from volery.architectures.pipeline.messages import Completed, Kill, Ready, Restarted
+from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
+from volery.architectures.pipeline.policies.attempts import NoPreemption
+from volery.architectures.pipeline.policies.policy import Preempting
+from volery.architectures.pipeline.queues import queue_of
+from volery.architectures.pipeline.targets import Targets
+from volery.core.component import Sends
+from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason
+from volery.core.model import NEVER, Address, Key, Task, TaskId, Time
+from volery.core.port import Port
+from volery.policies.match import positions
+
+CYCLE = "cycle"
+DECIDED = "decided"
+
+
+class Assembly(msgspec.Struct, frozen=True):
+    """The policies that a scheduler is assembled from, and what its cycles cost.
+
+    Args:
+        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2, R5, R6 and R7.
+        iteration: how stage T3 goes on where a task does not fit: skip, strict, easy or conservative.
+        cycle_us: the period of cycles; 0: whenever something has changed.
+        decision_us: what a cycle costs.
+        task_us: what it costs more for each task that is tried.
+        per_instant: without a period, whether there is one cycle after all that happens in an instant, not after each
+            event.
+        ways: how many tasks are tried at once (stage J4); it divides what they cost.
+    """
+
+    policies: dict[str, Any]
+    iteration: str = "skip"
+    cycle_us: Time = 0
+    decision_us: Time = 0
+    task_us: Time = 0
+    ways: int = 1
+    per_instant: bool = False
+
+    def cost_us(self, tried: int) -> Time:
+        """The cost of a cycle in which so many tasks are tried."""
+        return self.decision_us + self.task_us * -(-tried // self.ways)
+
+
+class TaskSource(Protocol):
+    """The component whose tasks a cycle places."""
+
+    def admit(self, now: Time) -> None:
+        """Queue the tasks of jobs that have become eligible (stage J2)."""
+
+    def finish(self, waiting: Waiting, now: Time) -> None:
+        """Take in the end of a task."""
+
+
+class Cycle:
+    """Gives tasks machines: stages T2 to T4, T10, T11, R2 and R3; targets answer for the others.
+
+    Args:
+        targets: the machines, or managers.
+        assembly: of policies.
+        stream: of the component.
+        speculation: stage T9; None: one attempt at a time.
+        migration: stage T12; None: a task ends where it began.
+        autoscaler: stages R6 and R7; None: all machines are always on.
+        delay: stage R3 by distance; None: none.
+    """
+
+    def __init__(
+        self,
+        targets: Targets,
+        assembly: Assembly,
+        stream: Random,
+        speculation: Speculation | None = None,
+        migration: Migration | None = None,
+        autoscaler: Autoscaler | None = None,
+        delay: DelayScheduling | None = None,
+    ) -> None:
+        policies = assembly.policies
+        self.targets, self.nodes = targets, targets.nodes
+        self.state, self.view = targets.state, targets.view
+        self._assembly = assembly
+        self._preempting = None if isinstance(policies["T10"], NoPreemption) else policies["T10"]
+        self._reason: PreemptionReason = policies["T10"].reason
+        if self._preempting is not None:
+            self.state.priorities = {}
+            self.state.held_by = {}
+        self.evictions = Evictions()
+        self.incarnations: dict[Address, int] = {}
+        self.queue = queue_of(policies["T2"], policies["J3"], self.view, self.state, stream)
+        self.iteration = iteration_of(assembly.iteration, self.state, self.queue)
+        self._doomed: list[PendingEviction] = []
+        self._decided: list[Running] = []
+        self._aside: list[Waiting] = []
+        self._access: dict[str, int] = {}
+        self._sent = self._numbered = 0
+        self._due = self._busy = self._deciding = False
+        self._speculation, self._migration, self._autoscaler, self._delay = speculation, migration, autoscaler, delay
+        self._parts = [part for part in (speculation, migration, autoscaler, delay) if part is not None]
+        for part in self._parts:
+            part.attach(self)
+
+    def begin(self, port: Port, source: TaskSource) -> None:
+        """Place the tasks of a component, by its port."""
+        self.port, self._source = port, source
+
+    @property
+    def sends(self) -> Sends:
+        """The messages to targets."""
+        return self.targets.sends | (SWITCHES if self._autoscaler is not None else frozenset())
+
+    @property
+    def first_machines(self) -> list[int]:
+        """The rented machines that are on when the run begins, by their numbers in the whole cluster."""
+        return self._autoscaler.first_machines if self._autoscaler is not None else []
+
+    def next_number(self) -> int:
+        """The number of the next message to a target."""
+        self._sent += 1
+        return self._sent
+
+    def kind(self, task: Task, job: JobRecord) -> Kind:
+        """Stages R2 and R3: the machines that the user may have and that suit the task."""
+        access = self._access.get(job.user)
+        if access is None:
+            machines = self._assembly.policies["R2"].machines(self.view, job.user)
+            access = self._access[job.user] = self.state.access(machines)
+        claim = None if self._preempting is None else self._preempting.claim(job)
+        return self.state.kind(task, access, claim)
+
+    def record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, came_us: Time, now: Time) -> Waiting:
+        """The record of a task that is ready, the next in number."""
+        self._numbered += 1
+        self.state.now = now
+        return Waiting(task, job, kind, self._numbered, now, self.state.work_us(task), rank_us, came_us)
+
+    def enqueue(self, waiting: Waiting) -> None:
+        """Stage J3, and T2: a task takes its place among those that wait."""
+        if self._delay is not None:
+            self._delay.joining(waiting)
+        self.state.waiting[waiting.task.id] = waiting
+        self.queue.push(waiting)
+        self.iteration.joined(waiting)
+        if self._delay is not None:
+            self._delay.maybe_block(waiting.kind)
+        if self._autoscaler is not None:
+            self._autoscaler.happened(self.state.now)
+
+    def changed(self, now: Time) -> None:
+        """Let there be a cycle: something that it reads has changed."""
+        if self._busy:
+            self._due = True
+        elif not (self._assembly.cycle_us or self._assembly.per_instant):
+            self.run(now)
+        elif not self._due:
+            self._due = True
+            period = self._assembly.cycle_us or 1
+            self.port.set_timer(CYCLE, -(-now // period) * period)
+
+    def on_timer(self, key: Key, now: Time) -> None:
+        """Run a periodic cycle, end one that takes time, or pass the timer on to a part."""
+        if key == CYCLE:
+            self._due = False
+            self.run(now)
+        elif key == DECIDED:
+            self._decide(now)
+        else:
+            found = any(part.on_timer(key, now) for part in self._parts)
+            assert found, f"no part has set the timer {key!r}"
+
+    def run(self, now: Time) -> None:
+        """Stage T3: try the tasks that wait and may fit, in order; a task that fits nowhere stays."""
+        if self._delay is None:
+            self._try_all(now)
+        else:
+            self._delay.widen(now)
+            self._try_all(now)
+            self._delay.pass_over(now)
+
+    def _try_all(self, now: Time) -> None:
+        state, classes, targets = self.state, self.queue.classes, self.targets
+        state.now = now
+        self._source.admit(now)
+        if self._preempting is not None:  # the tasks to preempt change with more than what is given back
+            for kind in list(classes.blocked):
+                classes.unblock(kind)
+        if not classes.unblocked:
+            return
+        self.queue.begin()
+        tried, self._deciding = 0, bool(self._assembly.decision_us or self._assembly.task_us)
+        while (waiting := self.next_task()) is not None:
+            tried += 1
+            among = self.iteration.among(waiting)
+            if self._delay is not None:
+                among = self._delay.nearest(waiting, among)
+            candidates = targets.fitting(waiting, among)
+            if candidates is None:
+                if self._preempting is None or not self.preempt(self._preempting, waiting, now):
+                    classes.block(waiting.kind)
+                continue
+            target = targets.select(waiting, candidates)
+            if target >= 0:
+                self.submit_task(waiting, target, now)
+            elif self._set_aside(waiting):
+                break
+        self._deciding = False
+        for waiting in self._aside:
+            self.enqueue(waiting)
+        self._aside.clear()
+        cost = self._assembly.cost_us(tried)
+        if cost:
+            self._busy = True
+            self.port.set_timer(DECIDED, now + cost)
+
+    def next_task(self) -> Waiting | None:
+        """Stage T2: the task to try now."""
+        return self.iteration.following()
+
+    def _set_aside(self, waiting: Waiting) -> bool:
+        """Leave a task out of this cycle, as its policy would rather wait; returns whether that ends the cycle."""
+        self.queue.remove(waiting)
+        del self.state.waiting[waiting.task.id]
+        self._aside.append(waiting)
+        return self._assembly.iteration == "strict"
+
+    def submit_task(self, waiting: Waiting, target: int, now: Time) -> None:
+        """Stage T4: the target is the task's from now on."""
+        self.targets.taken(waiting.task, target)
+        self.queue.remove(waiting)
+        running = self.state.launched(waiting, target, now, self.iteration.takes(waiting, target))
+        self.queue.served(waiting)
+        self.iteration.started(target)
+        self.start(running)
+        if self._speculation is not None:
+            self._speculation.replicate(running, now)
+        if self._migration is not None:
+            self._migration.request(now)
+        if self._delay is not None:
+            self._delay.submitted(waiting, target)
+
+    def start(self, running: Running) -> None:
+        """Launch, as soon as the decision has taken its time and pending evictions there have ended."""
+        if self._deciding:
+            self._decided.append(running)
+        elif not self.evictions.holds(running):
+            self._launch(running)
+
+    def runs(self, running: Running) -> bool:
+        """True for an attempt that runs, or is about to."""
+        return self.state.on_machine[running.machine].get(running.task.id) is running
+
+    def preempt(self, policy: Preempting, waiting: Waiting, now: Time) -> bool:
+        """Stage T10: evict tasks for one that fits nowhere; False: the policy would not."""
+        eviction = policy.evict(self.view, waiting, positions(self.iteration.among(waiting)))
+        if eviction is None:
+            return False
+        losers = [self.state.on_machine[eviction.machine][number] for number in eviction.tasks]
+        if not self.view.makes_room(waiting, eviction.machine, losers):
+            name, task = type(policy).__name__, waiting.task.id
+            raise ValueError(f"{name} makes no room for task {task} on machine {eviction.machine}")
+        for running in losers:
+            self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
+        self.submit_task(waiting, eviction.machine, now)
+        return True
+
+    def evict(self, running: Running, then: AfterEviction, now: Time, beneficiary: TaskId = NEVER) -> PendingEviction:
+        """End an attempt on purpose: its room is given back, and its task belongs to no queue until its end."""
+        self.release(running, now)
+        eviction = PendingEviction(running, running.attempt, then, beneficiary)
+        self.evictions.add(eviction)
+        if self._deciding:
+            self._doomed.append(eviction)
+        else:
+            self._send_kill(eviction)
+        return eviction
+
+    def _send_kill(self, eviction: PendingEviction) -> None:
+        self.port.send(self.nodes[eviction.running.machine], Kill(eviction.waiting.task.id, eviction.attempt))
+
+    def _decide(self, now: Time) -> None:
+        """Carry out the decisions of a cycle that has taken its time, unless they are not wanted any more."""
+        decided, self._decided = self._decided, []
+        doomed, self._doomed = self._doomed, []
+        for eviction in doomed:
+            self._send_kill(eviction)
+        for running in decided:
+            if self.runs(running) and not self.evictions.holds(running):
+                self._launch(running)
+        self._busy = False
+        if self._due:
+            self._due = False
+            self.changed(now)
+
+    def _launch(self, running: Running) -> None:
+        node = self.nodes[running.machine]
+        message = self.targets.message(self.next_number(), running, self.incarnations.get(node, 0))
+        running.sent = True
+        self.port.send(node, message)
+
+    def ended(self, message: Completed, now: Time) -> Waiting | None:
+        """Take in the end of an attempt; returns the task if that was its end, too."""
+        waiting = self._ended(message, now)
+        if self._speculation is not None and waiting is not None:
+            self._speculation.rearm()
+        if self._migration is not None:
+            self._migration.request(now)
+        return waiting
+
+    def _ended(self, message: Completed, now: Time) -> Waiting | None:
+        running = self.state.running.get(message.task)
+        if running is not None and running.attempt != message.attempt:
+            copies = self.state.copies.get(message.task, ())
+            running = next((copy for copy in copies if copy.attempt == message.attempt), None)
+        if running is None:
+            return self._left(message, now)
+        self._end_copies(running, now)
+        self.release(running, now)
+        return running.waiting
+
+    def _end_copies(self, running: Running, now: Time) -> None:
+        if running.task.id in self.state.copies:
+            assert self._speculation is not None, "it alone makes copies"
+            self._speculation.end_others(running, now)
+
+    def _left(self, message: Completed, now: Time) -> Waiting | None:
+        """Launch the tasks that wait for an eviction, which has come to its end."""
+        eviction, held = self.evictions.close(message.task, message.attempt)
+        if eviction is None:
+            return None
+        self.state.now = now
+        for running in held:
+            self._launch(running)
+        waiting, target = eviction.waiting, eviction.target
+        if eviction.then is AfterEviction.NOTHING:
+            return None
+        if target is not None:
+            assert self._migration is not None, "it alone moves tasks"
+            if message.killed and self._migration.move_on(target, now):
+                return None
+            if self.runs(target):
+                self.release(target, now)
+        if not message.killed or eviction.then is AfterEviction.OVER:
+            return waiting
+        if eviction.beneficiary != NEVER:
+            self.port.observe(Preemption(now, message.task, message.attempt, eviction.beneficiary, self._reason))
+        waiting.attempt += 1
+        self.enqueue(waiting)
+        self.changed(now)
+        return None
+
+    def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
+        """A node is lost, has restarted, or has switched its machine on; one that is back announces itself."""
+        if isinstance(event, PeerLost):
+            self._lost(self.nodes.index(event.peer), now)
+        elif isinstance(event, Restarted):
+            if event.incarnation > self.incarnations.get(source, 0):
+                self.incarnations[source] = event.incarnation
+                self._restarted(self.nodes.index(source), now)
+        elif isinstance(event, Ready):
+            assert self._autoscaler is not None, "it alone switches machines on"
+            self._autoscaler.ready(self.nodes.index(source), event.number, now)
+
+    def _lost(self, machine: int, now: Time) -> None:
+        if self._autoscaler is not None:
+            self._autoscaler.pool.failed(machine)
+        self.state.online &= ~(1 << machine)
+        self.lose(machine, now)
+
+    def _restarted(self, machine: int, now: Time) -> None:
+        """Use a machine again, once all that it ran before is given up; one that is rented is off."""
+        if self._autoscaler is not None:
+            self._autoscaler.pool.failed(machine)
+            self._autoscaler.pool.repaired(machine)
+            self.lose(machine, now)
+            return
+        self.lose(machine, now)
+        self.state.online |= 1 << machine
+        self.iteration.given_back(machine)
+        self.changed(now)
+
+    def lose(self, machine: int, now: Time) -> None:
+        """Stage T11: place the tasks of a machine that has failed again."""
+        self.state.now = now
+        for running in list(self.state.on_machine[machine].values()):
+            self.evictions.drop(running)
+            others = running.task.id in self.state.copies
+            self.release(running, now)
+            if running.ending:
+                self._source.finish(running.waiting, now)
+            elif not others:
+                running.waiting.attempt += running.sent
+                self.enqueue(running.waiting)
+        for eviction in self.evictions.clear(machine):
+            if eviction.then is AfterEviction.OVER:
+                self._source.finish(eviction.waiting, now)
+            elif eviction.then is not AfterEviction.NOTHING:
+                eviction.waiting.attempt += 1
+                self.enqueue(eviction.waiting)
+        self.changed(now)
+
+    def release(self, running: Running, now: Time) -> None:
+        """Give an attempt's room back."""
+        self.targets.released(running.task, running.machine)
+        if running.task.id in self.state.copies:
+            self.state.copy_ended(running, now)
+        else:
+            self.state.ended(running.task.id, now)
+        self.iteration.given_back(running.machine)
+        if self._autoscaler is not None:
+            self._autoscaler.happened(now)
+
+    def withdraw(self, waiting: Waiting) -> None:
+        """Take a task out of the queue."""
+        self.queue.remove(waiting)
+        del self.state.waiting[waiting.task.id]
+
+    def give_up(self, job: JobRecord, now: Time) -> int:
+        """Drop a job's waiting tasks and kill the others; returns how many tasks ended by that at once."""
+        dropped = [waiting for waiting in self.state.waiting.values() if waiting.job is job]
+        for waiting in dropped:
+            self.withdraw(waiting)
+        dropped += [running.waiting for running in list(self.state.running.values())
+                    if running.job is job and self.call_off(running, now)]  # fmt: skip
+        for eviction in self.evictions.pending.values():
+            if eviction.waiting.job is job and eviction.then is AfterEviction.QUEUE:
+                eviction.then = AfterEviction.OVER
+        if self._delay is not None:
+            self._delay.dropped(job.id)
+        return len(dropped)
+
+    def call_off(self, running: Running, now: Time) -> bool:
+        """End a task that runs; returns whether that was its end at once, because no machine knew of it."""
+        self._end_copies(running, now)
+        if running.sent:
+            running.ending = True
+            self.port.send(self.nodes[running.machine], Kill(running.task.id, running.attempt))
+            return False
+        self.evictions.drop(running)
+        self.release(running, now)
+        moving = [one for one in self.evictions.of_task(running.task.id) if one.target is running]
+        for eviction in moving:
+            eviction.then = AfterEviction.OVER
+        return not moving
+
+    def check_rest(self) -> None:
+        """Raise AssertionError where something runs, waits or is being ended."""
+        self.evictions.check_rest()
+        assert not self.state.running, "a task runs"
+        assert not self.state.waiting, "a task waits"
+
+    def check(self) -> None:
+        """Raise AssertionError where free, held and running disagree, or a target has room for a blocked class."""
+        self.state.check()
+        self.queue.check()
+        self.targets.check(self.queue.classes.blocked, self.state.online & ~self.iteration.withheld())
+        for part in (self._autoscaler, self._delay):
+            if part is not None:
+                part.check()

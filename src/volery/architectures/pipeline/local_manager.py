@@ -1,0 +1,142 @@
+"""A local resource manager (LRM): a queue of its own for the tasks that a scheduler passes to it, or the broker.
+
+Andreadis et al., SC18, section III-D3: stages T2 to T5 and R1 to R5 at the lower one of two levels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from volery.architectures.pipeline.attempts import AfterEviction
+from volery.architectures.pipeline.autoscaler import SWITCHES
+from volery.architectures.pipeline.cycle import Cycle
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, OwnSends, Pass, Ready, Restarted
+from volery.architectures.pipeline.policies import JobRecord, Waiting
+from volery.core.component import Component, Sends, sent_to
+from volery.core.events import PeerBack, PeerLost, TimerFired
+from volery.core.model import Address, JobId, Time
+
+PASSED = 0
+"""Attempts are the lower level's: to the upper one a task that it has passed has this one alone."""
+TO_SCHEDULER = sent_to("scheduler", Completed)
+
+
+class LocalManager(Component):
+    """Queues the tasks that it is passed, gives them machines, and reports their ends.
+
+    Args:
+        cycle: that places tasks.
+        above: the component that passes tasks.
+        delay_us: how long a task is kept before it joins the queue.
+    """
+
+    __slots__ = ("_above", "_cycle", "_delay_us", "_delayed", "_open", "_passed", "_state")
+
+    def __init__(self, cycle: Cycle, above: Address, delay_us: Time = 0) -> None:
+        self._cycle = cycle
+        self._state = cycle.state
+        self._above = above
+        self._delay_us = delay_us
+        self._delayed: dict[int, Pass] = {}
+        self._open: dict[JobId, int] = {}
+        self._passed = 0
+
+    def start(self, now: Time) -> None:
+        """Place tasks from now on."""
+        self._cycle.begin(self._port, self)
+
+    def on_pass(self, message: Pass, source: Address, now: Time) -> None:
+        """Queue the task; a repeated or overtaken message is ignored."""
+        if message.number <= self._passed:
+            return
+        self._passed = message.number
+        if self._delay_us:
+            self._delayed[message.task.id] = message
+            self._port.set_timer(message.task.id, now + self._delay_us)
+        else:
+            self._take(message, now)
+
+    def _take(self, message: Pass, now: Time) -> None:
+        task = message.task
+        job = self._state.jobs.get(task.job)
+        if job is None:
+            job = self._state.jobs[task.job] = JobRecord(
+                task.job, message.user, message.priority, message.deadline_us, message.submit_us, task.estimate_us,
+                message.task_count, eligible=True,
+            )  # fmt: skip
+        self._open[task.job] = self._open.get(task.job, 0) + 1
+        work = self._state.work_us(task)
+        job.work_us += work
+        job.left_us += work
+        waiting = self._cycle.record(task, job, self._cycle.kind(task, job), message.rank_us, message.came_us, now)
+        self._cycle.enqueue(waiting)
+        self._cycle.changed(now)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Queue a task that was kept for a while, or pass the timer on to the cycle."""
+        if isinstance(event.key, int):
+            self._take(self._delayed.pop(event.key), now)
+        else:
+            self._cycle.on_timer(event.key, now)
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End a task."""
+        number = message.task
+        if number in self._delayed:
+            del self._delayed[number]
+            self._port.cancel_timer(number)
+            self._port.send(self._above, Completed(number, PASSED))
+            return
+        waiting, running = self._state.waiting.get(number), self._state.running.get(number)
+        if waiting is not None:
+            self._cycle.withdraw(waiting)
+            self.finish(waiting, now)
+        elif running is not None and self._cycle.call_off(running, now):
+            self.finish(running.waiting, now)
+        for eviction in self._cycle.evictions.of_task(number):
+            if eviction.then is AfterEviction.QUEUE:
+                eviction.then = AfterEviction.OVER
+        self._cycle.changed(now)
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Report the end, and use the machine again."""
+        waiting = self._cycle.ended(message, now)
+        if waiting is not None:
+            self.finish(waiting, now)
+            self._cycle.changed(now)
+
+    def finish(self, waiting: Waiting, now: Time) -> None:
+        job = waiting.job
+        job.left_us -= waiting.work_us
+        self._open[job.id] -= 1
+        if not self._open[job.id]:
+            del self._open[job.id], self._state.jobs[job.id]
+        self._port.send(self._above, Completed(waiting.task.id, PASSED))
+
+    def admit(self, now: Time) -> None:
+        """Do nothing: all jobs are eligible here."""
+
+    def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
+        """Pass the news of a node on to the cycle."""
+        self._cycle.on_node(event, source, now)
+
+    def check(self) -> None:
+        self._cycle.check()
+
+    def check_rest(self) -> None:
+        self._cycle.check_rest()
+
+    def _own_sends(self) -> Sends:
+        return TO_SCHEDULER | self._cycle.sends
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Pass: on_pass,
+        Kill: on_kill,
+        Completed: on_completed,
+        TimerFired: on_timer,
+        PeerLost: on_node,
+        PeerBack: on_node,
+        Restarted: on_node,
+        Ready: on_node,
+    }
+    sends: ClassVar[Any] = OwnSends(TO_SCHEDULER | sent_to("node", Launch, Kill) | SWITCHES, _own_sends)

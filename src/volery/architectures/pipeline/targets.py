@@ -1,0 +1,212 @@
+"""The targets of a cycle: the machines of a scheduler, or the local resource managers (LRMs) of a global one.
+
+Andreadis et al., SC18, section III-D3: stages M2 to M6 at the upper level, R1 to R5 at the lower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from volery.architectures.pipeline.messages import Kill, Launch, Pass
+from volery.architectures.pipeline.policies import (
+    Candidates,
+    Choice,
+    Kind,
+    Manager,
+    ManagerSuitability,
+    Running,
+    State,
+    View,
+    Waiting,
+)
+from volery.core.component import Sends, sent_to
+from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Task, Time
+from volery.core.resources import Packing
+from volery.policies.match import positions
+
+
+class Inventory(NamedTuple):
+    """The machines that a scheduler manages.
+
+    Args:
+        cluster: of these alone.
+        nodes: their addresses.
+        numbers: their numbers in the whole cluster.
+    """
+
+    cluster: Cluster
+    nodes: Sequence[Address]
+    numbers: Sequence[int]
+
+
+class Targets(Protocol):
+    """The places to which a cycle sends tasks, and the state that it keeps of them.
+
+    Attributes:
+        state, view: of the scheduler.
+        nodes: address per target.
+        sends: the messages to targets.
+    """
+
+    state: State
+    view: View
+    nodes: Sequence[Address]
+    sends: Sends
+
+    def fitting(self, waiting: Waiting, among: int) -> Any:
+        """The targets of a vector that have room for a task; None: none has."""
+
+    def select(self, waiting: Waiting, candidates: Any) -> int:
+        """One of them; -1: the policy would rather wait."""
+
+    def taken(self, task: Task, target: int) -> None:
+        """Count a task that is given a target."""
+
+    def released(self, task: Task, target: int) -> None:
+        """Count a task that has left its target."""
+
+    def message(self, number: int, running: Running, incarnation: int) -> Message:
+        """The message that hands a task over."""
+
+    def check(self, blocked: Iterable[Kind], among: int) -> None:
+        """Raise AssertionError where targets of a vector have room for a blocked class, or counts are wrong."""
+
+
+class MachineTargets:
+    """Machines: stages R1, R4 and R5, and how long files come in before (T5).
+
+    Args:
+        inventory: the machines.
+        policies: by the id of their stage.
+        stream: of the scheduler.
+    """
+
+    sends = sent_to("node", Launch, Kill)
+
+    def __init__(self, inventory: Inventory, policies: dict[str, Any], stream: Random) -> None:
+        self.nodes = inventory.nodes
+        self.state = State(inventory.cluster, inventory.numbers, half_life_us(policies))
+        self.view = View(self.state)
+        self._policy = policies["R5"]
+        self._stage_us = policies["T5"].stage_us
+        self._stream = stream
+
+    def fitting(self, waiting: Waiting, among: int) -> Candidates | None:
+        """Stages R1 and R4."""
+        if self.state.index.pick(waiting.kind.need, among, "first") < 0:
+            return None
+        return Candidates(self.state, waiting, among)
+
+    def select(self, waiting: Waiting, candidates: Candidates) -> int:
+        """Stage R5."""
+        found = self._policy.select(self.view, waiting, candidates, self._stream)
+        if type(found) is Choice:
+            found, self.state.resume = found
+        if found is None:
+            return -1
+        if found not in candidates:
+            policy = type(self._policy).__name__
+            raise ValueError(f"{policy} has selected machine {found!r} for task {waiting.task.id}: no candidate")
+        return int(found)
+
+    def taken(self, task: Task, target: int) -> None:
+        pass
+
+    def released(self, task: Task, target: int) -> None:
+        pass
+
+    def message(self, number: int, running: Running, incarnation: int) -> Launch:
+        stage_us = self._stage_us(self.view, running.waiting)
+        task = self.state.packing.naming(running.task, running.took)
+        return Launch(number, task, running.attempt, stage_us, incarnation)
+
+    def check(self, blocked: Iterable[Kind], among: int) -> None:
+        for kind in blocked:
+            fitting = self.state.index.fitting(kind.need, kind.suitable & among)
+            assert not fitting, f"machines {fitting:#x} have room for a class that is blocked"
+
+
+class ManagerTargets:
+    """Local resource managers: stages M2 to M6. All that is passed to a manager fits, and waits there.
+
+    Args:
+        inventories: the machines of each manager.
+        managers: their addresses.
+        policies: by the id of their stage.
+        stream: of the scheduler.
+    """
+
+    sends = sent_to("lrm", Pass, Kill)
+
+    def __init__(
+        self, inventories: Sequence[Inventory], managers: Sequence[Address], policies: dict[str, Any], stream: Random
+    ) -> None:
+        parts = [State(inventory.cluster, inventory.numbers) for inventory in inventories]
+        names = inventories[0].cluster.resources
+        capacities, count = tuple([part.capacity for part in parts]), len(parts)
+        cluster = Cluster((0,) * count, (1,) * count, "managers", names or ("slots",), capacities)
+        packing = Packing(len(cluster.resources))  # a manager has no devices
+        self.nodes = managers
+        self.state = State(cluster, (), half_life_us(policies), packing, ManagerSuitability(parts))
+        self.view = View(self.state)
+        self._machine_counts = [len(part.capacities) for part in parts]
+        self._managed = [0] * count
+        self._taken = [[0] * len(self.state.capacity) for _ in parts]
+        self._usable = policies["M4"].usable
+        self._policy = policies["M5"]
+        self._stream = stream
+
+    def _manager(self, number: int) -> Manager:
+        capacity = self.state.capacities[number]
+        free: Amounts = tuple([all_ - taken for all_, taken in zip(capacity, self._taken[number], strict=True)])
+        return Manager(number, capacity, free, self._managed[number], self._machine_counts[number])
+
+    def fitting(self, waiting: Waiting, among: int) -> list[Manager] | None:
+        """Stages M3 and M4: the usable managers among those that have a machine for the task."""
+        found = [self._manager(number) for number in positions(waiting.kind.suitable)]
+        return [one for one in found if self._usable(self.view, waiting, one)] or None
+
+    def select(self, waiting: Waiting, candidates: Sequence[Manager]) -> int:
+        """Stage M5."""
+        chosen: int = self._policy.select(self.view, waiting, candidates, self._stream)
+        if all(chosen != one.number for one in candidates):
+            policy = type(self._policy).__name__
+            raise ValueError(f"{policy} has selected manager {chosen!r} for task {waiting.task.id}: no candidate")
+        return chosen
+
+    def taken(self, task: Task, target: int) -> None:
+        """Stage M2: the task is that manager's from now on."""
+        self._count(task, target, 1)
+
+    def released(self, task: Task, target: int) -> None:
+        self._count(task, target, -1)
+
+    def _count(self, task: Task, target: int, sign: int) -> None:
+        self._managed[target] += sign
+        taken = self._taken[target]
+        for k, amount in enumerate(task.request or (1,)):
+            taken[k] += sign * amount
+
+    def message(self, number: int, running: Running, incarnation: int) -> Pass:
+        """Stage M6."""
+        return message_of(number, running.waiting)
+
+    def check(self, blocked: Iterable[Kind], among: int) -> None:
+        for number, managed in enumerate(self._managed):
+            assert managed == len(self.state.on_machine[number]), "managers have other tasks than they were passed"
+
+
+def message_of(number: int, waiting: Waiting) -> Pass:
+    """The message that hands a task to a manager, or to the broker."""
+    job = waiting.job
+    return Pass(
+        number, waiting.task, job.user, job.priority, job.deadline_us, job.submit_us, job.task_count,
+        waiting.rank_us, waiting.came_us,
+    )  # fmt: skip
+
+
+def half_life_us(policies: dict[str, Any]) -> Time:
+    """The half-life of averages for which the order of tasks (T2) asks; 0: none."""
+    return round(getattr(policies["T2"], "half_life_s", 0) * SECOND)
