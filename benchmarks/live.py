@@ -34,7 +34,7 @@ from volery.live.asyncclient import AsyncClient
 from volery.live.command import Command, encode_payload
 from volery.live.config.federation import ALL, API_HOST, Federation, read_federation
 from volery.live.loop import run_loop
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 from volery.live.running import Front, Post, running
 from volery.live.service.tokens import TokenFile
 

@@ -15,15 +15,17 @@ from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
 from volery.live.config.building import Plan
 from volery.live.config.federation import located
+from volery.live.config.isolation import Durability, JournalSize
+from volery.live.messages import HostName
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
 from volery.live.runtime.host import Host
-from volery.live.runtime.journal import Durability, Header, unix_us
-from volery.live.runtime.segments import JournalSize, SegmentedJournal
+from volery.live.runtime.journal import Header, unix_us
+from volery.live.runtime.segments import SegmentedJournal
 from volery.live.times import clock_from_now
 from volery.live.transport.codec import Codec
 from volery.live.transport.memory import Memory
-from volery.live.transport.transport import HostName, Transport
+from volery.live.transport.transport import Transport
 
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}

@@ -13,7 +13,7 @@ from tests.live.loopback import Loopback, loopback
 
 from volery.cli.federation import choose
 from volery.live.config.federation import FederationFile, resolve
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.running import Running, running
 from volery.live.service.api import ApiServer

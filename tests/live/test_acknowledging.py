@@ -15,7 +15,7 @@ from tests.live.loopback import MACHINES
 from volery.core.events import Event
 from volery.live.config.fleet import Fleet
 from volery.live.jobs import job_from_table
-from volery.live.node.executor import Received, TaskReport
+from volery.live.messages import ReportsStored, TaskReport
 from volery.live.service.acknowledging import Acknowledgements
 from volery.live.service.desk import Desk
 from volery.live.service.feeding import Outgoing
@@ -54,7 +54,7 @@ def reports_then_dies(folder: Path, image: Path) -> None:
     """A desk that hears of an end, and whose machine is gone at the very moment when it acknowledges it."""
 
     def post(event: Event) -> None:
-        if isinstance(event, Outgoing) and isinstance(event.messages[0], Received):
+        if isinstance(event, Outgoing) and isinstance(event.messages[0], ReportsStored):
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def work() -> None:

@@ -22,8 +22,9 @@ from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
 from volery.live.config.federation import ALL, Federation, FederationFile, resolve
 from volery.live.config.isolation import Isolation, NodeRules
+from volery.live.messages import TaskReport
 from volery.live.node.agent import NodeAgent
-from volery.live.node.executor import OnEnd, TaskReport
+from volery.live.node.executor import OnEnd
 from volery.live.running import Running, running
 from volery.live.status import UNCONFINED
 

@@ -17,8 +17,7 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, PeerLost, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, Message
 from volery.live.jobs import JobDescription, job_from_table
-from volery.live.node.executor import TaskReport
-from volery.live.runtime.explaining import PeerTold
+from volery.live.messages import PeerReport, TaskReport
 from volery.live.service.desk import Desk
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed
@@ -78,11 +77,11 @@ def test_an_attempt_whose_host_has_died_does_not_count_as_running_once_another_r
 def test_nodes_are_lost_as_long_as_somebody_hears_nothing_of_them(tmp_path: Path) -> None:
     async def scenario(it: Loopback) -> None:
         for by, lost in (("lm/0", True), ("lm/0/standby", True), ("lm/0", False)):
-            it.post(PeerTold(by, "node/1", lost))
-        it.post(PeerTold("gm/0", "lm/0", True))
+            it.post(PeerReport(by, "node/1", lost))
+        it.post(PeerReport("gm/0", "lm/0", True))
         await asyncio.sleep(0.05)
         assert [node.lost for node in it.desk.nodes()] == [False, True]
-        it.post(PeerTold("lm/0/standby", "node/1", False))
+        it.post(PeerReport("lm/0/standby", "node/1", False))
         await asyncio.sleep(0.05)
         assert not any(node.lost for node in it.desk.nodes())
 
@@ -93,8 +92,8 @@ def test_a_node_is_not_lost_for_ever_because_its_local_master_began_anew_after_i
     tmp_path: Path,
 ) -> None:
     async def scenario(it: Loopback) -> None:
-        it.post(PeerTold("lm/0", "node/1", True))
-        it.post(PeerTold("lm/1", "node/0", True))
+        it.post(PeerReport("lm/0", "node/1", True))
+        it.post(PeerReport("lm/1", "node/0", True))
         while len(it.desk.lost()) < 2:
             await asyncio.sleep(0)
         await it.desk.resubmit(["lm/0"])

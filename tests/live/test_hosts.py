@@ -21,10 +21,11 @@ from tests.live.serving import at_work
 
 from volery.core.errors import InputError
 from volery.live.client import Client
+from volery.live.messages import HostReport
 from volery.live.runtime import presence
 from volery.live.runtime.host import Host
 from volery.live.runtime.lives import held
-from volery.live.runtime.presence import MISSED_MAX, HostTold, Presence, Register, this_host
+from volery.live.runtime.presence import MISSED_MAX, Presence, Register, this_host
 from volery.live.service.summary import summary_of
 from volery.live.service.tally import UserLoad
 from volery.live.status import HostStatus, NodeStatus
@@ -228,7 +229,7 @@ def register_at(clock: Clock) -> Register:
     return Register(LAYOUT, {"node/0", "node/1", "node/2"}, "api", 3, clock)
 
 
-TOLD: Final = HostTold("1.0", "machine-7", 42, 5)
+TOLD: Final = HostReport("1.0", "machine-7", 42, 5)
 
 
 def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with_the_next(

@@ -18,8 +18,9 @@ from volery.core.events import Adopted
 from volery.core.model import Address, Task
 from volery.live.command import Command, encode_payload
 from volery.live.config.isolation import NO_RULES, Isolation, NodeRules
+from volery.live.messages import TaskReport
 from volery.live.node.agent import NodeAgent
-from volery.live.node.executor import OnEnd, TaskReport
+from volery.live.node.executor import OnEnd
 from volery.live.node.kept import KeeperLost, KeptAgent
 
 

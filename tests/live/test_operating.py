@@ -17,8 +17,8 @@ from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.jsonlog import JsonLines
-from volery.live.runtime.explaining import DecisionStep
 from volery.live.service.tokens import Gate, Principal, TokenFile
+from volery.live.status import DecisionStep
 
 MACHINES: list[dict[str, Any]] = [{"count": 3, "labels": {"zone": "a"}}, {"count": 3, "labels": {"zone": "b"}}]
 LONG = {"command": "true", "estimate_s": 60}

@@ -16,12 +16,13 @@ from volery.core.events import Computed, Counted, Measured, TaskFinished, TimerF
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.live.config.building import Plan
+from volery.live.messages import HostName
 from volery.live.node.executor import OnEnd
 from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Entry, JournalReader, JournalWriter
 from volery.live.runtime.replay import replay
 from volery.live.transport.codec import Codec, Frame
-from volery.live.transport.transport import HostName, KnownLife, OnFrame, OnLater
+from volery.live.transport.transport import KnownLife, OnFrame, OnLater
 
 LIMIT_S = 20
 

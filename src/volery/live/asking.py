@@ -16,24 +16,26 @@ import httpx2
 import msgspec
 
 from volery.core.errors import InputError
-from volery.live.forecasts import Forecast, ForecastRecord
+from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
-from volery.live.runtime.explaining import JobPlan, Why
-from volery.live.service.openapi import Refusal
 from volery.live.status import (
     DEFAULT_PORT,
     LOG_OFFSET,
+    Forecast,
+    ForecastRecord,
     HostStatus,
+    JobPlan,
     JobStatus,
     NodeStatus,
     PreemptionStatus,
     Receipt,
+    Refusal,
     ShareStatus,
     TaskStatus,
     UserStatus,
     WeightChange,
+    Why,
 )
-from volery.live.transport.tls import trusting
 
 DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 API_VARIABLE: Final = "VOLERY_API"

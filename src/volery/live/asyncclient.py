@@ -12,8 +12,17 @@ import httpx2
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike
 from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
-from volery.live.forecasts import Forecast, ForecastRecord
-from volery.live.status import HostStatus, JobStatus, NodeStatus, PreemptionStatus, Receipt, ShareStatus, TaskStatus
+from volery.live.status import (
+    Forecast,
+    ForecastRecord,
+    HostStatus,
+    JobStatus,
+    NodeStatus,
+    PreemptionStatus,
+    Receipt,
+    ShareStatus,
+    TaskStatus,
+)
 
 AnswerT = TypeVar("AnswerT")
 

@@ -23,13 +23,14 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import asking
 from volery.live.asking import Asked, EventReader, JobLike, LogPiece
-from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.node.output import OUTPUT_BYTES_MAX
-from volery.live.runtime.explaining import JobPlan, Why
 from volery.live.status import (
     ENDED_TASKS,
     RESULTS_MAX,
+    Forecast,
+    ForecastRecord,
     HostStatus,
+    JobPlan,
     JobStatus,
     NodeStatus,
     PreemptionStatus,
@@ -38,6 +39,7 @@ from volery.live.status import (
     TaskStatus,
     UserStatus,
     WeightChange,
+    Why,
 )
 
 RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

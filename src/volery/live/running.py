@@ -20,6 +20,8 @@ from volery.core.model import SUBMITTER, Address
 from volery.live.config.accounts import Accounts
 from volery.live.config.building import recovery, survives
 from volery.live.config.federation import ALL, DISCOVERED, Federation, located
+from volery.live.config.isolation import JournalSize
+from volery.live.messages import HostName
 from volery.live.node.executor import Executor
 from volery.live.node.hands import Hands, hands_of
 from volery.live.node.kept import KeeperLost
@@ -29,11 +31,11 @@ from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Header, JournalWriter, journal_path, unix_us
 from volery.live.runtime.lives import begin_life, coming_life, held
 from volery.live.runtime.presence import Presence, Register
-from volery.live.runtime.segments import JournalSize, SegmentedJournal
+from volery.live.runtime.segments import SegmentedJournal
 from volery.live.runtime.watching import Watches, watched_by
 from volery.live.times import clock_from_now
 from volery.live.transport.codec import Codec
-from volery.live.transport.transport import HostName, Transport
+from volery.live.transport.transport import Transport
 
 if TYPE_CHECKING:
     from volery.live.service.desk import Desk
@@ -251,9 +253,9 @@ def _demand_safe(
     if executor is None and federation.file.executor == "agent" and any(one in deployment.machines for one in here):
         Accounts(federation.file.run_as)
     if front is None and SUBMITTER in here:
+        from volery.live.config.tls import server_files
         from volery.live.service.api import demand_safe
         from volery.live.service.tokens import Gate, TokenFile
-        from volery.live.transport.tls import server_files
 
         tls = federation.file.tls
         files = server_files(tls, federation.base) if tls is not None else None
@@ -325,6 +327,7 @@ def _transport(federation: Federation) -> Transport:
 
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
     """The submitter that serves users."""
+    from volery.live.config.tls import server_files
     from volery.live.service.api import ApiServer
     from volery.live.service.archiving import Archive
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
@@ -332,7 +335,6 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
     from volery.live.service.listening import Bounds
     from volery.live.service.store import JobStore
     from volery.live.service.tokens import Gate, TokenFile
-    from volery.live.transport.tls import server_files
 
     class _Served(Front):
         def __init__(self) -> None:

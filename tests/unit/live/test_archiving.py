@@ -19,7 +19,7 @@ from volery.core.errors import InputError
 from volery.core.events import JobDone
 from volery.live.config.isolation import Retention
 from volery.live.jobs import JobDescription
-from volery.live.node.executor import TaskReport, Usage
+from volery.live.messages import AttemptUsage, TaskReport
 from volery.live.service import archiving
 from volery.live.service.admission import NotThereError, seen_job
 from volery.live.service.archiving import Archive, archived, paths_of
@@ -39,7 +39,7 @@ def filled(folder: Path, jobs: int, stdin: str = "") -> Committing:
         first = number * TASKS
         description = JobDescription(command=f"echo {number}", tasks=TASKS, user="ada", stdin=stdin)
         store.insert(number, first, description, TASKS, [], number * DAY_US)
-        usage = Usage(7, 8, False, "cpu")
+        usage = AttemptUsage(7, 8, False, "cpu")
         news: list[Any] = [
             TaskReport(first + place, number, 0, "node/1", state, number * DAY_US, usage=usage if place else None)
             for place in range(TASKS - 1)

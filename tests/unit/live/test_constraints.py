@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from volery.core.errors import InputError
 from volery.core.model import CONSTRAINT_BITS_MAX
 from volery.live.config.constraints import NOWHERE, Condition, Vocabulary, holds, parse_condition, parse_conditions
-from volery.live.config.machine import Machine, Value
+from volery.live.config.machine import Machine
+from volery.live.status import AttributeValue
 
 TEXTS = ("a", "b", "c", "d")
 NUMBERS = (1, 2, 4, 8)
@@ -27,7 +28,7 @@ machines = st.builds(
 fleets = st.lists(machines, min_size=1, max_size=8)
 
 
-def compared(attribute: str, known: tuple[Value, ...], ordered: bool) -> st.SearchStrategy[Condition]:
+def compared(attribute: str, known: tuple[AttributeValue, ...], ordered: bool) -> st.SearchStrategy[Condition]:
     single = ("==", "!=", "<", "<=", ">", ">=") if ordered else ("==", "!=")
     one = st.builds(Condition, st.just(attribute), st.sampled_from(single), st.tuples(st.sampled_from(known)))
     some = st.lists(st.sampled_from(known), min_size=1, max_size=3).map(tuple)

@@ -17,13 +17,14 @@ from volery.live.dashboard.cells import CELLS_MAX, Cell, cells_of
 from volery.live.dashboard.html import Markup, duration, escaped, moment, name_of, tag
 from volery.live.dashboard.logs import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
 from volery.live.dashboard.overview import ages, inconsistencies, waits
-from volery.live.dashboard.session import SESSION_S, Sessions
-from volery.live.runtime.explaining import DecisionBook, Explained, PairStatus
+from volery.live.messages import DecisionReport
+from volery.live.runtime.explaining import DecisionBook
 from volery.live.service.outputs import Asking, Outputs
 from volery.live.service.pace import Pace
+from volery.live.service.sessions import SESSION_S, Sessions
 from volery.live.service.summary import AllocationTimes, allocation
 from volery.live.service.tokens import Gate, TokenFile
-from volery.live.status import NodeStatus, TaskStatus
+from volery.live.status import NodeStatus, PairStatus, TaskStatus
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_what_is_decided_counts_as_recent_for_five_minutes() -> None:
 
     def decide(chosen: Chosen, age_us: int) -> None:
         decision = Decision(task=1, job=0, chosen=chosen, asked="lm/0", view_age_us=age_us)
-        book.note(Explained("gm/0", 0, decision))
+        book.note(DecisionReport("gm/0", 0, decision))
 
     decide("placed", 1000)
     now_s[0] = 200.0

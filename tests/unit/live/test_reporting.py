@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volery.core.model import Address
-from volery.live.node.executor import AttemptState, Received, TaskReport
+from volery.live.messages import AttemptState, ReportsStored, TaskReport
 from volery.live.node.reporting import Kept, Reporter
 
 
@@ -28,7 +28,7 @@ def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_
     second = life()
     second.again()
     assert [number for number, _ in told[3:]] == [1, 2]
-    second.on_received(Received(((1, 0), (9, 0))), "submitter", 0)
+    second.on_received(ReportsStored(((1, 0), (9, 0))), "submitter", 0)
     second.again()
     assert [number for number, _ in told[5:]] == [2]
     assert forgotten == [(1, 0)]
@@ -48,7 +48,7 @@ def test_what_has_begun_is_repeated_with_its_time_for_a_submitter_that_restarts(
     told.clear()
     reporter.again()
     assert told == [(1, "running", 6), (1, "finished", 7), (0, "running", 5)]
-    reporter.on_received(Received(((1, 0),)), "submitter", 0)
+    reporter.on_received(ReportsStored(((1, 0),)), "submitter", 0)
     told.clear()
     reporter.again()
     assert told == [(0, "running", 5)]

@@ -8,7 +8,7 @@ import pytest
 
 from volery.core.model import Task
 from volery.live.command import Command, encode_payload
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 from volery.live.node.sleep import InstantExecutor, SleepExecutor
 
 NINTH_INCARNATION = 144

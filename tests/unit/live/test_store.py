@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
 from volery.live.jobs import JobDescription, TaskDescription, merged
-from volery.live.node.executor import AttemptState, TaskReport, Usage
-from volery.live.runtime.explaining import PreemptionTold
+from volery.live.messages import AttemptState, AttemptUsage, PreemptionReport, TaskReport
 from volery.live.service import listing
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
 from volery.live.service.standing import reading
@@ -123,16 +122,16 @@ def test_people_see_attempts_of_a_scheduler_with_several_incarnations_from_0_on(
     assert list(store.allocations_us(9)) == [0]
     fact = Preemption(5, FIRST, 144, 7)
     with store.batch():  # type: ignore[attr-defined]  # it commits
-        store.shares.note(PreemptionTold("lm/0", 50, fact))
-        store.shares.note(PreemptionTold("lm/0", 50, fact))
+        store.shares.note(PreemptionReport("lm/0", 50, fact))
+        store.shares.note(PreemptionReport("lm/0", 50, fact))
     (told,) = store.shares.preemptions(None, None, None, 9)
     assert (told.job, told.index, told.attempt) == (0, 0, 0)
     store.take_in([report(0, "killed", 5, attempt=144, counted=0), report(0, "running", 7, attempt=145, counted=1)], 0)
     assert store.tasks(0, 0, 1)[0].attempt == 1
     with store.batch():  # type: ignore[attr-defined]  # likewise
-        store.shares.note(PreemptionTold("lm/0", 60, Preemption(6, FIRST, 144, 7)))  # its news has been late
+        store.shares.note(PreemptionReport("lm/0", 60, Preemption(6, FIRST, 144, 7)))  # its news has been late
         # Of the next incarnation of its scheduler, before anything was reported of the attempt.
-        store.shares.note(PreemptionTold("lm/0", 70, Preemption(6, FIRST, 160, 7)))
+        store.shares.note(PreemptionReport("lm/0", 70, Preemption(6, FIRST, 160, 7)))
     assert [told.attempt for told in store.shares.preemptions(None, None, None, 9)] == [2, 0, 0]
 
 
@@ -261,7 +260,7 @@ def test_a_store_of_another_version_is_left_alone(tmp_path: Path, store: JobStor
 
 def test_what_attempts_have_used_is_told_of_the_last_one(store: JobStore, tmp_path: Path) -> None:
     insert(store)
-    first = Usage(1_500_000, 64 << 20, True, "cpu and memory per task")
+    first = AttemptUsage(1_500_000, 64 << 20, True, "cpu and memory per task")
     store.take_in(
         [report(0, "failed", 5, usage=first), report(1, "running", 6), report(1, "killed", 7, usage=first)], 0
     )
@@ -270,7 +269,7 @@ def test_what_attempts_have_used_is_told_of_the_last_one(store: JobStore, tmp_pa
     assert [task.usage for task in found] == [told, told]
     store.take_in([report(1, "running", 8, attempt=1)], 0)
     assert [task.usage for task in store.tasks(0, 0, 2)] == [told, None], "it is of an earlier attempt"
-    store.take_in([report(1, "finished", 9, attempt=1, usage=Usage(held="x"))], 0)
+    store.take_in([report(1, "finished", 9, attempt=1, usage=AttemptUsage(held="x"))], 0)
     store.close()
     again = Committing(tmp_path / "jobs.sqlite")
     assert [task.usage for task in again.tasks(0, 0, 2)] == [told, TaskUsage(held="x")]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import Time
-from volery.live.runtime.watching import Beat, News, Watch, Watched, Watches, watched_by
+from volery.live.messages import HostHeartbeat
+from volery.live.runtime.watching import PeerNews, Watch, WatchedPair, Watches, watched_by
 
 DETECTION = 1_200
 LINK = 5
@@ -21,16 +22,19 @@ class Pair:
         self.now: Time = 0
         self.cut = {"master": False, "node": False}
         self.told: list[tuple[str, str, Time]] = []
-        self._on_the_way: list[tuple[Time, str, Beat]] = []
+        self._on_the_way: list[tuple[Time, str, HostHeartbeat]] = []
         self.stopped = ""
-        pairs = {"master": Watched("lm/0", "node/0", first=True), "node": Watched("node/0", "lm/0", first=False)}
+        pairs = {
+            "master": WatchedPair("lm/0", "node/0", first=True),
+            "node": WatchedPair("node/0", "lm/0", first=False),
+        }
         self.ends = {name: self._end(name, pairs[name]) for name in pairs}
         self._next = dict.fromkeys(pairs, 0)
 
-    def _end(self, name: str, pair: Watched) -> Watch:
+    def _end(self, name: str, pair: WatchedPair) -> Watch:
         other = "node" if name == "master" else "master"
 
-        def send(to: str, beat: Beat) -> None:
+        def send(to: str, beat: HostHeartbeat) -> None:
             assert to == other
             if not self.cut[name]:
                 self._on_the_way.append((self.now + LINK, other, beat))
@@ -64,7 +68,7 @@ class Pair:
     def _note(self) -> None:
         for name, end in self.ends.items():
             for news in end.news:
-                assert isinstance(news, News)
+                assert isinstance(news, PeerNews)
                 self.told.append((name, "lost" if isinstance(news.event, PeerLost) else "back", self.now))
                 assert isinstance(news.event, PeerLost | PeerBack)
             end.news.clear()
@@ -102,7 +106,7 @@ def test_a_host_that_was_stopped_learns_of_it_as_of_then_before_it_hears_anythin
     assert [(name, what) for name, what, _ in pair.told] == [("master", "lost")]
     node = pair.ends["node"]
     pair.now += 1
-    node.heard("master", Beat(10**6, 0, 0), pair.now)
+    node.heard("master", HostHeartbeat(10**6, 0, 0), pair.now)
     (news,) = node.news
     assert isinstance(news.event, PeerLost)
     assert news.at <= 6 * DETECTION
@@ -154,5 +158,5 @@ def test_pairs_on_one_host_need_no_beats() -> None:
     where = {"lm/0": "a", "lm/0/standby": "b", "node/0": "a", "node/1": "b"}
     found = watched_by([("lm/0", "node/0"), ("lm/0", "node/1"), ("lm/0/standby", "node/0")], where, "a")
     assert found == {
-        "b": [Watched("lm/0", "node/1", first=True), Watched("node/0", "lm/0/standby", first=False)],
+        "b": [WatchedPair("lm/0", "node/1", first=True), WatchedPair("node/0", "lm/0/standby", first=False)],
     }

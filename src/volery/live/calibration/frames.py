@@ -21,10 +21,10 @@ import numpy as np
 from volery.core.costs import EventCost, Frames, HostCosts, carried
 from volery.core.model import Time
 from volery.live.calibration.calibrate import PREEMPTED_NS, TimedHost, fitted, host_costs, turn_spans
+from volery.live.messages import HostName
 from volery.live.transport.broker import BrokerTransport
 from volery.live.transport.codec import Parcel
 from volery.live.transport.nats import NatsClient
-from volery.live.transport.transport import HostName
 
 QUANTILES: Final = 200
 """Of the delays of frames: so many stand for all."""

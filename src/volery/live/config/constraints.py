@@ -17,7 +17,8 @@ import msgspec
 
 from volery.core.errors import InputError, suggestion
 from volery.core.model import CONSTRAINT_BITS_MAX
-from volery.live.config.machine import LABEL, Machine, Value
+from volery.live.config.machine import LABEL, Machine
+from volery.live.status import AttributeValue
 
 NOWHERE: Final = 1 << (CONSTRAINT_BITS_MAX - 1)
 """The bit that no machine offers: what asks for it is unsatisfiable."""
@@ -54,7 +55,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     attribute: str
     operator: str
-    values: tuple[Value, ...]
+    values: tuple[AttributeValue, ...]
     place: str = "constraint"
 
     def __str__(self) -> str:
@@ -62,7 +63,7 @@ class Condition(msgspec.Struct, frozen=True):
         listed = f"[{', '.join(shown)}]" if self.operator in _MEMBERS else shown[0]
         return f"{self.attribute} {self.operator} {listed}"
 
-    def accepts(self, value: Value | None) -> bool:
+    def accepts(self, value: AttributeValue | None) -> bool:
         """Whether a machine with this value will do; None stands for a label that the machine does not have."""
         match self.operator:
             case "==" | "in":
@@ -74,7 +75,7 @@ class Condition(msgspec.Struct, frozen=True):
         return _ORDERED[self.operator](_rank(self.attribute, value), _rank(self.attribute, self.values[0]))
 
 
-def _rank(attribute: str, value: Value) -> Any:
+def _rank(attribute: str, value: AttributeValue) -> Any:
     """What is compared: a number, or the numbers of a version."""
     if attribute in VERSIONS:
         return tuple(int(part) for part in re.findall(r"\d+", str(value)))
@@ -134,7 +135,7 @@ def _operator(tokens: Sequence[_Token]) -> tuple[str, int]:
     return (words[0], 2) if words and words[0] in (*_ORDERED, "==", "!=", "in") else ("", 2)
 
 
-def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> Value:
+def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> AttributeValue:
     if at < len(tokens):
         kind, content, _ = tokens[at]
         if kind == "text":
@@ -146,7 +147,7 @@ def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> Value:
     raise fail(at, "a whole number or text in quotes")
 
 
-def _list(tokens: Sequence[_Token], at: int, fail: _Fail) -> tuple[tuple[Value, ...], int]:
+def _list(tokens: Sequence[_Token], at: int, fail: _Fail) -> tuple[tuple[AttributeValue, ...], int]:
     if at >= len(tokens) or tokens[at][1] != "[":
         raise fail(at, "a list in [ ]")
     values = [_value(tokens, at + 1, fail)]
@@ -172,8 +173,8 @@ class Vocabulary:
     def __init__(self, machines: Iterable[Machine]) -> None:
         fleet = [machine.attributes() for machine in machines]
         names = sorted({name for attributes in fleet for name in attributes})
-        self._values: dict[str, list[Value | None]] = {}
-        self._bits: dict[str, dict[Value | None, int]] = {}
+        self._values: dict[str, list[AttributeValue | None]] = {}
+        self._bits: dict[str, dict[AttributeValue | None, int]] = {}
         for name in names:
             found = {attributes.get(name) for attributes in fleet}
             if len({type(value) for value in found if value is not None}) > 1:
@@ -238,7 +239,7 @@ class Vocabulary:
             return ""
         return f"no single machine has {', '.join(map(str, conditions))}, although each is met by some"
 
-    def _selected(self, condition: Condition) -> set[Value | None]:
+    def _selected(self, condition: Condition) -> set[AttributeValue | None]:
         values = self._values.get(condition.attribute)
         if values is None:
             problem = f"unknown attribute {condition.attribute!r}"
@@ -279,5 +280,5 @@ def parse_conditions(texts: object, place: str) -> tuple[Condition, ...]:
 
 def holds(conditions: Iterable[Condition], machine: Machine) -> bool:
     """Whether a machine meets all conditions, judged on its attributes and not on bits."""
-    attributes: Mapping[str, Value] = machine.attributes()
+    attributes: Mapping[str, AttributeValue] = machine.attributes()
     return all(condition.accepts(attributes.get(condition.attribute)) for condition in conditions)

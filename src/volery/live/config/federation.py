@@ -36,14 +36,12 @@ from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
 from volery.live.config.building import Plan
 from volery.live.config.fleet import Fleet
-from volery.live.config.isolation import Isolation, Output, Retention
+from volery.live.config.isolation import Durability, Isolation, JournalSize, Output, Retention
 from volery.live.config.machine import Machine, amounts, discover, machine_from_table
 from volery.live.config.tables import misfit, read_table
-from volery.live.runtime.journal import Durability
-from volery.live.runtime.segments import JournalSize
+from volery.live.config.tls import BrokerAccess, BrokerTls, ServerTls
+from volery.live.messages import HostName
 from volery.live.status import DEFAULT_PORT
-from volery.live.transport.tls import BrokerAccess, BrokerTls, ServerTls
-from volery.live.transport.transport import HostName
 
 API_HOST: Final = "api"
 ALL: Final = "all"

@@ -74,3 +74,17 @@ class NodeRules(msgspec.Struct, frozen=True):
 
 
 NO_RULES: Final = NodeRules()
+
+Durability = Literal["none", "flush", "fsync"]
+"""What a turn waits for before its effects leave the host: nothing, the operating system, or the disk."""
+
+
+class JournalSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much of the journal of each host is kept."""
+
+    segment_mb: Annotated[int, Meta(ge=1, le=1_000_000, description="megabytes of a file, before another is begun")] = (
+        64
+    )
+    keep_mb: Annotated[
+        int, Meta(ge=1, le=1_000_000_000, description="megabytes of files and snapshots; beyond them the oldest go")
+    ] = 1_024

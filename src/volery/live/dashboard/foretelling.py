@@ -30,13 +30,11 @@ from volery.live.dashboard.html import (
 )
 from volery.live.dashboard.reasons import steps
 from volery.live.dashboard.tables import Column, table
-from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.jobs import JobDescription, job_from_table, task_count
-from volery.live.runtime.explaining import JobPlan, PlannedGroup
 from volery.live.service.admission import number, owned, principal
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
-from volery.live.status import JobStatus
+from volery.live.status import Forecast, ForecastRecord, JobPlan, JobStatus, PlannedGroup
 
 GROUPS_SHOWN: Final = 20
 AT_ONCE_US: Final = 100_000

@@ -10,7 +10,7 @@ from volery.live.dashboard.frame import View
 from volery.live.dashboard.html import NOTHING, Markup, Piece, address, joined, link, moment, tag, whole
 from volery.live.dashboard.jobs import state_of
 from volery.live.dashboard.tables import Column, table
-from volery.live.dashboard.watched import Watched
+from volery.live.service.view import Watched
 from volery.live.status import HostStatus, held_by
 
 _HOSTS: Final = (

@@ -36,11 +36,11 @@ from volery.live.dashboard.logs import logs
 from volery.live.dashboard.reasons import reasons
 from volery.live.dashboard.tables import Column, pager, slice_of, table
 from volery.live.dashboard.users import last_preemptions
-from volery.live.dashboard.watched import Watched
 from volery.live.jobs import JobDescription
 from volery.live.service.admission import choice, number, principal
 from volery.live.service.listing import ORDERS, JobOrder, JobQuery
 from volery.live.service.outputs import Outputs
+from volery.live.service.view import Watched
 from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 
 COMMAND_SHOWN: Final = 2_000

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from volery.core.misses import amount_text
 from volery.core.model import Address
-from volery.live.config.machine import ATTRIBUTES, LABEL, Value
+from volery.live.config.machine import ATTRIBUTES, LABEL
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import View
 from volery.live.dashboard.html import (
@@ -29,10 +29,10 @@ from volery.live.dashboard.html import (
 )
 from volery.live.dashboard.jobs import state_of, user_of
 from volery.live.dashboard.tables import Column, pager, slice_of, table
-from volery.live.dashboard.watched import Watched
 from volery.live.service.admission import choice, principal
 from volery.live.service.operating import is_asked_for
-from volery.live.status import NodeState, NodeStatus
+from volery.live.service.view import Watched
+from volery.live.status import AttributeValue, NodeState, NodeStatus
 
 RUNS_MAX: Final = 200
 LABELS_SHOWN: Final = 120
@@ -156,7 +156,7 @@ def _draining(node: NodeStatus) -> Markup:
 
 def _conditions(node: NodeStatus) -> Markup:
     """All that a job can ask for and have here, as it would write it."""
-    attributes: dict[str, Value] = {name: getattr(node, name) for name in ATTRIBUTES} if node.arch else {}
+    attributes: dict[str, AttributeValue] = {name: getattr(node, name) for name in ATTRIBUTES} if node.arch else {}
     attributes |= {LABEL + name: value for name, value in sorted(node.labels.items())}
     told = []
     for name, value in attributes.items():

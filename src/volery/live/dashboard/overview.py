@@ -30,10 +30,10 @@ from volery.live.dashboard.html import (
 )
 from volery.live.dashboard.reasons import UNREPORTED
 from volery.live.dashboard.tables import Column, table
-from volery.live.dashboard.watched import Watched
-from volery.live.runtime.explaining import PairStatus
 from volery.live.service.admission import principal
 from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
+from volery.live.service.view import Watched
+from volery.live.status import PairStatus
 
 HEAT_STEPS: Final = 5
 JUDGED_MIN: Final = 100

@@ -26,11 +26,9 @@ from volery.live.dashboard.logs import News, news
 from volery.live.dashboard.operating import node_view, nodes_view
 from volery.live.dashboard.overview import overview
 from volery.live.dashboard.pacing import Pacer
-from volery.live.dashboard.session import Sessions, is_foreign, says_origin
 from volery.live.dashboard.shared import Renderings
 from volery.live.dashboard.tasks import task_view
 from volery.live.dashboard.users import preemptions_view, users_view
-from volery.live.dashboard.watched import Watched
 from volery.live.node.output import STREAMS
 from volery.live.service.admission import (
     FOREIGN,
@@ -46,8 +44,10 @@ from volery.live.service.admission import (
 from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
 from volery.live.service.outputs import Outputs
+from volery.live.service.sessions import Sessions, is_foreign, says_origin
 from volery.live.service.summary import Pacing
 from volery.live.service.tokens import Principal
+from volery.live.service.view import Watched
 from volery.live.status import JobStatus, TaskStatus
 from volery.look import base_style, field_script
 

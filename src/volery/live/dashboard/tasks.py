@@ -8,8 +8,8 @@ from volery.live.dashboard.html import NOTHING, Piece, duration, facts, joined, 
 from volery.live.dashboard.jobs import state_of
 from volery.live.dashboard.logs import logs
 from volery.live.dashboard.reasons import reasons
-from volery.live.dashboard.watched import Watched
 from volery.live.service.outputs import Outputs
+from volery.live.service.view import Watched
 from volery.live.status import ENDED_TASKS, UNCONFINED, TaskStatus, TaskUsage
 
 

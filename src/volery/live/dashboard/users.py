@@ -27,8 +27,8 @@ from volery.live.dashboard.html import (
     whole,
 )
 from volery.live.dashboard.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
-from volery.live.dashboard.watched import Watched
 from volery.live.service.admission import number, principal
+from volery.live.service.view import Watched
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 
 LAST: Final = 10

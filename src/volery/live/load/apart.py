@@ -23,10 +23,9 @@ from volery.live.calibration.frames import FramingHost, Noted, noted
 from volery.live.config.federation import API_HOST, Choose, Federation, FederationFile, resolve
 from volery.live.load.load import Loader
 from volery.live.loop import run_loop
-from volery.live.node.executor import TaskReport
+from volery.live.messages import HostName, TaskReport
 from volery.live.running import Front, running
 from volery.live.runtime.host import Host
-from volery.live.transport.transport import HostName
 
 REST_US: Final = SECOND
 """Before the first job: what hosts do at their beginning is no load."""

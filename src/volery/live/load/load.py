@@ -22,10 +22,10 @@ from volery.core.records import PATH_SHIFT, Records
 from volery.core.trace import Trace, longs
 from volery.core.workflows import comes_in_parts
 from volery.live.config.federation import ALL, Federation
-from volery.live.node.executor import Confined, Executor, TaskReport
+from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, PreemptionReport, TaskReport
+from volery.live.node.executor import Executor
 from volery.live.node.records import TraceRecorder
 from volery.live.running import Front, Post, running
-from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.runtime.host import Host
 
 LEAD_US: Final = 20_000
@@ -179,10 +179,10 @@ class Loader(Component):
         JobRejected: on_rejected,
         JobDone: on_done,
         TaskReport: on_heard,
-        Confined: on_heard,
-        Explained: on_heard,
-        PreemptionTold: on_heard,
-        PeerTold: on_heard,
+        ConfinementReport: on_heard,
+        DecisionReport: on_heard,
+        PreemptionReport: on_heard,
+        PeerReport: on_heard,
     }
 
 

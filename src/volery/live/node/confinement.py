@@ -22,9 +22,9 @@ from volery.core.model import SECOND
 from volery.live.command import Payload
 from volery.live.config.discovery import gpus_of_host
 from volery.live.config.isolation import Isolation
+from volery.live.messages import AttemptUsage
 from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.node.devices import Devices, gpu_environment
-from volery.live.node.executor import Usage
 from volery.live.status import UNCONFINED
 
 MILLI: Final = 1000
@@ -226,7 +226,7 @@ def limit_processes(most: int) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
-def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> Usage:
+def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> AttemptUsage:
     """What an attempt has used.
 
     Args:
@@ -238,10 +238,10 @@ def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> Usage:
     if held is not None and held.group is not None:
         used = held.group.usage()
         peak, cpu_us = used.memory_peak_bytes, used.cpu_us
-        return Usage(cpu_us, peak if peak is not None else _peak(spent), used.out_of_memory, words)
+        return AttemptUsage(cpu_us, peak if peak is not None else _peak(spent), used.out_of_memory, words)
     if spent is None:
-        return Usage(held=words)
-    return Usage(round((spent.ru_utime + spent.ru_stime) * SECOND), _peak(spent), False, words)
+        return AttemptUsage(held=words)
+    return AttemptUsage(round((spent.ru_utime + spent.ru_stime) * SECOND), _peak(spent), False, words)
 
 
 def _peak(spent: resource.struct_rusage | None) -> int | None:

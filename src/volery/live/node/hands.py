@@ -12,12 +12,12 @@ from volery.live.config.accounts import Accounts
 from volery.live.config.building import survives
 from volery.live.config.federation import ALL, Federation
 from volery.live.config.isolation import NodeRules
+from volery.live.messages import ConfinementReport, HostName
 from volery.live.node.agent import NodeAgent
-from volery.live.node.executor import Confined, Executor, Report
+from volery.live.node.executor import Executor, Report
 from volery.live.node.kept import KeptAgent
 from volery.live.node.reporting import Kept, Reporter, Tell
 from volery.live.node.sleep import InstantExecutor, SleepExecutor
-from volery.live.transport.transport import HostName
 
 LEASE_DETECTIONS: Final = 1.5
 """Detection times that tasks go on without their node host. A master that hears nothing of a node gives its tasks up
@@ -40,11 +40,11 @@ class Hands(NamedTuple):
     reporter: Reporter | None = None
     kept: KeptAgent | None = None
 
-    def introduction(self, nodes: Iterable[Address]) -> Confined | None:
+    def introduction(self, nodes: Iterable[Address]) -> ConfinementReport | None:
         """What holds tasks on these nodes, or that nothing does; None where no real processes run."""
         agent = self.executor
         words = agent.held if isinstance(agent, NodeAgent | KeptAgent) else ""
-        return Confined(tuple(nodes), words) if words else None
+        return ConfinementReport(tuple(nodes), words) if words else None
 
 
 def hands_of(

@@ -23,8 +23,8 @@ from volery.core.events import Outcome
 from volery.core.model import Task, TaskId
 from volery.live.config.accounts import Accounts
 from volery.live.config.isolation import NodeRules
+from volery.live.messages import TaskReport
 from volery.live.node.agent import NodeAgent
-from volery.live.node.executor import TaskReport
 from volery.live.node.folders import attempt_number
 from volery.live.node.keeping import (
     SOCKET,

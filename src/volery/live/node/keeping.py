@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.model import Address, Task, TaskId
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 
 SOCKET: Final = "keeper.sock"
 CHUNK_BYTES: Final = 1 << 16

@@ -18,7 +18,8 @@ from volery.core.errors import InputError
 from volery.core.events import Adopted
 from volery.core.model import Address, Task, TaskId
 from volery.live.config.isolation import NO_RULES, NodeRules
-from volery.live.node.executor import OnEnd, Report, TaskReport
+from volery.live.messages import TaskReport
+from volery.live.node.executor import OnEnd, Report
 from volery.live.node.keeper import READY
 from volery.live.node.keeping import (
     Alive,

@@ -25,9 +25,10 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Command, decode_payload
 from volery.live.config.accounts import SHELL, Account
+from volery.live.messages import AttemptState, AttemptUsage
 from volery.live.node.cgroups import Group
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
-from volery.live.node.executor import AttemptState, OnEnd, Report, Usage, report_now
+from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import attempt_environment, inherited_environment
 from volery.live.node.gate import Gate, demand_program
 from volery.live.node.means import Means, attempt_name
@@ -358,7 +359,7 @@ class ProcessExecutor:
         self._end(attempt, outcome, code, reason, usage)
 
     def _end(
-        self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: Usage | None = None
+        self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: AttemptUsage | None = None
     ) -> None:  # fmt: skip
         del self._attempts[attempt.key]
         self._means.descendants.release(attempt.mark)
@@ -375,7 +376,7 @@ class ProcessExecutor:
 
     def _tell(
         self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "",
-        usage: Usage | None = None,
+        usage: AttemptUsage | None = None,
     ) -> None:  # fmt: skip
         if self._report is not None:
             folder = str(attempt.folder) if attempt.popen is not None else ""
@@ -410,7 +411,7 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-def _judge(attempt: _Attempt, code: int, usage: Usage) -> tuple[Outcome, str]:
+def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, str]:
     """How an attempt ended, and why if not well."""
     command = attempt.command
     assert command is not None

@@ -13,11 +13,18 @@ from typing import Final
 
 from volery.core.component import Component
 from volery.core.model import SUBMITTER, Address, TaskId, Time
-from volery.live.node.executor import AGENT, Confined, Received, TaskReport
-from volery.live.node.reading import OutputAsked, OutputReader, OutputTold
-from volery.live.transport.transport import HostName
+from volery.live.messages import (
+    AGENT,
+    ConfinementReport,
+    HostName,
+    OutputReply,
+    OutputRequest,
+    ReportsStored,
+    TaskReport,
+)
+from volery.live.node.reading import OutputReader
 
-Told = TaskReport | Confined | OutputTold
+Told = TaskReport | ConfinementReport | OutputReply
 Tell = Callable[[Told, Address], None]
 """Sends the submitter what an agent has to say, from an address."""
 Kept = dict[tuple[TaskId, int], tuple[TaskReport, ...]]
@@ -51,10 +58,10 @@ class Reporter(Component):
         self._forget = forget
         self._begun: dict[tuple[TaskId, int], TaskReport] = {}
         self._kept: Kept = {} if kept is None else kept
-        self._confined: Confined | None = None
+        self._confined: ConfinementReport | None = None
         self._outputs = None if outputs is None else OutputReader(outputs, lambda told: tell(told, self._address))
 
-    def introduce(self, confined: Confined) -> None:
+    def introduce(self, confined: ConfinementReport) -> None:
         """Tell the submitter what holds tasks here, now and whenever it begins anew."""
         self._confined = confined
         self._tell(confined, self._address)
@@ -77,7 +84,7 @@ class Reporter(Component):
             for report in reports:
                 self._tell(report, self._address)
 
-    def on_received(self, message: Received, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
+    def on_received(self, message: ReportsStored, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
         """Nobody need keep these any more, if the submitter says so."""
         if source != SUBMITTER:
             return
@@ -85,13 +92,13 @@ class Reporter(Component):
             if self._kept.pop((task, attempt), None) is not None and self._forget is not None:
                 self._forget(task, attempt)
 
-    def on_output_asked(self, message: OutputAsked, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
+    def on_output_asked(self, message: OutputRequest, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
         """Read for the submitter, which knows who may see what; others are not answered."""
         if source != SUBMITTER:
             return
         if self._outputs is not None:
             self._outputs.asked(message)
         else:
-            self._tell(OutputTold(message.number, "not here"), self._address)
+            self._tell(OutputReply(message.number, "not here"), self._address)
 
-    receives = {Received: on_received, OutputAsked: on_output_asked}  # noqa: RUF012 - the base class reads the table once and replaces it
+    receives = {ReportsStored: on_received, OutputRequest: on_output_asked}  # noqa: RUF012 - the base class reads the table once and replaces it

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from volery.core.component import Component
 from volery.core.events import Event, Outcome, TaskFinished
 from volery.core.model import Address, Key, Message, Task, Time
+from volery.live.messages import HostName
 from volery.live.transport.codec import Parcel
-from volery.live.transport.transport import HostName
 
 if TYPE_CHECKING:
     from volery.live.runtime.host import Host

@@ -10,14 +10,12 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
-from msgspec import Meta
-
-from volery.core.events import Preemption
-from volery.core.model import Address, Amounts, Cluster, JobId, Message, TaskId, Time
-from volery.core.why import Decision, Noted
+from volery.core.model import Address, Amounts, Cluster, TaskId
+from volery.core.why import Noted
+from volery.live.messages import DecisionReport
+from volery.live.status import DecisionStep, FunnelStep, PairStatus, RejectionCount
 
 TASKS_MAX: Final = 20_000
 """Tasks whose decisions are remembered; of those that were heard of first they are forgotten."""
@@ -25,131 +23,6 @@ KEPT_PER_TASK: Final = 8
 STEP_S: Final = 10.0
 STEPS: Final = 30
 """What was decided of late is counted in so many steps, five minutes."""
-
-
-class Explained(Message, frozen=True):
-    """Host > submitter: what a scheduler has decided about a task.
-
-    Args:
-        by: which scheduler.
-        at_unix_us: when, by the wall clock of its host.
-        decision: what.
-    """
-
-    by: Address
-    at_unix_us: Time
-    decision: Decision
-
-    @property
-    def job(self) -> JobId:
-        """Whose task it is."""
-        return self.decision.job
-
-
-class PreemptionTold(Message, frozen=True):
-    """Host > submitter: an attempt was ended for another task's sake.
-
-    Args:
-        by: who has ended it.
-        at_unix_us: when, by the wall clock of its host.
-        fact: what was ended, for whom, and why.
-    """
-
-    by: Address
-    at_unix_us: Time
-    fact: Preemption
-
-
-class PeerTold(Message, frozen=True):
-    """Host > submitter: a component here has been told that another is lost, or is back.
-
-    Args:
-        by: who was told.
-        peer: who is lost, or back.
-        lost: which of the two.
-    """
-
-    by: Address
-    peer: Address
-    lost: bool
-
-
-class FunnelStep(msgspec.Struct, frozen=True):
-    """How many machines are left after one more demand."""
-
-    demand: str
-    machines: int
-
-
-class Passed(msgspec.Struct, frozen=True):
-    """Units that were passed over for one reason."""
-
-    scope: str
-    reason: str
-    count: int
-
-
-class DecisionStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision about a task."""
-
-    at_us: Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
-    by: str
-    chosen: str
-    node: str = ""
-    asked: Annotated[str, Meta(description="who had to confirm it, or has refused it")] = ""
-    view_age_us: Annotated[int, Meta(description="since the scheduler had last heard of that part of the cluster")] = 0
-    passed: tuple[Passed, ...] = ()
-    omitted: Annotated[int, Meta(description="decisions before this one that are not kept")] = 0
-
-
-class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task is where it is, or nowhere yet."""
-
-    job: int
-    index: int
-    state: str
-    reason: str = ""
-    waiting: Annotated[int, Meta(description="tasks of the job that have not been started")] = 0
-    funnel: tuple[FunnelStep, ...] = ()
-    decisions: tuple[DecisionStep, ...] = ()
-    explained: Annotated[bool, Meta(description="whether schedulers report their decisions here")] = False
-    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
-
-
-class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Equal tasks of a job that has not been submitted."""
-
-    first: Annotated[int, Meta(description="place of the first in the job")]
-    count: int
-    obstacle: Annotated[str, Meta(description="why no machine can ever run it; empty where one can")] = ""
-    funnel: tuple[FunnelStep, ...] = ()
-    at_once: Annotated[
-        int | None, Meta(description="how many there is room for now, if nobody else came; null: not known of amounts")
-    ] = None
-    nodes: Annotated[tuple[str, ...], Meta(description="some that could have one now")] = ()
-
-
-class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job would meet if it were submitted now; nothing is submitted."""
-
-    tasks: int
-    waiting: Annotated[int, Meta(description="tasks of all users that wait already, and as a rule come first")]
-    groups: tuple[PlannedGroup, ...]
-    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
-    lost: Annotated[int, Meta(description="nodes that do not answer, and are not counted")] = 0
-
-
-class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler's view of a part of the cluster, by what it has decided on it."""
-
-    by: str
-    asked: Annotated[str, Meta(description="who is in charge of that part")]
-    decisions: int
-    refused: Annotated[int, Meta(description="the view was wrong: who was asked has said no")]
-    view_age_us: Annotated[int, Meta(description="the mean of all decisions")]
-    recent: Annotated[int, Meta(description="decisions of the last five minutes")] = 0
-    recent_refused: Annotated[int, Meta(description="of these")] = 0
-    recent_view_age_us: Annotated[int | None, Meta(description="the mean of these; null: there were none")] = None
 
 
 class DecisionBook:
@@ -171,7 +44,7 @@ class DecisionBook:
         self._of_task: OrderedDict[TaskId, list[Noted]] = OrderedDict()
         self._dropped: dict[TaskId, int] = {}
 
-    def note(self, told: Explained) -> None:
+    def note(self, told: DecisionReport) -> None:
         """Keep a decision, and let go of the second oldest of the task where there are too many."""
         self.heard = True
         task, asked = told.decision.task, told.decision.asked
@@ -221,7 +94,7 @@ class DecisionBook:
             DecisionStep(
                 at_us=at_us, by=by, chosen=one.chosen, node=nodes.get(one.machine, ""), asked=one.asked,
                 view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
-                passed=tuple(Passed(passed.scope, passed.reason, passed.count) for passed in one.rejected),
+                passed=tuple(RejectionCount(passed.scope, passed.reason, passed.count) for passed in one.rejected),
             )
             for place, (at_us, by, one) in enumerate(kept)
         )  # fmt: skip

@@ -24,25 +24,38 @@ from volery.core.events import Adopted, Computed, Counted, Event, PeerBack, Peer
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
-from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
-from volery.live.node.reading import OutputTold
+from volery.live.messages import (
+    AGENT,
+    ConfinementReport,
+    DecisionReport,
+    HostHeartbeat,
+    HostName,
+    HostReport,
+    OutputReply,
+    PeerReport,
+    PreemptionReport,
+    TaskReport,
+)
+from volery.live.node.executor import Executor, OnEnd
 from volery.live.node.records import Recorder
 from volery.live.runtime import port as effect_kinds
 from volery.live.runtime.doors import Alarm, Door, Doorkeeper
-from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
 from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.outbox import Outbox
 from volery.live.runtime.port import Effect, LivePort, checksum
-from volery.live.runtime.presence import HostTold, Presence
-from volery.live.runtime.watching import Beat, Watch, Watches
+from volery.live.runtime.presence import Presence
+from volery.live.runtime.watching import Watch, Watches
 from volery.live.times import Clock, clock_from_now
 from volery.live.transport.codec import Codec, CodecError, Parcel
 from volery.live.transport.delivery import Delivery, LaterLife
-from volery.live.transport.transport import HostName, Transport
+from volery.live.transport.transport import Transport
 
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
-TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
+TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
+    Decision: DecisionReport,
+    Preemption: PreemptionReport,
+}
 """Facts of which the submitter is told, and how."""
 
 UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
@@ -245,7 +258,7 @@ class Host:
             self._outbox.put(self._where[to], to, source, event)
         self.wake()
 
-    def report(self, report: TaskReport | Confined | OutputTold, source: Address = "") -> None:
+    def report(self, report: TaskReport | ConfinementReport | OutputReply, source: Address = "") -> None:
         """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
         if SUBMITTER in self._doors or SUBMITTER in self._where:
             self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
@@ -278,11 +291,11 @@ class Host:
 
     def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
         for _, _, message in parcels:
-            if self._watch is not None and isinstance(message, Beat):
+            if self._watch is not None and isinstance(message, HostHeartbeat):
                 self._watch.heard(sender, message, self.now())
                 if self._watch.news:
                     self.wake()
-            elif self._presence is not None and isinstance(message, HostTold):
+            elif self._presence is not None and isinstance(message, HostReport):
                 assert self._delivery is not None
                 self._presence.heard(sender, message, self._delivery.known_life(sender))
 
@@ -380,7 +393,7 @@ class Host:
                 return
             self._entries.append((to, to, event, checksum(self._effects)))
             self._apply(door, now)
-            self._tell(to, PeerTold(to, event.peer, isinstance(event, PeerLost)))
+            self._tell(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
         self._commit(self.turn_us)
         self.inbox.extend(waiting)
 
@@ -388,7 +401,7 @@ class Host:
         """Only the submitter is told: schedulers do nothing about it. It handles the news in its next turn."""
         if door.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
             self.inbox.append((door, event, SUBMITTER))
-            self._tell(SUBMITTER, PeerTold(SUBMITTER, event.peer, isinstance(event, PeerLost)))
+            self._tell(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
 
     def _apply(self, door: Door, now: Time) -> None:
         """What stays here happens now, what leaves is held until the commit."""

@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -21,10 +21,8 @@ from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.live.config.isolation import Durability
 from volery.live.transport.codec import union
-
-Durability = Literal["none", "flush", "fsync"]
-"""What a turn waits for before its effects leave the host: nothing, the operating system, or the disk."""
 
 MAGIC: Final = b"volery journal 1\n"
 SUFFIX: Final = ".journal"

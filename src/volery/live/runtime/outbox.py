@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 
 from volery.core.model import PATIENCE_US, SECOND, Address, Message
+from volery.live.messages import HostName
 from volery.live.transport.codec import Parcel
-from volery.live.transport.transport import HostName
 
 Send = Callable[[HostName, list[Parcel]], None]
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import volery
 from volery.core.model import Address, Message, Time
+from volery.live.messages import HostName, HostReport
 from volery.live.status import HostState, HostStatus, held_by
 from volery.live.times import utc
-from volery.live.transport.transport import HostName
 
 PRESENCE_S: Final = 1.0
 MISSED_MAX: Final = 5
@@ -28,25 +28,9 @@ COUNTED_US: Final = 2_000_000
 log = logging.getLogger(__name__)
 
 
-class HostTold(Message, frozen=True):
-    """Host > the API's host: this host runs.
-
-    Args:
-        version: of Volery.
-        hostname: of its machine.
-        pid: of its process.
-        started_us: of its process, microseconds since 1970.
-    """
-
-    version: str
-    hostname: str
-    pid: int
-    started_us: Time
-
-
-def this_host() -> HostTold:
+def this_host() -> HostReport:
     """The facts about this process."""
-    return HostTold(volery.__version__, socket.gethostname(), os.getpid(), _unix_us())
+    return HostReport(volery.__version__, socket.gethostname(), os.getpid(), _unix_us())
 
 
 def _unix_us() -> Time:
@@ -62,7 +46,7 @@ class _Entry:
         listed = list(addresses)
         self.nodes = frozenset(address for address in listed if address in nodes)
         self.others = tuple(address for address in listed if address not in nodes)
-        self.told: HostTold | None = None
+        self.told: HostReport | None = None
         self.heard_us: Time | None = None
         self.incarnation = self.missed = 0
 
@@ -96,7 +80,7 @@ class Register:
         self._lost_nodes: frozenset[Address] = frozenset()
         self.heard(me, this_host(), incarnation)
 
-    def heard(self, host: HostName, told: HostTold, incarnation: int) -> None:
+    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
         """Take in a message of a host; only the host itself can have sent it."""
         entry = self._entries.get(host)
         if entry is None:
@@ -201,7 +185,7 @@ class Presence:
         else:
             send(self._to, self._told)
 
-    def heard(self, host: HostName, told: HostTold, incarnation: int) -> None:
+    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
         """Take in what another host has sent."""
         if self._register is not None:
             self._register.heard(host, told, incarnation)

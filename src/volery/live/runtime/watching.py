@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from volery.core.events import PeerBack, PeerLost
-from volery.core.model import SECOND, Address, Message, Time
-from volery.live.transport.transport import HostName
+from volery.core.model import SECOND, Address, Time
+from volery.live.messages import HostHeartbeat, HostName
 
 UP: Final = 0
 DOWN: Final = 1
@@ -35,15 +35,7 @@ FIRST_MEETING_S: Final = 10.0
 """Hosts wait so long for each other in their first incarnations."""
 
 
-class Beat(Message, frozen=True):
-    """Host > host: I live. `echo` is the number of the last beat that was heard."""
-
-    number: int
-    echo: int
-    state: int
-
-
-class Watched(NamedTuple):
+class WatchedPair(NamedTuple):
     """A component here and one on the peer that are told of each other; `first` of a pair is told PeerBack first."""
 
     local: Address
@@ -54,7 +46,7 @@ class Watched(NamedTuple):
 class Watches(NamedTuple):
     """Of a host: its watching pairs by the other's host, and the time within which both ends are told."""
 
-    pairs: Mapping[HostName, Iterable[Watched]]
+    pairs: Mapping[HostName, Iterable[WatchedPair]]
     detection_us: Time
 
     def meeting_s(self, incarnation: int) -> float:
@@ -67,7 +59,7 @@ class Watches(NamedTuple):
         return max(limit_s, FIRST_MEETING_S) if incarnation == 1 else limit_s
 
 
-class News(NamedTuple):
+class PeerNews(NamedTuple):
     """What a component is to be told, as of when."""
 
     to: Address
@@ -80,7 +72,7 @@ class _Peer:
 
     __slots__ = ("began", "heard", "name", "number", "pairs", "proof", "sent", "state", "up_since")
 
-    def __init__(self, name: HostName, pairs: tuple[Watched, ...], now: Time) -> None:
+    def __init__(self, name: HostName, pairs: tuple[WatchedPair, ...], now: Time) -> None:
         self.name = name
         self.pairs = pairs
         self.number = self.heard = 0
@@ -108,11 +100,11 @@ class Watch:
         self,
         watches: Watches,
         now: Time,
-        send: Callable[[HostName, Beat], None],
+        send: Callable[[HostName, HostHeartbeat], None],
     ) -> None:
         self.period_us = max(1, watches.detection_us // BEATS_PER_DETECTION)
         self.patience_us = round(PATIENCE * watches.detection_us)
-        self.news: list[News] = []
+        self.news: list[PeerNews] = []
         self._peers = {peer: _Peer(peer, tuple(listed), now) for peer, listed in watches.pairs.items()}
         self._send = send
         self.deadline_us = now + self.patience_us
@@ -126,7 +118,7 @@ class Watch:
     def _beat(self, name: HostName, peer: _Peer, now: Time) -> None:
         peer.number += 1
         peer.sent.append((peer.number, now))
-        self._send(name, Beat(peer.number, peer.heard, peer.state))
+        self._send(name, HostHeartbeat(peer.number, peer.heard, peer.state))
 
     def look(self, now: Time) -> None:
         """Give up who has not proved that it lives."""
@@ -147,9 +139,9 @@ class Watch:
         peer.state, peer.began = DOWN, peer.number + 1
         for pair in peer.pairs:
             if pair.first or not was_ready:
-                self.news.append(News(pair.local, PeerLost(pair.remote), at))
+                self.news.append(PeerNews(pair.local, PeerLost(pair.remote), at))
 
-    def heard(self, name: HostName, beat: Beat, now: Time) -> None:
+    def heard(self, name: HostName, beat: HostHeartbeat, now: Time) -> None:
         """Take a beat in that was meant for this life of the host."""
         peer = self._peers.get(name)
         if peer is None or beat.number <= peer.heard:
@@ -180,7 +172,7 @@ class Watch:
                 return
 
     def _welcome(self, peer: _Peer, now: Time, *, first: bool) -> None:
-        self.news += [News(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs if pair.first == first]
+        self.news += [PeerNews(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs if pair.first == first]
 
     def met(self, name: HostName, known: bool, now: Time) -> None:
         """A peer is heard for the first time, or has begun anew: then all are told that it is back, lost or not."""
@@ -189,19 +181,19 @@ class Watch:
             return
         self.look(now)
         if known or peer.state != UP:
-            self.news += [News(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs]
+            self.news += [PeerNews(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs]
         peer.heard, peer.state, peer.proof, peer.up_since = 0, UP, now, peer.number + 1
         self._set_deadline(now)
 
 
 def watched_by(
     watches: Iterable[tuple[Address, Address]], where: Mapping[Address, HostName], me: HostName
-) -> dict[HostName, list[Watched]]:
+) -> dict[HostName, list[WatchedPair]]:
     """The pairs of a deployment of which one stands on this host and the other elsewhere, by the other's host."""
-    found: dict[HostName, list[Watched]] = {}
+    found: dict[HostName, list[WatchedPair]] = {}
     for first, second in watches:
         if where[first] == me != where[second]:
-            found.setdefault(where[second], []).append(Watched(first, second, first=True))
+            found.setdefault(where[second], []).append(WatchedPair(first, second, first=True))
         elif where[second] == me != where[first]:
-            found.setdefault(where[first], []).append(Watched(second, first, first=False))
+            found.setdefault(where[first], []).append(WatchedPair(second, first, first=False))
     return found

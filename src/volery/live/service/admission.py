@@ -14,14 +14,14 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.core.model import JobId
-from volery.live.dashboard.session import Sessions, is_foreign
 from volery.live.jobs import JobDescription
 from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
 from volery.live.service.intake import Intake
-from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
+from volery.live.service.openapi import Endpoint, Operation
 from volery.live.service.retired import Archived
+from volery.live.service.sessions import Sessions, is_foreign
 from volery.live.service.tokens import Principal
-from volery.live.status import JobStatus
+from volery.live.status import JobStatus, Problem, Refusal
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10

@@ -28,10 +28,8 @@ from starlette.routing import Route
 import volery
 from volery.core.errors import InputError
 from volery.live.dashboard.serving import window_routes
-from volery.live.dashboard.session import Sessions
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
-from volery.live.runtime.explaining import JobPlan, Why
 from volery.live.service.admission import (
     NotAllowedError,
     NotThereError,
@@ -57,9 +55,10 @@ from volery.live.service.listing import JobQuery
 from volery.live.service.openapi import Operation, describe
 from volery.live.service.operating import operating
 from volery.live.service.outputs import Outputs, output_answer
+from volery.live.service.sessions import Sessions
 from volery.live.service.summary import summarising
 from volery.live.service.tokens import Gate, Principal
-from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobState, JobStatus, Receipt, TaskStatus
+from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobPlan, JobState, JobStatus, Receipt, TaskStatus, Why
 
 LIMIT_MAX: Final = 10_000
 KEEP_ALIVE_S: Final = 15.0
@@ -361,7 +360,7 @@ class ApiServer:
         outputs: the folder of the folders of attempts.
         host, port: where it listens; port 0: any that is free.
         gate: knows who asks; None: nobody is asked.
-        tls: the files of its certificate, see `volery.live.transport.tls.server_files`.
+        tls: the files of its certificate, see `volery.live.config.tls.server_files`.
         foreteller: makes forecasts; None: there are none.
         bounds: of connections.
 

@@ -35,9 +35,17 @@ from volery.core.model import Address, JobId, Message, TaskId, Time
 from volery.core.shares import Share
 from volery.live.config.fleet import Fleet
 from volery.live.jobs import JobDescription, demands, task_count
-from volery.live.node.executor import AGENT, Confined, Received, TaskReport
-from volery.live.node.reading import OutputTold
-from volery.live.runtime.explaining import DecisionBook, Explained, PeerTold, PreemptionTold
+from volery.live.messages import (
+    AGENT,
+    ConfinementReport,
+    DecisionReport,
+    OutputReply,
+    PeerReport,
+    PreemptionReport,
+    ReportsStored,
+    TaskReport,
+)
+from volery.live.runtime.explaining import DecisionBook
 from volery.live.runtime.presence import Register
 from volery.live.service.accepting import Sent, admit, planned_jobs, wanted
 from volery.live.service.acknowledging import Acknowledgements, Ends
@@ -182,23 +190,23 @@ class Desk(Questions, Component):
         if not self._wake.is_set():
             self._wake.set()
 
-    def on_explained(self, event: Explained, source: Address, now: Time) -> None:
+    def on_explained(self, event: DecisionReport, source: Address, now: Time) -> None:
         """Remember what a scheduler has decided."""
         self._book.note(event)
 
-    def on_confined(self, event: Confined, source: Address, now: Time) -> None:
+    def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
         """Remember what holds tasks on some nodes."""
         self._confined.update(dict.fromkeys(event.nodes, event.words))
 
-    def on_preempted(self, event: PreemptionTold, source: Address, now: Time) -> None:
+    def on_preempted(self, event: PreemptionReport, source: Address, now: Time) -> None:
         """Write down who has lost what to whom."""
         self.sharing.note(event)
 
-    def on_output(self, event: OutputTold, source: Address, now: Time) -> None:
+    def on_output(self, event: OutputReply, source: Address, now: Time) -> None:
         """What the host of a node has read."""
         self.asking.told(event, source)
 
-    def on_peer(self, event: PeerTold, source: Address, now: Time) -> None:
+    def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
         """Remember who is lost to whom."""
         (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
 
@@ -220,12 +228,12 @@ class Desk(Questions, Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Outgoing: on_outgoing,
         TaskReport: on_report,
-        Confined: on_confined,
-        Explained: on_explained,
-        PreemptionTold: on_preempted,
-        PeerTold: on_peer,
+        ConfinementReport: on_confined,
+        DecisionReport: on_explained,
+        PreemptionReport: on_preempted,
+        PeerReport: on_peer,
         Seen: on_seen,
-        OutputTold: on_output,
+        OutputReply: on_output,
         JobAccepted: on_news,
         JobRejected: on_news,
         JobDone: on_news,
@@ -467,7 +475,7 @@ class Desk(Questions, Component):
 
     def _acknowledge(self, ends: Ends) -> None:
         for agent, attempts in ends.items():
-            self._post(Outgoing(agent, (Received(tuple(attempts)),)))
+            self._post(Outgoing(agent, (ReportsStored(tuple(attempts)),)))
 
     async def _write_batch(self, news: list[News], writes: list[Write]) -> None:
         began = time.perf_counter()

@@ -23,7 +23,6 @@ from starlette.responses import Response
 from volery.core.model import Address, JobId
 from volery.core.standing import Preempted
 from volery.live.config.federation import Federation
-from volery.live.forecasts import Forecast, ForecastRecord
 from volery.live.jobs import JobDescription, TaskDescription, demands, task_count
 from volery.live.service.admission import as_json, described, principal, seen_job
 from volery.live.service.desk import Desk
@@ -34,7 +33,7 @@ from volery.live.service.slices import in_slices
 from volery.live.service.standing import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.standing import Answer, Question
 from volery.live.service.tokens import Principal
-from volery.live.status import JobStatus
+from volery.live.status import Forecast, ForecastRecord, JobStatus
 
 COMMAND: Final = (sys.executable, "-m", "volery.cli.forecasting")
 BUDGET_S: Final = 5.0

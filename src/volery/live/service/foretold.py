@@ -19,11 +19,11 @@ import msgspec
 
 from volery.core.model import SECOND, JobId, Time
 from volery.core.standing import Moments
-from volery.live.forecasts import Came, ForecastRecord, Foretold, MomentRecord
 from volery.live.jobs import JobDescription, merged
 from volery.live.service.meters import Meter
 from volery.live.service.rows import digest_of, encoded
 from volery.live.service.standing import reading
+from volery.live.status import Came, ForecastRecord, Foretold, MomentRecord
 
 COUNTS_US: Final = 60 * SECOND
 """A job that is submitted later finds another federation."""

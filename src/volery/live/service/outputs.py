@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from starlette.responses import Response, StreamingResponse
 
 from volery.core.model import Address, Message
-from volery.live.node.executor import AGENT
+from volery.live.messages import AGENT, OutputReply, OutputRequest
 from volery.live.node.output import Extent, blocks, extent, open_output, piece_from, piece_in
-from volery.live.node.reading import PIECE_BYTES_MAX, OutputAsked, OutputTold
+from volery.live.node.reading import PIECE_BYTES_MAX
 from volery.live.service.errors import AwayError
 from volery.live.status import LOG_OFFSET, TaskStatus
 
@@ -77,10 +77,10 @@ class Asking:
         self._send = send
         self.agents: Mapping[Address, Address] = {}
         self._number = 0
-        self._open: dict[int, tuple[Address, asyncio.Future[OutputTold]]] = {}
+        self._open: dict[int, tuple[Address, asyncio.Future[OutputReply]]] = {}
         self._turns = asyncio.Semaphore(ASKING_MAX)
 
-    async def ask(self, node: Address, folder: str, stream: str, offset: int, limit: int) -> OutputTold:
+    async def ask(self, node: Address, folder: str, stream: str, offset: int, limit: int) -> OutputReply:
         """What the host of a node says.
 
         Raises:
@@ -97,17 +97,17 @@ class Asking:
             problem = f"host {host}, which has the output, does not answer; the output is kept there, try again later"
             raise AwayError(node, problem) from None
 
-    async def _once(self, agent: Address, folder: str, stream: str, offset: int, limit: int) -> OutputTold:
+    async def _once(self, agent: Address, folder: str, stream: str, offset: int, limit: int) -> OutputReply:
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._open[number] = agent, answer
         try:
-            self._send(agent, OutputAsked(number, folder, stream, offset, limit))
+            self._send(agent, OutputRequest(number, folder, stream, offset, limit))
             return await answer  # type: ignore[no-any-return] # it is what `told` has put there
         finally:
             del self._open[number]
 
-    def told(self, told: OutputTold, source: Address) -> None:
+    def told(self, told: OutputReply, source: Address) -> None:
         """An answer; it may come too late."""
         agent, answer = self._open.get(told.number, ("", None))
         if answer is not None and agent == source and not answer.done():

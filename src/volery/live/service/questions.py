@@ -13,16 +13,7 @@ from msgspec.structs import replace
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.config.fleet import Fleet
 from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
-from volery.live.runtime.explaining import (
-    DecisionBook,
-    FunnelStep,
-    JobPlan,
-    PairStatus,
-    PlannedGroup,
-    Why,
-    candidates,
-    counted,
-)
+from volery.live.runtime.explaining import DecisionBook, candidates, counted
 from volery.live.runtime.presence import Register
 from volery.live.service.failover import Failover
 from volery.live.service.history import History, Sample
@@ -33,7 +24,18 @@ from volery.live.service.sharing import Sharing
 from volery.live.service.slices import in_slices
 from volery.live.service.store import JobStore
 from volery.live.service.tally import UserLoad
-from volery.live.status import HostStatus, JobStatus, NodeStatus, TaskStatus, UserStatus
+from volery.live.status import (
+    FunnelStep,
+    HostStatus,
+    JobPlan,
+    JobStatus,
+    NodeStatus,
+    PairStatus,
+    PlannedGroup,
+    TaskStatus,
+    UserStatus,
+    Why,
+)
 
 NODES_NAMED: Final = 8
 GROUPS_MAX: Final = 1_000

@@ -10,7 +10,7 @@ import msgspec
 
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 from volery.live.service.tally import NOTHING, Counts, counts_of
 from volery.live.status import JobState, TaskState, TaskStatus, TaskUsage
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from volery.core.model import JobId, Time
 from volery.core.shares import ShareChange
-from volery.live.runtime.explaining import PreemptionTold
+from volery.live.messages import PreemptionReport
 from volery.live.service import listing
 from volery.live.status import PreemptionStatus, SharePart, WeightChange
 
@@ -81,7 +81,7 @@ class ShareBook:
         )
         return [WeightChange(*row) for row in rows]
 
-    def note(self, told: PreemptionTold) -> None:
+    def note(self, told: PreemptionReport) -> None:
         """Note a preemption; what was told before is noted once."""
         fact = told.fact
         job, place, user = self._place(fact.task)

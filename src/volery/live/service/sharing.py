@@ -19,7 +19,7 @@ from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
 from volery.core.shares import Share
-from volery.live.runtime.explaining import PreemptionTold
+from volery.live.messages import PreemptionReport
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.sharebook import NOBODY, ShareBook
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
@@ -149,13 +149,13 @@ class Sharing:
         """Who has changed weights, the last change first."""
         return self._book.changes(name, limit)
 
-    def note(self, told: PreemptionTold) -> None:
+    def note(self, told: PreemptionReport) -> None:
         """Have a preemption written down, however often that has to be tried."""
         noting = asyncio.get_running_loop().create_task(self._noted(told))
         self._noting.add(noting)
         noting.add_done_callback(self._noting.discard)
 
-    async def _noted(self, told: PreemptionTold) -> None:
+    async def _noted(self, told: PreemptionReport) -> None:
         while True:
             try:
                 await self._written(lambda: self._book.note(told))

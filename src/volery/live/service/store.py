@@ -21,7 +21,7 @@ import msgspec
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 from volery.live.service import listing, usages
 from volery.live.service.assigned import AssignmentBook
 from volery.live.service.database import Database

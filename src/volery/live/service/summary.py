@@ -13,13 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.model import Address
-from volery.live.dashboard.watched import Watched
-from volery.live.runtime.explaining import PairStatus
 from volery.live.service.admission import as_json, principal
 from volery.live.service.desk import Desk
 from volery.live.service.openapi import Operation
 from volery.live.service.pace import ended_of
-from volery.live.status import NodeStatus
+from volery.live.service.view import Watched
+from volery.live.status import NodeStatus, PairStatus
 
 ALLOCATIONS: Final = 2_000
 """Tasks whose allocation times are counted."""

@@ -27,7 +27,7 @@ from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 
 import volery
 from volery.core.model import SECOND, Address, JobId, TaskId, Time
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 from volery.live.service.desk import Desk
 from volery.live.status import JobStatus, NodeState
 

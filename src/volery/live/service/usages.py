@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any, Final
 
 from volery.core.model import JobId
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 from volery.live.status import TaskUsage
 
 TABLE: Final = (

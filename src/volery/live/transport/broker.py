@@ -19,9 +19,10 @@ from typing import Final
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.config.tls import BrokerAccess
+from volery.live.messages import HostName
 from volery.live.transport.nats import NatsClient, NatsError
-from volery.live.transport.tls import BrokerAccess
-from volery.live.transport.transport import HostName, KnownLife, OnFrame, OnLater
+from volery.live.transport.transport import KnownLife, OnFrame, OnLater
 
 FIRST: Final = 1
 LAST: Final = 2

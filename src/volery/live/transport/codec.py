@@ -15,11 +15,18 @@ import msgspec
 
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
-from volery.live.node.executor import Confined, Received, TaskReport
-from volery.live.node.reading import OutputAsked, OutputTold
-from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
-from volery.live.runtime.presence import HostTold
-from volery.live.runtime.watching import Beat
+from volery.live.messages import (
+    ConfinementReport,
+    DecisionReport,
+    HostHeartbeat,
+    HostReport,
+    OutputReply,
+    OutputRequest,
+    PeerReport,
+    PreemptionReport,
+    ReportsStored,
+    TaskReport,
+)
 
 VERSION: Final = 3
 _VERSION_BYTE: Final = bytes([VERSION])
@@ -64,8 +71,8 @@ class Codec:
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
         said = (
-            TaskReport, Received, Confined, Beat, Explained, PeerTold, PreemptionTold, OutputAsked, OutputTold,
-            HostTold,
+            TaskReport, ReportsStored, ConfinementReport, HostHeartbeat, DecisionReport, PeerReport, PreemptionReport, OutputRequest, OutputReply,
+            HostReport,
         )  # fmt: skip
         known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
         self._names = [kind.__name__ for kind in known]

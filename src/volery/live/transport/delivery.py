@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Final
 
+from volery.live.messages import HostName
 from volery.live.transport.codec import Codec, Frame, Parcel
-from volery.live.transport.transport import HostName
 
 ACKNOWLEDGE_S: Final = 0.02
 RETRY_S: Final = 0.2

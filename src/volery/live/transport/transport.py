@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-HostName = str
+from volery.live.messages import HostName
+
 OnFrame = Callable[[HostName, bytes], None]
 """Takes a frame and the name of the host that it comes from, on the event loop's thread; it only notes it down."""
-
 
 OnLater = Callable[[int], None]
 """Takes the number of a later life."""

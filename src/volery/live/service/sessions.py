@@ -1,8 +1,4 @@
-"""Sessions of browsers: who has shown a token keeps a cookie in its place, see docs/decisions/0023.
-
-The cookie holds a random name of the session, never the token. Scripts cannot read it, and a browser sends it only
-with what pages of this very site ask for. A session ends after half a day, with its token, and with this program.
-"""
+"""TODO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS: certificates of the API and of the hosts on the broker, as the federation's file names them."""
+"""TODO."""
 
 from __future__ import annotations
 

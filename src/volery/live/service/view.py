@@ -1,7 +1,4 @@
-"""What the page looks at: a federation at work, or a recording as it stood at some moment.
-
-All that views ask stands here. The desk of a federation answers about now; `volery.playback` answers about then.
-"""
+"""TODO."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from typing import Protocol
 
 from volery.core.model import Address, JobId, Time
 from volery.live.jobs import JobDescription
-from volery.live.runtime.explaining import PairStatus, Why
 from volery.live.service.history import Sample
 from volery.live.service.listing import JobOrder, JobQuery
 from volery.live.service.retired import Archived
@@ -20,11 +16,13 @@ from volery.live.status import (
     HostStatus,
     JobStatus,
     NodeStatus,
+    PairStatus,
     PreemptionStatus,
     ShareStatus,
     TaskStatus,
     UserStatus,
     WeightChange,
+    Why,
 )
 
 
