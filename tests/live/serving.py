@@ -13,6 +13,7 @@ from tests.live.loopback import Loopback, loopback
 
 from volery.cli.federation import choose
 from volery.live.config.federation import FederationFile, resolve
+from volery.live.dashboard.serving import window_routes
 from volery.live.messages import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.running import Running, running
@@ -28,7 +29,7 @@ def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Ite
 
     async def serve() -> None:
         async with loopback(folder) as it:
-            server = ApiServer(it.desk, folder / "tasks", port=port, gate=Gate(tokens))
+            server = ApiServer(it.desk, folder / "tasks", port=port, gate=Gate(tokens), pages=window_routes)
             await server.start()
             found.append((server.url, it, asyncio.get_running_loop()))
             ready.set()

@@ -64,9 +64,9 @@ def test_nonsense_is_refused_and_counted_and_logged_once_and_jobs_go_on(
             assert [host.failed for host in federation.hosts.values()] == [None] * len(federation.hosts)
 
     asyncio.run(scenario())
-    said = [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "rejected" in record.getMessage()]
     assert said == [
-        "host lm refuses what host node says, and will not say so again: lm/0 takes no JobDone",
+        "host lm rejected a message from host node (further rejections are not logged): lm/0 takes no JobDone",
     ]
     found = replay(tmp_path / "lm-1.journal", lookup)
     assert found.difference is None

@@ -270,7 +270,7 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
         transport.on_frame("elsewhere", b"\x00")
         transport.on_frame("elsewhere", codec.encode(Frame(1, 7, [("gm/9", "elsewhere/0", Order("none"))])))
         assert host.refused == 2
-        assert caplog.text.count("host test refuses what host elsewhere says") == 1
+        assert caplog.text.count("host test rejected a message from host elsewhere") == 1
         await host.close()
 
     asyncio.run(run())

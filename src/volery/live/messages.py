@@ -1,4 +1,7 @@
-"""TODO."""
+"""Messages between hosts besides those of an architecture, and the names that all rooms of live share.
+
+Reports travel from a node's host to the submitter; they never pass through a scheduler. Nothing here is journalled.
+"""
 
 from __future__ import annotations
 
@@ -193,3 +196,10 @@ class HostHeartbeat(Message, frozen=True):
     number: int
     echo: int
     state: int
+
+
+HOST_MESSAGES: Final = (
+    TaskReport, ReportsStored, ConfinementReport, HostHeartbeat, DecisionReport, PeerReport, PreemptionReport,
+    OutputRequest, OutputReply, HostReport,
+)  # fmt: skip
+"""The codec carries them beside the messages of the architecture."""

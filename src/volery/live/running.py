@@ -328,6 +328,7 @@ def _transport(federation: Federation) -> Transport:
 def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> Front:
     """The submitter that serves users."""
     from volery.live.config.tls import server_files
+    from volery.live.dashboard.serving import window_routes
     from volery.live.service.api import ApiServer
     from volery.live.service.archiving import Archive
     from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
@@ -360,6 +361,7 @@ def desk_and_api(federation: Federation, deployment: Deployment, post: Post) -> 
                 tls=files,
                 foreteller=self._foreteller,
                 bounds=Bounds(federation.file.api_connections, federation.file.api_connections_per_address),
+                pages=window_routes,
             )
             super().__init__(self._desk)
             self.url, self.open_to_all = self._server.url, self._server.open_to_all

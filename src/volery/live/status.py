@@ -29,6 +29,8 @@ HostState = Literal["up", "lost", "unseen"]
 ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
 
+AttributeValue = str | int
+"""Of a label, or another attribute of a machine."""
 UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
 Revision = Annotated[int, Meta(description="grows with every change of anything; the id of the event that tells it")]
 
@@ -359,6 +361,3 @@ class Refusal(msgspec.Struct, frozen=True):
     """The answer to what cannot be done."""
 
     error: Problem
-
-
-AttributeValue = str | int

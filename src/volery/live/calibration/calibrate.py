@@ -86,7 +86,7 @@ class TimedHost(Host):
         super().__init__(*arguments, **named)
         self.stamps = Stamps()
         self.preempted_ns = array("q")
-        for address, door in self._doors.items():
+        for address, door in self._mailboxes.items():
             door.handle = stamped(self.stamps, address, door.handle)
 
     def _turn(self) -> None:

@@ -98,9 +98,9 @@ class FramingHost(TimedHost):
         self.socket.sent.append((peer, self._delivery.numbers(peer)[0]))
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
-        before = len(self.inbox)
+        before = len(self.inbox.events)
         super()._arrived(sender, encoded)
-        if len(self.inbox) > before and self._delivery is not None:
+        if len(self.inbox.events) > before and self._delivery is not None:
             self.socket.taken.append((sender, self._delivery.numbers(sender)[1]))
 
 
@@ -124,14 +124,14 @@ def timed_client(host: FramingHost) -> type[NatsClient]:
                 socket.sent.clear()
 
         def read(self, wire: Any, said: bytes) -> None:
-            before = len(host.inbox)
+            before = len(host.inbox.events)
             cpu, began = time.thread_time_ns(), time.perf_counter_ns()
             super().read(wire, said)
             ended = time.perf_counter_ns()
             others = ended - began - (time.thread_time_ns() - cpu)
             taken = socket.taken
             if taken:
-                messages = carried(event for _, event, _ in islice(host.inbox, before, None))
+                messages = carried(event for _, event, _ in islice(host.inbox.events, before, None))
                 socket.reads.extend((began, ended, others, len(taken), messages))
                 socket.came.extend((began, peer, number) for peer, number in taken)
                 taken.clear()

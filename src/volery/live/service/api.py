@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
@@ -27,7 +27,6 @@ from starlette.routing import Route
 
 import volery
 from volery.core.errors import InputError
-from volery.live.dashboard.serving import window_routes
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.admission import (
@@ -67,6 +66,9 @@ RESULTS_BYTES: Final = 4 << 20
 """An answer ends with the result that makes it larger; the client asks for the others again."""
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+MakePages = Callable[[Desk, Outputs, Sessions, Traffic, Foreteller | None], Sequence[Route]]
+"""Makes the routes of pages beside the API: of a desk, outputs of tasks, sessions, traffic and forecasts."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -125,8 +127,9 @@ def operations(
 
 
 def make_app(
-    desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES, foreteller: Foreteller | None = None
-) -> Starlette:
+    desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES, foreteller: Foreteller | None = None,
+    pages: MakePages | None = None,
+) -> Starlette:  # fmt: skip
     """The API of a desk.
 
     Args:
@@ -135,6 +138,7 @@ def make_app(
         gate: knows who asks.
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
+        pages: makes the routes of the dashboard; None: there is none.
     """
     traffic, sessions, found = Traffic(), Sessions(gate), Outputs(outputs, desk.asking)
     known = operations(desk, found, traffic, foreteller)
@@ -146,7 +150,8 @@ def make_app(
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
     routes.append(Route("/openapi.json", openapi))
-    routes += window_routes(desk, found, sessions, traffic, foreteller)
+    if pages is not None:
+        routes += pages(desk, found, sessions, traffic, foreteller)
     app = Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http, ClientDisconnect: _note_broken_off},
@@ -371,7 +376,7 @@ class ApiServer:
     def __init__(
         self, desk: Desk, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
         gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Foreteller | None = None,
-        bounds: Bounds | None = None,
+        bounds: Bounds | None = None, pages: MakePages | None = None,
     ) -> None:  # fmt: skip
         self._desk, gate = desk, gate or Gate(None)
         self.open_to_all = gate.open
@@ -390,7 +395,7 @@ class ApiServer:
         self.url = f"http{'s' if tls else ''}://{shown}:{self.port}"
         # A name proves nothing where a token does.
         names = LOCAL_NAMES if gate.open else ("*",)
-        app = make_app(desk, outputs, gate, names, foreteller)
+        app = make_app(desk, outputs, gate, names, foreteller, pages)
         self._intake: Intake = app.state.intake
         config = uvicorn.Config(
             app, log_config=None, log_level="warning", access_log=False,

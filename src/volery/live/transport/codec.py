@@ -15,18 +15,7 @@ import msgspec
 
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
-from volery.live.messages import (
-    ConfinementReport,
-    DecisionReport,
-    HostHeartbeat,
-    HostReport,
-    OutputReply,
-    OutputRequest,
-    PeerReport,
-    PreemptionReport,
-    ReportsStored,
-    TaskReport,
-)
+from volery.live.messages import HOST_MESSAGES
 
 VERSION: Final = 3
 _VERSION_BYTE: Final = bytes([VERSION])
@@ -70,11 +59,7 @@ class Codec:
     """
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
-        said = (
-            TaskReport, ReportsStored, ConfinementReport, HostHeartbeat, DecisionReport, PeerReport, PreemptionReport, OutputRequest, OutputReply,
-            HostReport,
-        )  # fmt: skip
-        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
+        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *HOST_MESSAGES}, key=_name)
         self._names = [kind.__name__ for kind in known]
         carried = union(known)
         self._decoder = msgspec.msgpack.Decoder(
