@@ -21,6 +21,7 @@ from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
 from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Header, unix_us
+from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.segments import SegmentedJournal
 from volery.live.times import clock_from_now
 from volery.live.transport.codec import Codec
@@ -101,9 +102,8 @@ class Federation:
                 scheduling = {address: hosted[address] for address in header.addresses}
                 writer = SegmentedJournal(journal, header, durability, size or JournalSize(), scheduling)
             self.hosts[name] = Host(
-                name, hosted, executor=executor or InstantExecutor(), codec=codec,
-                transport=(transport or medium.transport)() if split else None, where=located(layout), journal=writer,
-                clock=clock,
+                name, hosted, Inbox(located(layout), clock), executor=executor or InstantExecutor(), codec=codec,
+                transport=(transport or medium.transport)() if split else None, journal=writer,
             )  # fmt: skip
         self.entry = next(host for name, host in self.hosts.items() if SUBMITTER in layout[name])
 
@@ -133,7 +133,7 @@ class Federation:
         self.post(job, Cancel(job))
 
     def post(self, job: JobId, message: Message) -> None:
-        self.entry.post(self._deployment.entry(job), message, SUBMITTER)
+        self.entry.inbox.post(self._deployment.entry(job), message, SUBMITTER)
 
     async def until_done(self, jobs: int) -> None:
         async with asyncio.timeout(LIMIT_S):

@@ -15,6 +15,7 @@ from volery.architectures.hydra.manager import IDS
 from volery.architectures.megha.surviving_messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.runtime.host import Host, Superseded
+from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.broker import DOUBT_S, LIFE_MAX, Assembly, BrokerTransport, pieces
 from volery.live.transport.codec import Codec, Frame
 from volery.roles.recovery.channel import RENEWALS
@@ -102,7 +103,7 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
 
     def host(name: str, life: int) -> Host:
         transport = BrokerTransport(broker, "lives", "same", lambda trouble: None)
-        return Host(name, {}, codec=Codec(()), transport=transport, where=where, incarnation=life)
+        return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=life)
 
     async def scenario() -> None:
         gm, node = host("gm", 1), host("node", 1)
@@ -161,7 +162,7 @@ def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(bro
 
     async def scenario() -> None:
         gm, node = (
-            Host(name, {}, codec=codec, transport=transport(), where=where, incarnation=life)
+            Host(name, {}, Inbox(where), codec=codec, transport=transport(), incarnation=life)
             for name, life in (("gm", 8), ("node", 2))
         )
         async with asyncio.timeout(LIMIT_S):
@@ -198,7 +199,7 @@ def test_a_host_that_runs_as_an_earlier_incarnation_than_its_peer_has_met_logs_w
     async def scenario() -> None:
         def host(name: str, life: int) -> Host:
             transport = BrokerTransport(broker, "late", "same", lambda trouble: None)
-            return Host(name, {}, codec=Codec(()), transport=transport, where=where, incarnation=life)
+            return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=life)
 
         gm, node = host("gm", 1), host("node", 1)
         async with asyncio.timeout(LIMIT_S):

@@ -10,6 +10,7 @@ import pytest
 
 from volery.core.events import JobDone
 from volery.live.runtime.host import Host
+from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.codec import Codec, Parcel
 from volery.live.transport.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterLife
 from volery.live.transport.memory import Memory
@@ -118,12 +119,12 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
         where = {"gm/0": "gm", "node/0": "node"}
 
         def host(name: str, life: int) -> Host:
-            return Host(name, {}, codec=codec, transport=medium.transport(), where=where, incarnation=life)
+            return Host(name, {}, Inbox(where), codec=codec, transport=medium.transport(), incarnation=life)
 
         gm, node = host("gm", 1), host("node", 1)
-        gm.on_new_life(lambda peer, known: begun.set() if peer == "node" and known else None)
         async with asyncio.timeout(LIMIT_S):
-            await asyncio.gather(gm.open(), node.open())
+            heard = gm.open(lambda peer, known: begun.set() if peer == "node" and known else None)
+            await asyncio.gather(heard, node.open())
             gm.start()
             node.start()
             await asyncio.sleep(0.1)

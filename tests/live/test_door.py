@@ -52,9 +52,9 @@ def test_nonsense_is_refused_and_counted_and_logged_once_and_jobs_go_on(
             lm, node = federation.hosts["lm"], federation.hosts["node"]
             federation.submit(3)
             await federation.until_done(1)
-            node._where = {**node._where, "lm/9": "lm"}
+            node.inbox.where["lm/9"] = "lm"  # type: ignore[index] # it is a dict
             for what in nonsense.values():
-                node.post(*what)
+                node.inbox.post(*what)
             async with asyncio.timeout(LIMIT_S):
                 while lm.refused < len(nonsense):
                     await asyncio.sleep(0.01)
@@ -80,7 +80,7 @@ def test_what_no_host_of_this_process_takes_still_ends_it() -> None:
         federation = Federation(plan("megha"))
         async with federation:
             host = federation.hosts["all"]
-            host.post("lm/0", JobDone(1), "node/0")
+            host.inbox.post("lm/0", JobDone(1), "node/0")
             with pytest.raises(TypeError, match="does not receive JobDone"):
                 async with asyncio.timeout(LIMIT_S):
                     await host.run()

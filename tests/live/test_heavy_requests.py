@@ -19,6 +19,7 @@ import pytest
 from volery.cli.federation import choose
 from volery.core.errors import PLACE_MAX, InputError, suggestion
 from volery.live import jobs
+from volery.live.assembly import running
 from volery.live.config.federation import FederationFile, resolve
 from volery.live.jobs import (
     KINDS_MAX,
@@ -31,7 +32,6 @@ from volery.live.jobs import (
     merged,
     task_count,
 )
-from volery.live.running import running
 from volery.live.service import intake, slices
 from volery.live.service.accepting import IMPOSSIBLE_MAX, admit, planned_jobs
 from volery.live.service.foretelling import RECORDED_MAX, _sketch

@@ -25,6 +25,7 @@ from volery.live.messages import HostReport
 from volery.live.runtime import presence
 from volery.live.runtime.host import Host
 from volery.live.runtime.lives import held
+from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.presence import MISSED_MAX, Presence, Register, this_host
 from volery.live.service.summary import summary_of
 from volery.live.service.tally import UserLoad
@@ -225,8 +226,8 @@ class Clock:
         return self.now_us
 
 
-def register_at(clock: Clock) -> Register:
-    return Register(LAYOUT, {"node/0", "node/1", "node/2"}, "api", 3, clock)
+def register_at(clock: Clock, assigned: Callable[[], dict[str, int]] = dict) -> Register:
+    return Register(LAYOUT, {"node/0", "node/1", "node/2"}, "api", 3, clock, assigned)
 
 
 TOLD: Final = HostReport("1.0", "machine-7", 42, 5)
@@ -236,8 +237,7 @@ def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    register = register_at(clock)
-    register.assigned = lambda: {"gm/0": 14}
+    register = register_at(clock, lambda: {"gm/0": 14})
     register.heard("gm-0", TOLD, 8)
     register.heard("stranger", TOLD, 8)
     assert [(host.name, host.state) for host in register.statuses()] == [
@@ -305,7 +305,7 @@ def test_a_host_that_disconnects_sends_no_presence_any_more(monkeypatch: pytest.
 
     async def scenario() -> None:
         where = {"gm/0": "gm", "submitter": "api"}
-        gm = Host("gm", {}, codec=Codec(()), transport=Slow(medium), where=where, presence=Presence("api"))
+        gm = Host("gm", {}, Inbox(where), codec=Codec(()), transport=Slow(medium), presence=Presence("api"))
         api = MemoryTransport(medium)
         await api.open("api", lambda sender, frame: None)
         await gm.open()

@@ -43,7 +43,7 @@ class Host:
         self.outcomes: dict[tuple[int, int], str] = {}
         self.lost: list[Exception] = []
         self._changed = asyncio.Event()
-        self.agent = KeptAgent(folder / "tasks", folder / "agent", lease_s, self._heard, self._lost, RUN_AS, rules)
+        self.agent = KeptAgent(folder / "tasks", folder / "agent", lease_s, RUN_AS, rules)
 
     def _heard(self, report: TaskReport) -> None:
         self.reports.append(report)
@@ -61,7 +61,7 @@ class Host:
         return ended
 
     async def open(self) -> list[tuple[Address, int, int, bytes]]:
-        adopted = await self.agent.open(("node/0", "node/1", "node/7"))
+        adopted = await self.agent.open(("node/0", "node/1", "node/7"), self._heard, self._lost)
         self.agent.go_on(self.end_of)
         assert all(isinstance(event, Adopted) for _, event in adopted)
         return [(node, event.task.id, event.attempt, event.note) for node, event in adopted]
@@ -139,7 +139,9 @@ def test_what_ends_while_the_next_life_is_about_to_begin_is_heard_of_when_it_has
         (pid,) = await written(free_folder / "pid")
         first.die()
         async with last_life(free_folder) as second:
-            assert [event.task.id for _, event in await second.agent.open(("node/7",))] == [0]
+            assert [
+                event.task.id for _, event in await second.agent.open(("node/7",), second._heard, second._lost)
+            ] == [0]
             (free_folder / "fifo").write_text("go on\n")
             await gone(int(pid))
             await asyncio.sleep(0.1)

@@ -13,17 +13,19 @@ from volery.core.model import PATIENCE_US, SECOND, Message
 from volery.live.runtime.outbox import Outbox
 from volery.live.transport.codec import Parcel
 
-Frames = list[tuple[str, list[Message]]]
+
+class Frames(list[tuple[str, list[Message]]]):
+    """What was sent."""
+
+    def send(self, host: str, parcels: list[Parcel]) -> None:
+        self.append((host, [message for _, _, message in parcels]))
 
 
 def play(scenario: Callable[[Outbox, Frames], None], then_s: float = 0.0) -> Frames:
-    frames: Frames = []
-
-    def send(host: str, parcels: list[Parcel]) -> None:
-        frames.append((host, [message for _, _, message in parcels]))
+    frames = Frames()
 
     async def run() -> None:
-        outbox = Outbox(send)
+        outbox = Outbox()
         scenario(outbox, frames)
         await asyncio.sleep(then_s)
 
@@ -40,10 +42,10 @@ def test_patient_messages_ride_with_the_next_frame_for_their_host() -> None:
     def scenario(outbox: Outbox, frames: Frames) -> None:
         put(outbox, "a", JobAccepted(1))
         put(outbox, "b", JobAccepted(2))
-        outbox.release()
+        outbox.release(frames.send)
         assert not frames
         put(outbox, "a", JobDone(1), JobAccepted(3))
-        outbox.release()
+        outbox.release(frames.send)
 
     assert play(scenario) == [("a", [JobAccepted(1), JobDone(1), JobAccepted(3)])]
 
@@ -52,7 +54,7 @@ def test_without_company_they_leave_after_a_while_in_one_frame() -> None:
     def scenario(outbox: Outbox, frames: Frames) -> None:
         for job in range(3):
             put(outbox, "a", JobAccepted(job))
-            outbox.release()
+            outbox.release(frames.send)
         assert not frames
 
     assert play(scenario, 2 * PATIENCE_US / SECOND) == [("a", [JobAccepted(0), JobAccepted(1), JobAccepted(2)])]
@@ -63,11 +65,11 @@ def test_an_end_that_is_reported_between_two_turns_is_not_lost_when_patience_end
 
     def scenario(outbox: Outbox, frames: Frames) -> None:
         put(outbox, "a", JobAccepted(1))
-        outbox.release()
+        outbox.release(frames.send)
         put(outbox, "b", JobDone(2))  # its turn comes after patience has ended
-        outbox.release_all()
+        outbox.release_all(frames.send)
         assert frames == [("a", [JobAccepted(1)])]
-        outbox.release()
+        outbox.release(frames.send)
 
     assert play(scenario) == [("a", [JobAccepted(1)]), ("b", [JobDone(2)])]
 
@@ -78,9 +80,9 @@ def test_what_waits_leaves_when_a_host_closes_and_never_when_it_has_failed(drop:
         put(outbox, "a", JobAccepted(1))
         if drop:
             outbox.drop()
-        outbox.release_all()
+        outbox.release_all(frames.send)
         put(outbox, "a", JobAccepted(2))
-        outbox.release()
+        outbox.release(frames.send)
         outbox.drop()
 
     assert play(scenario, 2 * PATIENCE_US / SECOND) == ([] if drop else [("a", [JobAccepted(1)])])
@@ -96,8 +98,8 @@ def test_the_order_of_every_link_holds(seed: int) -> None:
             said[host].append(kind(number))
             put(outbox, host, said[host][-1])
             if stream.random() < 0.3:
-                outbox.release()
-        outbox.release()
+                outbox.release(frames.send)
+        outbox.release(frames.send)
 
     frames = play(scenario, 2 * PATIENCE_US / SECOND)
     for host, messages in said.items():

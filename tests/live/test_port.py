@@ -20,6 +20,7 @@ from volery.live.messages import HostName
 from volery.live.node.executor import OnEnd
 from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Entry, JournalReader, JournalWriter
+from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.replay import replay
 from volery.live.transport.codec import Codec, Frame
 from volery.live.transport.transport import KnownLife, OnFrame, OnLater
@@ -119,7 +120,7 @@ def play(scenario: Callable[[Host, Puppet], Awaitable[None]]) -> None:
 
 def order(host: Host, *orders: Order) -> None:
     for one in orders:
-        host.post("puppet/0", one, "test")
+        host.inbox.post("puppet/0", one, "test")
 
 
 def test_a_timer_fires_once_and_never_early() -> None:
@@ -250,8 +251,8 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
     async def run() -> None:
         puppet, transport, codec = Puppet(), Transport(), Codec({Order})
         host = Host(
-            "test", {"puppet/0": puppet}, executor=transport, transport=transport, codec=codec,
-            where={"elsewhere/0": "elsewhere"}, journal=Journal(),  # type: ignore[arg-type] # it is a spy
+            "test", {"puppet/0": puppet}, Inbox({"elsewhere/0": "elsewhere"}), executor=transport, transport=transport,
+            codec=codec, journal=Journal(),  # type: ignore[arg-type] # it is a spy
         )  # fmt: skip
         await host.open()
         host.start()

@@ -123,7 +123,7 @@ def test_a_host_that_does_not_answer_is_named_and_its_output_is_there_when_it_is
 
 def test_only_the_submitter_is_answered_and_only_about_folders_of_attempts(tmp_path: Path) -> None:
     told: list[tuple[object, str]] = []
-    reporter = Reporter("node", lambda what, source: told.append((what, source)), outputs=tmp_path)
+    reporter = Reporter("node", lambda what, source="": told.append((what, source)), outputs=tmp_path)
     (tmp_path / "3" / "7.0").mkdir(parents=True)
     (tmp_path / "3" / "7.0" / "stdout").write_text("secret")
     question = OutputRequest(1, f"{tmp_path}/3/7.0", "stdout", 2, 3)

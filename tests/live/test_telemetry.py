@@ -18,7 +18,7 @@ from volery.cli.federation import choose
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.config.federation import FederationFile, resolve
-from volery.live.running import traced
+from volery.live.frontend import traced
 from volery.live.service import telemetry
 
 COLLECTOR = "http://127.0.0.1:4318/"

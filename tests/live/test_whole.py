@@ -38,10 +38,10 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     deployment = Plan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
 
     def post(event: Event) -> None:
-        host.post(SUBMITTER, event, SUBMITTER)
+        host.inbox.post(SUBMITTER, event, SUBMITTER)
 
     desk = Desk(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry_for, deployment.machines, post)
-    agent = NodeAgent(folder / "tasks", report=lambda report: host.report(report), workers=2)
+    agent = NodeAgent(folder / "tasks", report=lambda report: host.inbox.report(report), workers=2)
     host = Host("all", {**deployment.components, SUBMITTER: desk}, executor=agent)
     await host.open()
     host.start()

@@ -136,7 +136,7 @@ def test_a_character_that_is_not_whole_yet_is_left_for_later(tmp_path: Path) -> 
     folder, bird = tmp_path / "0" / "0.0", "\U0001f426".encode()
     folder.mkdir(parents=True)
     (folder / "stdout").write_bytes(b"hi " + bird[:2])
-    outputs = Outputs(tmp_path, Asking(lambda to, message: None))
+    outputs = Outputs(tmp_path, Asking(lambda to, message: None, {}))
     task = TaskStatus(job=0, index=0, state="running", folder="0/0.0")
 
     def tail_from(stream: str, since: int) -> Tail | None:

@@ -15,7 +15,7 @@ def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_
     def life() -> Reporter:
         return Reporter(
             "node-a",
-            lambda report, source: told.append((report.task, source)) if isinstance(report, TaskReport) else None,
+            lambda report, source="": told.append((report.task, source)) if isinstance(report, TaskReport) else None,
             lambda *attempt: forgotten.append(attempt),
             kept,
         )
@@ -38,7 +38,7 @@ def test_what_has_begun_is_repeated_with_its_time_for_a_submitter_that_restarts(
     told: list[tuple[int, AttemptState, int]] = []
     reporter = Reporter(
         "node-a",
-        lambda report, _: (
+        lambda report, _="": (
             told.append((report.task, report.state, report.at_unix_us)) if isinstance(report, TaskReport) else None
         ),
     )

@@ -19,13 +19,14 @@ from typing import Any, Final, NamedTuple
 from volery.core.model import NEVER, SECOND, Address, Message, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
+from volery.live.assembly import running
 from volery.live.calibration.frames import FramingHost, Noted, noted
 from volery.live.config.federation import API_HOST, Choose, Federation, FederationFile, resolve
 from volery.live.load.load import Loader
 from volery.live.loop import run_loop
 from volery.live.messages import HostName, TaskReport
-from volery.live.running import Front, running
 from volery.live.runtime.host import Host
+from volery.live.runtime.submitter import Frontend, SubmitterSite
 
 REST_US: Final = SECOND
 """Before the first job: what hosts do at their beginning is no load."""
@@ -102,9 +103,9 @@ async def _loaded(
     records = Records(trace)
     loaders: list[Hearing] = []
 
-    def front(_: Federation, deployment: Any, __: Any) -> Front:
-        loaders.append(Hearing(trace, records, deployment.entry_for, None))
-        return Front(loaders[0])
+    def front(site: SubmitterSite) -> Frontend:
+        loaders.append(Hearing(trace, records, site.deployment.entry_for, None))
+        return Frontend(loaders[0])
 
     async with running(federation, API_HOST, front, make_host=make_host) as at_work, asyncio.timeout(LIMIT_S):
         await asyncio.sleep(REST_US / SECOND / 2)

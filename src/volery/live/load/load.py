@@ -14,19 +14,20 @@ from typing import Final
 
 import msgspec
 
-from volery.core.component import Component, Deployment
+from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Outcome, Submit, TimerFired
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.trace import Trace, longs
 from volery.core.workflows import comes_in_parts
+from volery.live.assembly import running
 from volery.live.config.federation import ALL, Federation
 from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, PreemptionReport, TaskReport
 from volery.live.node.executor import Executor
 from volery.live.node.records import TraceRecorder
-from volery.live.running import Front, Post, running
 from volery.live.runtime.host import Host
+from volery.live.runtime.submitter import Frontend, SubmitterSite
 
 LEAD_US: Final = 20_000
 """Between the start of the federation and the first job."""
@@ -233,10 +234,10 @@ async def load(
     recorder = LoadRecorder(records)
     loaders: list[Loader] = []
 
-    def front(_: Federation, deployment: Deployment, __: Post) -> Front:
-        recorder.machines.update(deployment.machines)
-        loaders.append(Loader(trace, records, deployment.entry_for, payload))
-        return Front(loaders[0])
+    def front(site: SubmitterSite) -> Frontend:
+        recorder.machines.update(site.deployment.machines)
+        loaders.append(Loader(trace, records, site.deployment.entry_for, payload))
+        return Frontend(loaders[0])
 
     async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
         recorder.host = at_work.host

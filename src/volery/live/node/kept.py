@@ -52,8 +52,6 @@ class KeptAgent:
     Args:
         tasks, state: folders, see `NodeAgent`.
         lease_s: what runs is ended when this program has been silent for so long; 0: never.
-        report: hears of every start and end.
-        lost: told when the keeper is gone.
         run_as: whom tasks run as, see `Accounts`.
         rules: of the federation's file.
 
@@ -62,17 +60,14 @@ class KeptAgent:
     """
 
     def __init__(
-        self, tasks: Path, state: Path, lease_s: float, report: Report, lost: Callable[[Exception], None],
-        run_as: str | dict[str, str] = "", rules: NodeRules = NO_RULES,
-    ) -> None:  # fmt: skip
+        self, tasks: Path, state: Path, lease_s: float, run_as: str | dict[str, str] = "", rules: NodeRules = NO_RULES
+    ) -> None:
         self._run_as = run_as
         self._rules = rules
         self.held = ""
         self._tasks = tasks
         self._state = state
         self._lease_s = lease_s
-        self._report = report
-        self._lost = lost
         self._under_way: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
         self._begun: list[TaskReport] = []
         self._ended: list[TaskReport] = []
@@ -87,11 +82,15 @@ class KeptAgent:
         self._ticking: asyncio.TimerHandle | None = None
         self._gone = asyncio.Event()
 
-    async def open(self, nodes: Collection[Address]) -> tuple[tuple[Address, Adopted], ...]:
+    async def open(
+        self, nodes: Collection[Address], report: Report, lost: Callable[[Exception], None]
+    ) -> tuple[tuple[Address, Adopted], ...]:
         """Find or start the keeper; end what runs for nodes that this host has no more, before anybody runs it again.
 
         Args:
             nodes: that this host has.
+            report: is called for every start and end.
+            lost: is called when the keeper is gone.
 
         Returns:
             What is adopted: attempts that run, and those that have ended since the host was last there; and on which
@@ -100,6 +99,7 @@ class KeptAgent:
         Raises:
             InputError: there can be none.
         """
+        self._report, self._lost = report, lost
         loop = asyncio.get_running_loop()
         self._held: asyncio.Future[Held] = loop.create_future()
         opened = await asyncio.to_thread(self._connected)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from volery.core.component import Component
 from volery.core.model import SUBMITTER, Address, TaskId, Time
@@ -25,8 +25,15 @@ from volery.live.messages import (
 from volery.live.node.reading import OutputReader
 
 Told = TaskReport | ConfinementReport | OutputReply
-Tell = Callable[[Told, Address], None]
-"""Sends the submitter what an agent has to say, from an address."""
+
+
+class Tell(Protocol):
+    """Sends the submitter a report of an agent."""
+
+    def __call__(self, report: Told, source: Address = ..., /) -> None:
+        """Send a report from an address; without one from the node that it is about."""
+
+
 Kept = dict[tuple[TaskId, int], tuple[TaskReport, ...]]
 """The reports of each attempt that has ended and of which the end was not received yet; the last one is the end."""
 

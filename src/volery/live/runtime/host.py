@@ -25,26 +25,21 @@ from volery.core.records import Facts
 from volery.core.why import Decision
 from volery.live.messages import (
     AGENT,
-    ConfinementReport,
     DecisionReport,
     HostHeartbeat,
     HostName,
     HostReport,
-    OutputReply,
     PeerReport,
     PreemptionReport,
-    TaskReport,
 )
 from volery.live.node.executor import Executor, OnEnd
-from volery.live.node.records import Recorder
 from volery.live.runtime import port as effect_kinds
 from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
-from volery.live.runtime.outbox import Outbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.runtime.presence import Presence
 from volery.live.runtime.watching import Watch, Watches
-from volery.live.times import Clock, clock_from_now
+from volery.live.times import Clock
 from volery.live.transport.codec import Codec, CodecError, Parcel
 from volery.live.transport.delivery import Delivery, LaterLife
 from volery.live.transport.transport import Transport
@@ -73,22 +68,20 @@ class Host:
     Args:
         name: of the host.
         components: by address; they have never been started.
+        inbox: of this host.
         executor: carries launches out; needed where a node is.
         codec: of the federation's frames; needed with a transport.
         transport: to other hosts.
-        where: address of every component elsewhere -> its host.
         journal: of this host; it is closed with the host.
         incarnation: of this host.
-        recorder: hears of every attempt on this host.
-        clock: microseconds since the run began.
         watches: who is told when another no longer answers.
         presence: tells the API's host that this one runs.
+        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
 
     Attributes:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
-        inbox: mailbox, event and source of what is to be handled.
-        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
+        inbox: of this host.
         turn_us: when the last turn began, which is the `now` of all its events.
     """
 
@@ -96,57 +89,60 @@ class Host:
         self,
         name: HostName,
         components: Mapping[Address, Component],
+        inbox: Inbox | None = None,
         *,
         executor: Executor | None = None,
         codec: Codec | None = None,
         transport: Transport | None = None,
-        where: Mapping[Address, HostName] | None = None,
         journal: JournalWriter | None = None,
         incarnation: int = 1,
-        recorder: Recorder | None = None,
-        clock: Clock | None = None,
         watches: Watches | None = None,
         presence: Presence | None = None,
+        explains: bool = False,
     ) -> None:
         self.name = name
-        self.now: Clock = clock or clock_from_now()
-        self.inbox = Inbox(self.now, self._turn, recorder)
+        self.inbox = inbox = inbox or Inbox()
+        self.now: Clock = inbox.now
         self.facts = Facts()
         self.failed: BaseException | None = None
-        self.explains = False
+        self._explains = explains
         self.turn_us: Time = 0
-        self._recorder = recorder
+        self._recorder = inbox.recorder
         self._components = components
         self._executor = executor
         self._codec = codec
         self._transport = transport
-        self._where = where or {}
+        self._where = inbox.where
         self._journal = journal
         self._incarnation = incarnation
         self._effects: list[Effect] = []
         self._entries: list[Entry] = []
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._held: list[tuple[Mailbox, Event, Address]] = []
-        self._outbox = Outbox(self._send)
+        self._outbox = inbox.outbox
         self._delivery: Delivery | None = None
         self._watches = watches
         self._presence = presence
         self._watch: Watch | None = None
         self._beating: asyncio.TimerHandle | None = None
-        self._on_new_life: list[Callable[[HostName, bool], None]] = []
+        self._on_new_life: Callable[[HostName, bool], None] | None = None
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
         self._stopped = asyncio.Event()
-        self._mailboxes: dict[Address, Mailbox] = {}
+        self._mailboxes = inbox.mailboxes
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
-            self._mailboxes[address] = Mailbox(
-                self.inbox, address, component, role_of(address) not in (SUBMITTER, AGENT)
-            )
+            journalled = role_of(address) not in (SUBMITTER, AGENT)
+            self._mailboxes[address] = Mailbox(inbox, address, component, journalled)
         self._ingress = IngressFilter(name, self._mailboxes, self._where)
 
-    async def open(self) -> None:
-        """Connect to the others and wait until they are there; nothing is handled before `start`."""
+    async def open(self, on_new_life: Callable[[HostName, bool], None] | None = None) -> None:
+        """Connect to the others and wait until they are there; nothing is handled before `start`.
+
+        Args:
+            on_new_life: is called for each incarnation of another host: its name, and whether an earlier one was known.
+        """
+        self._on_new_life = on_new_life
         self._loop = asyncio.get_running_loop()
         if self._transport is not None:
             assert self._codec is not None
@@ -177,7 +173,7 @@ class Host:
             if mailbox.journalled:
                 self._entries.append((address, address, Started(), checksum(self._effects)))
             self._apply(mailbox, now)
-        self.inbox.awake = False
+        self.inbox.start(self._turn)
         self._commit(now)
         self.inbox.wake()
         if self._delivery is not None:
@@ -191,10 +187,6 @@ class Host:
         if watches is not None and watches.pairs and self._delivery is not None:
             self._watch = Watch(watches, now, self._aside)
             self._beat()
-
-    def on_new_life(self, hook: Callable[[HostName, bool], None]) -> None:
-        """Have a function told of each life of another host that is heard of, and whether an earlier one was known."""
-        self._on_new_life.append(hook)
 
     def ended(self, address: Address) -> OnEnd:
         """What an executor calls when an attempt on a node of this host has ended."""
@@ -219,7 +211,7 @@ class Host:
         if self._executor is not None:
             await self._executor.close()
         if self._delivery is not None:
-            self._outbox.release_all()
+            self._outbox.release_all(self._send)
             self._delivery.close()
         if self._transport is not None:
             await self._transport.close()
@@ -244,29 +236,10 @@ class Host:
 
     # The ways in.
 
-    def post(self, to: Address, event: Event, source: Address) -> None:
-        """Hand an event from outside to a component, on this host or on another; to another it must be a message.
-
-        Raises:
-            KeyError: no host has that address.
-        """
-        mailbox = self._mailboxes.get(to)
-        if mailbox is not None:
-            self.inbox.events.append((mailbox, event, source))
-        else:
-            assert isinstance(event, Message), "only messages travel between hosts"
-            self._outbox.put(self._where[to], to, source, event)
-        self.inbox.wake()
-
-    def report(self, report: TaskReport | ConfinementReport | OutputReply, source: Address = "") -> None:
-        """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
-        if SUBMITTER in self._mailboxes or SUBMITTER in self._where:
-            self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
-
     def _tell(self, component: Address, message: Message) -> None:
         """Tell the submitter something that it writes down, as `report` does of attempts; no effect of an event."""
-        if self.explains and (SUBMITTER in self._mailboxes or SUBMITTER in self._where):
-            self.post(SUBMITTER, message, component)
+        if self._explains:
+            self.inbox.report(message, component)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
         assert self._delivery is not None
@@ -305,8 +278,8 @@ class Host:
             self.inbox.wake()
         if known:
             log.warning("host %s has begun anew", peer)
-        for hook in self._on_new_life:
-            hook(peer, known)
+        if self._on_new_life is not None:
+            self._on_new_life(peer, known)
 
     def _beat(self) -> None:
         assert self._watch is not None
@@ -454,7 +427,7 @@ class Host:
         if self._held:
             self.inbox.events.extend(self._held)
             self._held.clear()
-        self._outbox.release()
+        self._outbox.release(self._send)
         if self._journal is not None and self._journal.is_full:
             hosted = {
                 address: self._components[address] for address, mailbox in self._mailboxes.items() if mailbox.journalled

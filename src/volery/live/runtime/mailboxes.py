@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from volery.core.component import Component
 from volery.core.events import Event, Outcome, TaskFinished
-from volery.core.model import Address, Key, Message, Task, Time
-from volery.live.messages import HostName
+from volery.core.model import SUBMITTER, Address, Key, Message, Task, Time
+from volery.live.messages import HostName, TaskReport
 from volery.live.node.records import Recorder
-from volery.live.times import Clock
+from volery.live.runtime.outbox import Outbox
+from volery.live.times import Clock, clock_from_now
 from volery.live.transport.codec import Parcel
 
 Handle = Callable[[Event, Address, Time], None]
@@ -24,32 +25,69 @@ log = logging.getLogger(__name__)
 
 
 class Inbox:
-    """Events of one host that wait for its next turn.
+    """Events of one host that wait for its next turn; executors and the API post to it.
 
     Args:
+        where: address of every component elsewhere -> its host.
         now: microseconds since the run began.
-        turn: handles what has gathered; called once after each time that the inbox is woken.
         recorder: is called for every attempt on this host.
 
     Attributes:
         events: mailbox, event and source, in order.
         awake: whether a turn is due already.
+        mailboxes: of the components of this host.
+        outbox: messages to other hosts.
     """
 
-    __slots__ = ("_turn", "awake", "events", "now", "recorder")
+    __slots__ = ("_turn", "awake", "events", "mailboxes", "now", "outbox", "recorder", "where")
 
-    def __init__(self, now: Clock, turn: Callable[[], None], recorder: Recorder | None = None) -> None:
-        self.now = now
+    def __init__(
+        self,
+        where: Mapping[Address, HostName] | None = None,
+        now: Clock | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.where = where or {}
+        self.now: Clock = now or clock_from_now()
         self.recorder = recorder
         self.events: deque[tuple[Mailbox, Any, Address]] = deque()
+        self.mailboxes: dict[Address, Mailbox] = {}
+        self.outbox = Outbox()
         self.awake = True  # as if a turn were coming: events that arrive before the start wait for it
-        self._turn = turn
+        self._turn: Callable[[], None] = _no_turn
+
+    def start(self, turn: Callable[[], None]) -> None:
+        """Let `turn` handle what gathers; it is called once after each time that the inbox is woken."""
+        self._turn, self.awake = turn, False
 
     def wake(self) -> None:
         """Have a turn soon."""
         if not self.awake:
             self.awake = True
             asyncio.get_running_loop().call_soon(self._turn)
+
+    def post(self, to: Address, event: Event, source: Address) -> None:
+        """Hand an event to a component, on this host or on another; to another it must be a message.
+
+        Raises:
+            KeyError: no host has that address.
+        """
+        mailbox = self.mailboxes.get(to)
+        if mailbox is not None:
+            self.events.append((mailbox, event, source))
+        else:
+            assert isinstance(event, Message), "only messages travel between hosts"
+            self.outbox.put(self.where[to], to, source, event)
+        self.wake()
+
+    def report(self, report: Message, source: Address = "") -> None:
+        """Send the submitter a report; a federation without a submitter ignores it."""
+        if SUBMITTER in self.mailboxes or SUBMITTER in self.where:
+            self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
+
+
+def _no_turn() -> None:
+    raise AssertionError("a host takes turns once it has started")
 
 
 class LiveTimer:

@@ -60,16 +60,15 @@ class Register:
         me: the API's host.
         incarnation: of that host.
         clock_us: microseconds since 1970.
-
-    Attributes:
         assigned: gives how many jobs are assigned to a component, for the log.
     """
 
     def __init__(
         self, layout: Mapping[HostName, Iterable[Address]], nodes: Collection[Address], me: HostName,
         incarnation: int = 1, clock_us: Callable[[], Time] = _unix_us,
+        assigned: Callable[[], Mapping[Address, int]] = dict,
     ) -> None:  # fmt: skip
-        self.assigned: Callable[[], Mapping[Address, int]] = dict
+        self._assigned = assigned
         self._entries = {host: _Entry(addresses, nodes) for host, addresses in layout.items()}
         self._host_of = {node: host for host, entry in self._entries.items() for node in entry.nodes}
         self._me = me
@@ -106,7 +105,7 @@ class Register:
         """Component -> jobs, as of not long ago."""
         now_us = self._clock_us()
         if self._counted_us is None or not 0 <= now_us - self._counted_us < COUNTED_US:
-            self._counted, self._counted_us = self.assigned(), now_us
+            self._counted, self._counted_us = self._assigned(), now_us
         return self._counted
 
     def _count_lost(self) -> None:

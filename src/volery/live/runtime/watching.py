@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import SECOND, Address, Time
+from volery.live.config.detection import HEARTBEATS_PER_DETECTION, patience_us
 from volery.live.messages import HostHeartbeat, HostName
 
 UP: Final = 0
@@ -27,9 +28,6 @@ READY: Final = 2
 
 log = logging.getLogger(__name__)
 
-BEATS_PER_DETECTION: Final = 6
-PATIENCE: Final = 0.75
-"""Of the detection time; the rest is for the way of the last beat."""
 REMEMBERED: Final = 64
 FIRST_MEETING_S: Final = 10.0
 """Hosts wait so long for each other in their first incarnations."""
@@ -102,8 +100,8 @@ class Watch:
         now: Time,
         send: Callable[[HostName, HostHeartbeat], None],
     ) -> None:
-        self.period_us = max(1, watches.detection_us // BEATS_PER_DETECTION)
-        self.patience_us = round(PATIENCE * watches.detection_us)
+        self.period_us = max(1, watches.detection_us // HEARTBEATS_PER_DETECTION)
+        self.patience_us = patience_us(watches.detection_us)
         self.news: list[PeerNews] = []
         self._peers = {peer: _Peer(peer, tuple(listed), now) for peer, listed in watches.pairs.items()}
         self._send = send

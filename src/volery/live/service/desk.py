@@ -89,6 +89,8 @@ class Desk(Questions, Component):
         post: hands an event to this desk in the host's next turn.
         in_charge: node -> the components that are told what is drained; see `Deployment`.
         due, shares, sharers, looks, standins, detection_us: see `Deployment`.
+        agents: node -> the reporter of its host, where that is another one.
+        register: makes the register of hosts, of which this is one; it is given what counts assigned jobs.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
 
     Attributes:
@@ -112,7 +114,8 @@ class Desk(Questions, Component):
         post: Callable[[Event], None], in_charge: Callable[[Address], tuple[Address, ...]] | None = None,
         due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
         sharers: Collection[Address] = (), looks: bool = False, reports_late_s: float = REPORTS_LATE_S,
-        standins: Sequence[Address] = (), detection_us: Time = 0,
+        standins: Sequence[Address] = (), detection_us: Time = 0, agents: Mapping[Address, Address] = {},
+        register: Callable[[Callable[[], Mapping[Address, int]]], Register] | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
@@ -123,7 +126,7 @@ class Desk(Questions, Component):
         self._drained = store.drained()
         self._book = DecisionBook()
         self._confined: dict[Address, str] = {}
-        self.asking = Asking(self._order)
+        self.asking = Asking(self._order, agents)
         self._sight = Sight(self._order) if looks else None
         self.sharing = Sharing(due, shares, sharers, store.shares, self.written, self._order)
         self.told: dict[str, int] = {}
@@ -146,7 +149,7 @@ class Desk(Questions, Component):
         self._ends = Acknowledgements(store.sync, self._acknowledge)
         self._told_nodes: list[NodeStatus] = []
         self._lost: set[tuple[Address, Address]] = set()
-        self.hosts: Register | None = None
+        self.hosts: Register | None = register(self.assigned) if register is not None else None
         self._wake = asyncio.Event()
         self._told = asyncio.Event()
         self._writer: asyncio.Task[None] | None = None

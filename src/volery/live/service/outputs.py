@@ -68,14 +68,12 @@ class Asking:
 
     Args:
         send: hands a message to a component.
-
-    Attributes:
         agents: node -> the reporter of its host, where that is another one.
     """
 
-    def __init__(self, send: Callable[[Address, Message], None]) -> None:
+    def __init__(self, send: Callable[[Address, Message], None], agents: Mapping[Address, Address]) -> None:
         self._send = send
-        self.agents: Mapping[Address, Address] = {}
+        self.agents = agents
         self._number = 0
         self._open: dict[int, tuple[Address, asyncio.Future[OutputReply]]] = {}
         self._turns = asyncio.Semaphore(ASKING_MAX)

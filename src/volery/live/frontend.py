@@ -1,0 +1,102 @@
+"""Frontend of users: the desk, the API with its pages, forecasts and the archive, each handed what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
+
+from volery.core.errors import InputError
+from volery.core.model import Address
+from volery.live.config.federation import Federation
+from volery.live.config.tls import server_files
+from volery.live.dashboard.serving import window_routes
+from volery.live.runtime.submitter import Frontend, SubmitterSite
+from volery.live.service.api import ApiServer, demand_safe
+from volery.live.service.archiving import Archive
+from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
+from volery.live.service.foretelling import Foreteller
+from volery.live.service.listening import Bounds
+from volery.live.service.store import JobStore
+from volery.live.service.tokens import Gate, TokenFile
+
+
+class JobFrontend(Frontend):
+    """The desk with its API.
+
+    Args:
+        site: the host that it stands on.
+
+    Raises:
+        InputError: the store or the API's address cannot be had.
+    """
+
+    def __init__(self, site: SubmitterSite) -> None:
+        federation, deployment = site.federation, site.deployment
+        folder, file = federation.folder, federation.file
+        store = JobStore(folder / "jobs.sqlite")
+        make: Callable[..., Desk] = traced(federation) if file.telemetry else Desk
+        self._desk = make(
+            store, federation.fleet, deployment.entry_for, deployment.machines, site.post, deployment.in_charge,
+            deployment.due, deployment.shares, deployment.sharers, deployment.looks,
+            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S,
+            deployment.standins, deployment.detection_us, site.agents, site.register,
+        )  # fmt: skip
+        super().__init__(self._desk, self._desk.hosts)
+        self._elsewhere = site.elsewhere
+        self._archive = Archive(store, self._desk.written, folder / "jobs.sqlite", folder / "archive", file.retention)
+        self._foreteller = Foreteller(federation, dict(deployment.machines), self._desk.lost)
+        self._server = ApiServer(
+            self._desk, folder / "tasks", *federation.api, gate=Gate(TokenFile(folder)), tls=_files(federation),
+            foreteller=self._foreteller, bounds=Bounds(file.api_connections, file.api_connections_per_address),
+            pages=window_routes,
+        )  # fmt: skip
+        self.url, self.open_to_all = self._server.url, self._server.open_to_all
+
+    async def open(self) -> None:
+        """Submit what had not ended, and answer requests."""
+        await self._desk.open(self._elsewhere)
+        await self._server.start()
+        self._archive.start()
+
+    def restarted(self, addresses: Collection[Address]) -> None:
+        """Submit jobs again to schedulers that may have lost them."""
+        asyncio.get_running_loop().create_task(self._desk.resubmit(addresses))
+
+    async def close(self) -> None:
+        """Close the API and the store."""
+        await self._archive.close()
+        await self._desk.close()
+        await self._server.close()
+        self._foreteller.close()
+
+
+def demand_safe_api(federation: Federation) -> None:
+    """Refuse an API that would be open to strangers, or tokens that they could overhear.
+
+    Raises:
+        InputError: so it is.
+    """
+    demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), _files(federation))
+
+
+def _files(federation: Federation) -> dict[str, str] | None:
+    tls = federation.file.tls
+    return server_files(tls, federation.base) if tls is not None else None
+
+
+def traced(federation: Federation) -> Callable[..., Desk]:
+    """What makes a desk whose jobs become spans.
+
+    Raises:
+        InputError: OpenTelemetry is not installed.
+    """
+    endpoint = federation.file.telemetry
+    if not endpoint.startswith(("http://", "https://")):
+        raise InputError("telemetry", f"{endpoint!r} is no address of a collector; write it as http://127.0.0.1:4318")
+    try:
+        from volery.live.service import telemetry
+    except ImportError as error:
+        raise InputError("telemetry", f"{error.name} is not installed; install 'volery[otel]'") from None
+    made = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
+    return partial(telemetry.TracedDesk, made)
