@@ -29,13 +29,13 @@ def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Ite
 
     async def serve() -> None:
         async with loopback(folder) as it:
-            server = ApiServer(it.desk, folder / "tasks", port=port, gate=Gate(tokens), pages=window_routes)
+            server = ApiServer(it.service, folder / "tasks", port=port, gate=Gate(tokens), pages=window_routes)
             await server.start()
             found.append((server.url, it, asyncio.get_running_loop()))
             ready.set()
             await stop.wait()
             await it.agent.close()
-            await it.desk.close()
+            await it.service.close()
             await server.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))

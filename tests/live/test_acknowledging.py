@@ -17,8 +17,8 @@ from volery.live.config.fleet import Fleet
 from volery.live.jobs import job_from_table
 from volery.live.messages import ReportsStored, TaskReport
 from volery.live.service.acknowledging import Acknowledgements
-from volery.live.service.desk import Desk
 from volery.live.service.feeding import Outgoing
+from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
 
 AGENT = "agent/node"
@@ -60,11 +60,11 @@ def reports_then_dies(folder: Path, image: Path) -> None:
     async def work() -> None:
         store = JobStore(folder / "jobs.sqlite")
         Disk(store, folder, image)
-        desk = Desk(store, Fleet(MACHINES, [1, 1]), lambda number, user: "gm/0", {"node/0": 0}, post)
-        await desk.open()
-        number = (await desk.submit(job_from_table({"command": "true"}, "job"))).id
-        desk.on_report(TaskReport(0, number, 0, "node/0", "running", 5), AGENT, 0)
-        desk.on_report(TaskReport(0, number, 0, "node/0", "finished", 7, exit_code=0), AGENT, 0)
+        service = job_service(store, Fleet(MACHINES, [1, 1]), lambda number, user: "gm/0", {"node/0": 0}, post)
+        await service.open()
+        number = (await service.submit(job_from_table({"command": "true"}, "job"))).id
+        service.on_report(TaskReport(0, number, 0, "node/0", "running", 5), AGENT, 0)
+        service.on_report(TaskReport(0, number, 0, "node/0", "finished", 7, exit_code=0), AGENT, 0)
         await asyncio.sleep(LIMIT_S)
 
     asyncio.run(work())

@@ -81,7 +81,7 @@ async def at_work(folder: Path, broker: str, **parameters: Any) -> AsyncIterator
     hosts: dict[str, LiveHost] = {}
 
     def told(report: TaskReport) -> None:
-        hosts["node" if broker else ALL].host.report(report)
+        hosts["node" if broker else ALL].host.inbox.report(report)
 
     audited = Audited(federation, told)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT_S):

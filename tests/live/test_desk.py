@@ -18,11 +18,11 @@ from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, PeerLost
 from volery.core.model import SUBMITTER, Address, Message
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.messages import PeerReport, TaskReport
-from volery.live.service.desk import Desk
 from volery.live.service.errors import ConflictError, UnwrittenError
 from volery.live.service.feeding import TASKS_PER_TURN, Feed
 from volery.live.service.listing import JobQuery
 from volery.live.service.store import JobStore
+from volery.live.service.submissions import Submissions
 from volery.live.status import JobStatus
 
 
@@ -37,13 +37,13 @@ def play(
 
 
 async def submit(it: Loopback, **table: object) -> int:
-    return (await it.desk.submit(job_from_table(table, "job"))).id
+    return (await it.service.submit(job_from_table(table, "job"))).id
 
 
 async def ended(it: Loopback, number: int) -> JobStatus:
     after = 0
     while True:
-        for status in await it.desk.changes(after, number, 100):
+        for status in await it.service.queries.changes(after, number, 100):
             after = status.revision
             if isinstance(status, JobStatus) and status.ended:
                 return status
@@ -54,9 +54,9 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
         number = await submit(it, name="x", command="echo $VOLERY_INDEX", tasks=3)
         job = await ended(it, number)
         assert (job.state, job.finished, job.name) == ("done", 3, "x")
-        tasks = it.desk.tasks(number, 0, 10)
+        tasks = it.service.queries.tasks(number, 0, 10)
         assert [(Path(task.folder) / "stdout").read_text() for task in tasks] == ["0\n", "1\n", "2\n"]
-        assert all(node.running == 0 for node in it.desk.nodes())
+        assert all(node.running == 0 for node in it.service.queries.nodes())
 
     play(tmp_path, scenario)
 
@@ -66,10 +66,10 @@ def test_an_attempt_whose_host_has_died_does_not_count_as_running_once_another_r
         for at_us, (attempt, node) in enumerate([(16, "node/0"), (32, "node/1")]):
             it.post(TaskReport(900, 9, attempt, node, "running", at_us))
         await asyncio.sleep(0.05)
-        assert [node.running for node in it.desk.nodes()] == [0, 1]
+        assert [node.running for node in it.service.queries.nodes()] == [0, 1]
         it.post(TaskReport(900, 9, 32, "node/1", "finished", 5))
         await asyncio.sleep(0.05)
-        assert [node.running for node in it.desk.nodes()] == [0, 0]
+        assert [node.running for node in it.service.queries.nodes()] == [0, 0]
 
     play(tmp_path, scenario)
 
@@ -80,10 +80,10 @@ def test_nodes_are_lost_as_long_as_somebody_hears_nothing_of_them(tmp_path: Path
             it.post(PeerReport(by, "node/1", lost))
         it.post(PeerReport("gm/0", "lm/0", True))
         await asyncio.sleep(0.05)
-        assert [node.lost for node in it.desk.nodes()] == [False, True]
+        assert [node.lost for node in it.service.queries.nodes()] == [False, True]
         it.post(PeerReport("lm/0/standby", "node/1", False))
         await asyncio.sleep(0.05)
-        assert not any(node.lost for node in it.desk.nodes())
+        assert not any(node.lost for node in it.service.queries.nodes())
 
     play(tmp_path, scenario)
 
@@ -94,10 +94,10 @@ def test_a_node_is_not_lost_for_ever_because_its_local_master_began_anew_after_i
     async def scenario(it: Loopback) -> None:
         it.post(PeerReport("lm/0", "node/1", True))
         it.post(PeerReport("lm/1", "node/0", True))
-        while len(it.desk.lost()) < 2:
+        while len(it.service.queries.lost()) < 2:
             await asyncio.sleep(0)
-        await it.desk.resubmit(["lm/0"])
-        assert it.desk.lost() == {"node/0"}
+        await it.service.resubmit(["lm/0"])
+        assert it.service.queries.lost() == {"node/0"}
 
     play(tmp_path, scenario)
 
@@ -109,7 +109,7 @@ def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one
 
     async def scenario(it: Loopback) -> None:
         assert await submit(it, command="true") == 0
-        it.desk.handle(PeerLost("gm/0"), SUBMITTER, 0)
+        it.service.handle(PeerLost("gm/0"), SUBMITTER, 0)
         while it.sent_to != ["gm/0", "gm/1"]:
             await asyncio.sleep(0)
         commit = it.store.commit
@@ -120,11 +120,11 @@ def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one
             commit()
 
         monkeypatch.setattr(it.store, "commit", slow)
-        it.desk.handle(PeerLost("gm/2"), SUBMITTER, 0)  # a second move, which is not on the disk yet
+        it.service.handle(PeerLost("gm/2"), SUBMITTER, 0)  # a second move, which is not on the disk yet
         while not committing.is_set():
             await asyncio.sleep(0)
-        it.desk.handle(TimerFired(0), SUBMITTER, 0)
-        it.desk.handle(JobAccepted(0), "gm/0", 0)
+        it.service.handle(TimerFired(0), SUBMITTER, 0)
+        it.service.handle(JobAccepted(0), "gm/0", 0)
         disk.set()
         while it.sent_to != ["gm/0", "gm/1", "gm/1"]:
             await asyncio.sleep(0)
@@ -135,7 +135,7 @@ def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one
 def test_a_job_with_failures_and_tasks_that_fit_nowhere(tmp_path: Path) -> None:
     async def scenario(it: Loopback) -> None:
         tasks = [{"command": "exit 3"}, {"command": "true"}, {"command": "true", "constraints": ["cores > 8"]}]
-        receipt = await it.desk.submit(job_from_table({"tasks": tasks}, "job"))
+        receipt = await it.service.submit(job_from_table({"tasks": tasks}, "job"))
         assert receipt.warnings == ("task 2 will never run: no machine has cores > 8; there are 4, 8",)
         job = await ended(it, receipt.id)
         assert (job.state, job.finished, job.failed, job.unsatisfiable) == ("failed", 1, 1, 1)
@@ -151,7 +151,7 @@ def test_constraints_that_mean_nothing_are_refused_and_use_no_number(tmp_path: P
         with pytest.raises(InputError, match="unknown attribute 'core'"):
             await submit(it, command="true", constraints=["core >= 1"])
         assert await submit(it, command="true") == 0
-        assert it.desk.jobs(JobQuery(), 9) != []
+        assert it.service.queries.jobs(JobQuery(), 9) != []
 
     play(tmp_path, scenario)
 
@@ -160,14 +160,14 @@ def test_a_cancelled_job_is_killed(tmp_path: Path) -> None:
     async def scenario(it: Loopback) -> None:
         number = await submit(it, command="echo begun; sleep 60")
         await written(tmp_path / "tasks" / str(number) / "0.0" / "stdout")
-        assert [node.running for node in it.desk.nodes()] == [1, 0]
-        await it.desk.cancel(number)
+        assert [node.running for node in it.service.queries.nodes()] == [1, 0]
+        await it.service.cancel(number)
         job = await ended(it, number)
         assert (job.state, job.killed) == ("cancelled", 1)
-        again = await it.desk.cancel(number)
+        again = await it.service.cancel(number)
         assert again is not None
         assert again.revision == job.revision
-        assert await it.desk.cancel(99) is None
+        assert await it.service.cancel(99) is None
 
     play(tmp_path, scenario)
 
@@ -183,8 +183,8 @@ def test_a_refused_job_is_submitted_again(tmp_path: Path) -> None:
 
 def test_a_job_with_a_known_key_is_not_submitted_again(tmp_path: Path) -> None:
     async def scenario(it: Loopback) -> None:
-        first = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
-        again = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        first = await it.service.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        again = await it.service.submit(job_from_table({"command": "true", "key": "k"}, "job"))
         assert (first.known, again.known, again.id) == (False, True, first.id)
         await ended(it, first.id)
         assert it.submitted == [first.id]
@@ -199,10 +199,10 @@ def test_after_a_restart_only_what_had_not_ended_runs_again(tmp_path: Path) -> N
     async def interrupted(it: Loopback) -> None:
         number = await submit(it, command=script, tasks=2)
         cancelled = await submit(it, command="sleep 60")
-        await it.desk.cancel(cancelled)
+        await it.service.cancel(cancelled)
         await written(runs, 2)
-        while (it.desk.tasks(number, 0, 1))[0].state != "finished":
-            await it.desk.changes(it.desk.revision, number, 1)
+        while (it.service.queries.tasks(number, 0, 1))[0].state != "finished":
+            await it.service.queries.changes(it.service.queries.revision, number, 1)
 
     async def resumed(it: Loopback) -> None:
         job = await ended(it, 0)
@@ -226,13 +226,13 @@ def test_what_is_another_hosts_is_submitted_once_that_is_heard_of_and_what_has_e
     async def scenario() -> None:
         async with loopback(tmp_path, elsewhere=("gm/0", "gm/1")) as it:
             it.post(TaskReport(0, 0, 0, "node/0", "finished", 5))  # an end that a node host has kept
-            while it.desk.tasks(0, 0, 1)[0].state != "finished":
-                await it.desk.changes(it.desk.revision, 0, 1)
+            while it.service.queries.tasks(0, 0, 1)[0].state != "finished":
+                await it.service.queries.changes(it.service.queries.revision, 0, 1)
             assert it.submitted == []
-            await it.desk.resubmit(("gm/0",))
+            await it.service.resubmit(("gm/0",))
             assert (await ended(it, 0)).state == "done"
             assert it.submitted == []
-            await it.desk.resubmit(("gm/1",))
+            await it.service.resubmit(("gm/1",))
             while not it.submitted:
                 await asyncio.sleep(0.01)
             assert it.submitted == [1]
@@ -246,9 +246,9 @@ def test_a_host_without_schedulers_that_begins_anew_has_no_description_read(
 ) -> None:
     async def scenario(it: Loopback) -> None:
         it.silent = True
-        await it.desk.submit_many(described(*[{"command": "true", "stdin": "x" * 10_000}] * 3))
+        await it.service.submit_many(described(*[{"command": "true", "stdin": "x" * 10_000}] * 3))
         monkeypatch.setattr(JobStore, "open_job", None)
-        await it.desk.resubmit(["lm/0"])
+        await it.service.resubmit(["lm/0"])
         monkeypatch.undo()
 
     play(tmp_path, scenario)
@@ -270,8 +270,8 @@ def test_a_job_that_has_ended_while_it_waited_to_be_submitted_again_is_not(
             await ended(it, number)
 
         monkeypatch.setattr(Feed, "room", busy)
-        monkeypatch.setattr(Desk, "_submit_again", None)
-        await it.desk.resubmit([f"gm/{number}"])
+        monkeypatch.setattr(Submissions, "_submit_again", None)
+        await it.service.resubmit([f"gm/{number}"])
 
     play(tmp_path, scenario)
 
@@ -295,11 +295,11 @@ def test_a_job_that_a_changed_fleet_cannot_read_fails_with_the_reason(
 
 def test_a_key_means_one_job_and_no_other(tmp_path: Path) -> None:
     async def scenario(it: Loopback) -> None:
-        first = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
-        again = await it.desk.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        first = await it.service.submit(job_from_table({"command": "true", "key": "k"}, "job"))
+        again = await it.service.submit(job_from_table({"command": "true", "key": "k"}, "job"))
         assert (again.id, again.known, first.known) == (first.id, True, False)
         with pytest.raises(ConflictError, match="the key of job 0"):
-            await it.desk.submit(job_from_table({"command": "false", "key": "k"}, "job"))
+            await it.service.submit(job_from_table({"command": "false", "key": "k"}, "job"))
 
     play(tmp_path, scenario)
 
@@ -321,7 +321,7 @@ def test_submissions_share_commits_and_a_full_disk_takes_none_and_loses_nothing(
         it.store._sql.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(UnwrittenError, match="full"):
             await submit(it, command="true", stdin="x" * 100_000)
-        assert it.desk.job(50) is None
+        assert it.service.queries.job(50) is None
         it.store._sql.execute("PRAGMA max_page_count = 1000000")
         assert (await ended(it, await submit(it, command="true"))).state == "done"
         assert [(await ended(it, number)).state for number in range(50)] == ["done"] * 50
@@ -346,7 +346,7 @@ def test_a_job_whose_reports_never_come_ends_although_the_disk_was_full_when_it_
 
     async def scenario(it: Loopback) -> None:
         it.silent = True
-        it.desk._late_s = 0.001
+        it.service.writer.reports_late_s = 0.001
         number = await submit(it, command="true")
         it.post(JobDone(number))
         assert (await ended(it, number)).reason == "the ends of 1 tasks were not reported"
@@ -359,20 +359,22 @@ def test_a_job_whose_reports_never_come_ends_although_the_disk_was_full_when_it_
 def test_several_jobs_are_taken_together_or_not_at_all(tmp_path: Path) -> None:
     async def scenario(it: Loopback) -> None:
         one, other = {"command": "true", "key": "k"}, {"command": "false", "key": "k"}
-        many = await it.desk.submit_many(described({"command": "true", "tasks": 2}, one, one))
+        many = await it.service.submit_many(described({"command": "true", "tasks": 2}, one, one))
         assert [(receipt.id, receipt.tasks, receipt.known) for receipt in many] == [
             (0, 2, False), (1, 1, False), (1, 1, True),
         ]  # fmt: skip
         assert [(await ended(it, number)).state for number in (0, 1)] == ["done"] * 2
         for wrong, place in ((other, "jobs[1].key"), ({"command": "true", "constraints": ["core > 1"]}, "jobs[1]")):
             with pytest.raises(InputError, match=r"job 1|core") as caught:
-                await it.desk.submit_many(described({"command": "true"}, wrong))
+                await it.service.submit_many(described({"command": "true"}, wrong))
             assert caught.value.place.startswith(place)
-        assert len(it.desk.jobs(JobQuery(), 9)) == 2
-        (known,) = await it.desk.submit_many(described(one))
+        assert len(it.service.queries.jobs(JobQuery(), 9)) == 2
+        (known,) = await it.service.submit_many(described(one))
         assert (known.id, known.known) == (1, True)
         with pytest.raises(ConflictError, match=r"the key of jobs\[0\]"):
-            await it.desk.submit_many(described({"command": "true", "key": "new"}, {"command": "false", "key": "new"}))
+            await it.service.submit_many(
+                described({"command": "true", "key": "new"}, {"command": "false", "key": "new"})
+            )
         assert it.submitted == [0, 1]
 
     play(tmp_path, scenario)
@@ -386,7 +388,7 @@ def test_nothing_more_of_a_hundred_thousand_tasks_is_sent_once_their_job_is_canc
         number = await submit(it, command="true", tasks=[{} for _ in range(100_000)])
         while len(sent) < 3:
             await asyncio.sleep(0)
-        await it.desk.cancel(number)
+        await it.service.cancel(number)
         written = len(sent)
         other = await submit(it, command="true", tasks=3 * TASKS_PER_TURN)
         while not (isinstance(sent[-1], MoreTasks) and sent[-1].job == other and sent[-1].first == 2 * TASKS_PER_TURN):
@@ -404,12 +406,12 @@ def test_a_job_that_is_cancelled_while_a_restart_submits_again_is_not_submitted(
 ) -> None:
     async def before(it: Loopback) -> None:
         it.silent = True
-        await it.desk.submit_many(described(*[{"command": "true"}] * 3))
+        await it.service.submit_many(described(*[{"command": "true"}] * 3))
 
     async def after(it: Loopback) -> None:
         it.silent = True
-        await it.desk.cancel(2)
-        await it.desk.cancel(await submit(it, command="true"))
+        await it.service.cancel(2)
+        await it.service.cancel(await submit(it, command="true"))
         monkeypatch.undo()
         last = await submit(it, command="true")
         while last not in it.submitted:
@@ -426,7 +428,7 @@ def test_what_is_submitted_while_a_restart_submits_again_comes_after_it(tmp_path
 
     async def before(it: Loopback) -> None:
         it.silent = True
-        await it.desk.submit_many(described(*[{"command": "true", "tasks": large}] * 3))
+        await it.service.submit_many(described(*[{"command": "true", "tasks": large}] * 3))
 
     async def after(it: Loopback) -> None:
         it.silent = True

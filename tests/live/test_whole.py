@@ -21,7 +21,7 @@ from volery.live.config.machine import Machine
 from volery.live.node.agent import NodeAgent
 from volery.live.runtime.host import Host
 from volery.live.service.api import ApiServer
-from volery.live.service.desk import Desk
+from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
 
 MACHINES = [
@@ -40,20 +40,20 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     def post(event: Event) -> None:
         host.inbox.post(SUBMITTER, event, SUBMITTER)
 
-    desk = Desk(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry_for, deployment.machines, post)
+    service = job_service(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry_for, deployment.machines, post)
     agent = NodeAgent(folder / "tasks", report=lambda report: host.inbox.report(report), workers=2)
-    host = Host("all", {**deployment.components, SUBMITTER: desk}, executor=agent)
+    host = Host("all", {**deployment.components, SUBMITTER: service}, executor=agent)
     await host.open()
     host.start()
-    await desk.open()
-    server = ApiServer(desk, folder / "tasks", port=0)
+    await service.open()
+    server = ApiServer(service, folder / "tasks", port=0)
     await server.start()
     try:
         async with asyncio.timeout(LIMIT_S), AsyncClient(server.url) as client:
             yield client
     finally:
         await host.close()
-        await desk.close()
+        await service.close()
         await server.close()
 
 

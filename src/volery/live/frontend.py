@@ -1,10 +1,10 @@
-"""Frontend of users: the desk, the API with its pages, forecasts and the archive, each handed what it needs."""
+"""Frontend of users: the job service, the API with its pages, forecasts and the archive, each handed what it needs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from volery.core.errors import InputError
 from volery.core.model import Address
@@ -14,15 +14,18 @@ from volery.live.dashboard.serving import window_routes
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
 from volery.live.service.archiving import Archive
-from volery.live.service.desk import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, Desk
 from volery.live.service.foretelling import Foreteller
+from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
 from volery.live.service.listening import Bounds
 from volery.live.service.store import JobStore
 from volery.live.service.tokens import Gate, TokenFile
 
+if TYPE_CHECKING:
+    from volery.live.service.telemetry import JobTracer
+
 
 class JobFrontend(Frontend):
-    """The desk with its API.
+    """The job service with its API.
 
     Args:
         site: the host that it stands on.
@@ -35,19 +38,21 @@ class JobFrontend(Frontend):
         federation, deployment = site.federation, site.deployment
         folder, file = federation.folder, federation.file
         store = JobStore(folder / "jobs.sqlite")
-        make: Callable[..., Desk] = traced(federation) if file.telemetry else Desk
-        self._desk = make(
+        self._tracer = job_tracer(federation, store) if file.telemetry else None
+        self._service = service = job_service(
             store, federation.fleet, deployment.entry_for, deployment.machines, site.post, deployment.in_charge,
             deployment.due, deployment.shares, deployment.sharers, deployment.looks,
             KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S,
             deployment.standins, deployment.detection_us, site.agents, site.register,
+            self._tracer.on_report if self._tracer is not None else None,
         )  # fmt: skip
-        super().__init__(self._desk, self._desk.hosts)
+        super().__init__(service, service.nodes.register)
         self._elsewhere = site.elsewhere
-        self._archive = Archive(store, self._desk.written, folder / "jobs.sqlite", folder / "archive", file.retention)
-        self._foreteller = Foreteller(federation, dict(deployment.machines), self._desk.lost)
+        written = service.writer.written
+        self._archive = Archive(store, written, folder / "jobs.sqlite", folder / "archive", file.retention)
+        self._foreteller = Foreteller(federation, dict(deployment.machines), service.queries.lost)
         self._server = ApiServer(
-            self._desk, folder / "tasks", *federation.api, gate=Gate(TokenFile(folder)), tls=_files(federation),
+            service, folder / "tasks", *federation.api, gate=Gate(TokenFile(folder)), tls=_files(federation),
             foreteller=self._foreteller, bounds=Bounds(file.api_connections, file.api_connections_per_address),
             pages=window_routes,
         )  # fmt: skip
@@ -55,18 +60,24 @@ class JobFrontend(Frontend):
 
     async def open(self) -> None:
         """Submit what had not ended, and answer requests."""
-        await self._desk.open(self._elsewhere)
+        await self._service.open(self._elsewhere)
+        if self._tracer is not None:
+            self._tracer.open(self._service.queries)
         await self._server.start()
         self._archive.start()
 
     def restarted(self, addresses: Collection[Address]) -> None:
         """Submit jobs again to schedulers that may have lost them."""
-        asyncio.get_running_loop().create_task(self._desk.resubmit(addresses))
+        asyncio.get_running_loop().create_task(self._service.resubmit(addresses))
 
     async def close(self) -> None:
         """Close the API and the store."""
         await self._archive.close()
-        await self._desk.close()
+        if self._tracer is not None:
+            self._tracer.stop()
+        await self._service.close()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._server.close()
         self._foreteller.close()
 
@@ -85,8 +96,8 @@ def _files(federation: Federation) -> dict[str, str] | None:
     return server_files(tls, federation.base) if tls is not None else None
 
 
-def traced(federation: Federation) -> Callable[..., Desk]:
-    """What makes a desk whose jobs become spans.
+def job_tracer(federation: Federation, store: JobStore) -> JobTracer:
+    """The tracer of a federation that has an OpenTelemetry collector.
 
     Raises:
         InputError: OpenTelemetry is not installed.
@@ -99,4 +110,4 @@ def traced(federation: Federation) -> Callable[..., Desk]:
     except ImportError as error:
         raise InputError("telemetry", f"{error.name} is not installed; install 'volery[otel]'") from None
     made = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
-    return partial(telemetry.TracedDesk, made)
+    return telemetry.JobTracer(made, store)

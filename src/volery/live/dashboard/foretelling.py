@@ -32,8 +32,8 @@ from volery.live.dashboard.reasons import steps
 from volery.live.dashboard.tables import Column, table
 from volery.live.jobs import JobDescription, job_from_table, task_count
 from volery.live.service.admission import number, owned, principal
-from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
+from volery.live.service.queries import JobQueries
 from volery.live.status import Forecast, ForecastRecord, JobPlan, JobStatus, PlannedGroup
 
 GROUPS_SHOWN: Final = 20
@@ -154,7 +154,7 @@ def asked_job(request: Request) -> JobDescription | None:
     return owned(job_from_table(table, "job"), principal(request))
 
 
-async def plan_view(desk: Desk, foreteller: Foreteller | None, request: Request) -> View:
+async def plan_view(queries: JobQueries, foreteller: Foreteller | None, request: Request) -> View:
     """What a job would meet, and how good such forecasts were.
 
     Raises:
@@ -164,7 +164,7 @@ async def plan_view(desk: Desk, foreteller: Foreteller | None, request: Request)
     who = principal(request)
     job, parts = asked_job(request), list[Piece]()
     if job is not None:
-        parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(await desk.plan(job))]
+        parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(await queries.plan(job))]
         if foreteller is not None:
             forecast = await foreteller.forecast(job, who)
             parts.append(section("When it would start, and end", told_forecast(forecast, MOMENTS)))

@@ -27,18 +27,18 @@ _HOSTS: Final = (
 )
 
 
-def hosts_view(desk: Watched) -> View:
+def hosts_view(queries: Watched) -> View:
     """All hosts."""
-    rows = [_host(host) for host in desk.all_hosts()]
+    rows = [_host(host) for host in queries.all_hosts()]
     listed = table(_HOSTS, rows, empty="Of hosts nothing is known here.", label="hosts")
     told = "A host is a process of the federation. Jobs: those that have not ended and are assigned to its schedulers."
-    live = joined((absences(desk), listed, tag("p", told, class_="soft")))
+    live = joined((absences(queries), listed, tag("p", told, class_="soft")))
     return View("Hosts", live, place=frame.HOSTS, every_s=2.0, idle_s=5.0)
 
 
-def absences(desk: Watched) -> Markup | None:
+def absences(queries: Watched) -> Markup | None:
     """A sentence about each host that does not answer."""
-    found = desk.absent()
+    found = queries.absent()
     if not found:
         return None
     return tag("ul", *(tag("li", f"{words}.") for words in found), class_="reason absent", role="alert")

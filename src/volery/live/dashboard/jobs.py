@@ -73,7 +73,7 @@ _TELLING: Final = ("failed", "running", "finished", "killed")
 """Of which task of a job the output is shown: the first in the first of these states."""
 
 
-async def jobs_view(desk: Watched, request: Request) -> View:
+async def jobs_view(queries: Watched, request: Request) -> View:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -87,7 +87,7 @@ async def jobs_view(desk: Watched, request: Request) -> View:
     found: list[JobStatus] = []
     if who.sees is None or asked["user"] in (None, who.sees):
         query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"], name=asked["name"])
-        found = await desk.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+        found = await queries.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
     here = found[: shown.rows]
     listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
     pages = pager(shown, len(here), len(found) > len(here))
@@ -147,12 +147,12 @@ def progress(job: JobStatus) -> Markup:
 
 
 async def job_view(
-    desk: Watched, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
+    queries: Watched, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
 ) -> View:
     """One job.
 
     Args:
-        desk: knows.
+        queries: knows.
         job: which.
         request: who asks, and from which task on.
         outputs: finds what tasks have said; None: that is not known.
@@ -162,17 +162,17 @@ async def job_view(
         InputError: the query holds something else than it may.
     """
     first = min(number(request, "first", 0), max(0, job.tasks - 1)) // CELLS * CELLS
-    tasks = desk.tasks(job.id, first, CELLS)
+    tasks = queries.tasks(job.id, first, CELLS)
     where = f"{frame.JOBS}/{job.id}"
     cancel = None
-    if desk.takes_orders and not job.ended:
+    if queries.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
     took = None if job.ended_us is None else job.ended_us - job.submitted_us
     known = facts(
         ("name", name_of(job.name)),
         ("user", user_of(job.user)),
-        *submitted(desk.description(job.id)),
+        *submitted(queries.description(job.id)),
         ("state", state_of(job.state)),
         ("reason", name_of(job.reason) if job.reason else NOTHING),
         *([("scheduled", name_of(job.moved))] if job.moved else []),
@@ -187,16 +187,16 @@ async def job_view(
     shown_always = ("pending", "running", "finished")
     told = [(state, whole(count)) for state, count in states if count or state in shown_always]
     counts = figures(("tasks", whole(job.tasks)), *told)
-    why = await desk.explain(job.id, None)
+    why = await queries.explain(job.id, None)
     shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
     listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
     await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
-    drawn = section("Over time", timeline(tasks, desk.now_us))
+    drawn = section("Over time", timeline(tasks, queries.now_us))
     parts = (
         cancel, known, counts, asking(job) if foretells and not job.ended else None,
         section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
         listed, drawn,
-        section("Preemptions", last_preemptions(desk, request, job.id)),
+        section("Preemptions", last_preemptions(queries, request, job.id)),
         await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
     )  # fmt: skip
     return View(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)

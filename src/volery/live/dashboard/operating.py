@@ -58,11 +58,11 @@ _RUNS: Final = (
 )
 
 
-def nodes_view(desk: Watched, request: Request, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+def nodes_view(queries: Watched, request: Request, in_charge: Mapping[Address, Sequence[Address]]) -> View:
     """All nodes, filtered, sorted, cut into pages.
 
     Args:
-        desk: knows.
+        queries: knows.
         request: who asks, and for which.
         in_charge: who is in charge of each node.
 
@@ -73,13 +73,13 @@ def nodes_view(desk: Watched, request: Request, in_charge: Mapping[Address, Sequ
     asked = {name: request.query_params.get(name) or None for name in ("state", "host", "cluster", "text")}
     asked["state"] = choice(request, "state", states) or None
     shown = slice_of(request, _NODES, "node", asked)
-    found = [node for node in desk.nodes() if is_asked_for(node, in_charge, **asked)]
+    found = [node for node in queries.nodes() if is_asked_for(node, in_charge, **asked)]
     if shown.key != "node":
         found.sort(key=lambda node: getattr(node, shown.key), reverse=shown.falling)
     elif shown.falling:
         found.reverse()
     here = found[shown.skip : shown.skip + shown.rows]
-    may = desk.drains and principal(request).may("operator")
+    may = queries.drains and principal(request).may("operator")
     listed = table(_NODES, [_node(node, may=may) for node in here], shown, "No such nodes.", "nodes")
     pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
     return View("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
@@ -165,18 +165,18 @@ def _conditions(node: NodeStatus) -> Markup:
     return tag("ul", *told, class_="conditions")
 
 
-def node_view(desk: Watched, node: NodeStatus, request: Request, in_charge: Sequence[Address] = ()) -> View:
+def node_view(queries: Watched, node: NodeStatus, request: Request, in_charge: Sequence[Address] = ()) -> View:
     """One node, and the tasks there that may be seen.
 
     Args:
-        desk: knows.
+        queries: knows.
         node: which.
         request: who asks.
         in_charge: who is in charge of it, where the scheduler says so.
     """
     who = principal(request)
-    runs = desk.runs_on(node.address, RUNS_MAX)
-    jobs = {number: desk.job(number) for number in {run.job for run in runs}}
+    runs = queries.runs_on(node.address, RUNS_MAX)
+    jobs = {number: queries.job(number) for number in {run.job for run in runs}}
     known = facts(
         ("state", _state(node)),
         ("host", link(frame.HOSTS, _place(node)) if node.host else NOTHING),
@@ -191,7 +191,7 @@ def node_view(desk: Watched, node: NodeStatus, request: Request, in_charge: Sequ
         ("machine", name_of(_machine(node))),
         ("labels", name_of(_labels(node), 12_000) if node.labels else NOTHING),
     )
-    now_us, cells = desk.now_us, []
+    now_us, cells = queries.now_us, []
     for run in runs:
         job = jobs[run.job]
         if job is None or who.sees not in (None, job.user):
@@ -209,7 +209,7 @@ def node_view(desk: Watched, node: NodeStatus, request: Request, in_charge: Sequ
         ran = table(_RUNS, cells, label="tasks that run here")
     if len(runs) == RUNS_MAX:
         ran = joined((ran, tag("p", f"The first {RUNS_MAX} of them.", class_="soft")))
-    button = _draining(node) if desk.drains and who.may("operator") else None
+    button = _draining(node) if queries.drains and who.may("operator") else None
     parts = (
         button, known, section("Tasks that run here", ran),
         section("Constraints that it meets", _conditions(node) if node.arch or node.labels else None),

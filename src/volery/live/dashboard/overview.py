@@ -49,22 +49,22 @@ _CLUSTERS: Final = (
 )
 
 
-def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+def overview(queries: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
     """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
 
     Args:
-        desk: answers.
+        queries: answers.
         request: who asks.
         pace: remembers how fast tasks have ended.
         in_charge: who is in charge of each node.
     """
-    nodes, who = desk.nodes(), principal(request)
-    found, everybody = summary_of(desk, pace, in_charge, who.sees, nodes), who.sees is None
+    nodes, who = queries.nodes(), principal(request)
+    found, everybody = summary_of(queries, pace, in_charge, who.sees, nodes), who.sees is None
     parts = [section("Clusters", partitions(found.clusters)), section("Allocation time", waits(found.allocation))]
     views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
-    over_time = section("Over time", curves(desk.samples())) if everybody else None
+    over_time = section("Over time", curves(queries.samples())) if everybody else None
     pieces = (
-        absences(desk), cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
+        absences(queries), cells.told(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
         figures(*_known(found, everybody=everybody)), over_time,
         tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,

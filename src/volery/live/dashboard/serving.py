@@ -41,9 +41,10 @@ from volery.live.service.admission import (
     refusal,
     seen_job,
 )
-from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
+from volery.live.service.job_service import JobService
 from volery.live.service.outputs import Outputs
+from volery.live.service.queries import JobQueries
 from volery.live.service.sessions import Sessions, is_foreign, says_origin
 from volery.live.service.summary import Pacing
 from volery.live.service.tokens import Principal
@@ -71,20 +72,23 @@ class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def window_routes(
-    desk: Desk, outputs: Outputs, sessions: Sessions, traffic: Traffic, foreteller: Foreteller | None = None
+    service: JobService, outputs: Outputs, sessions: Sessions, traffic: Traffic, foreteller: Foreteller | None = None
 ) -> list[Route]:
     """All pages, what they are made of, and the way in and out.
 
     Args:
-        desk: answers their questions.
+        service: of jobs.
         outputs: finds what tasks have said.
         sessions: know who asks.
         traffic: what is asked for.
         foreteller: makes forecasts; None: there are none.
     """
-    access = _Access(desk, sessions, traffic)
-    views, one_job = _Views(desk, outputs, desk.pace, foretells=foreteller is not None), f"{frame.JOBS}/{{id:number}}"
-    lab = _Lab(desk, foreteller, views)
+    access = _Access(service, sessions, traffic)
+    views, one_job = (
+        _Views(service.queries, outputs, service.queries.pace, foretells=foreteller is not None),
+        f"{frame.JOBS}/{{id:number}}",
+    )
+    lab = _Lab(service.queries, foreteller, views)
     return [
         *(Route(path, access.shown(show)) for path, show in _pages(views)),
         Route(frame.PLAN, access.shown(lab.plan)), Route(one_job + "/forecast", access.shown(lab.forecast)),
@@ -96,15 +100,15 @@ def window_routes(
     ]  # fmt: skip
 
 
-def pages(desk: Watched, outputs: Outputs | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
+def pages(queries: Watched, outputs: Outputs | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
     """Where each page is, and what it shows.
 
     Args:
-        desk: answers their questions.
+        queries: answers their questions.
         outputs: finds what tasks have said; None: that is not known.
         pace: how fast tasks end.
     """
-    return _pages(_Views(desk, outputs, pace))
+    return _pages(_Views(queries, outputs, pace))
 
 
 def _pages(views: _Views) -> tuple[tuple[str, Show], ...]:
@@ -156,8 +160,8 @@ def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 class _Views:
     """What each page shows to whom."""
 
-    def __init__(self, desk: Watched, outputs: Outputs | None, pace: Pacing, *, foretells: bool = False) -> None:
-        self._desk = desk
+    def __init__(self, queries: Watched, outputs: Outputs | None, pace: Pacing, *, foretells: bool = False) -> None:
+        self._queries = queries
         self._outputs = outputs
         self._pace = pace
         self._foretells = foretells
@@ -165,64 +169,64 @@ class _Views:
 
     async def _those_in_charge(self) -> Mapping[Address, Sequence[Address]]:
         if self._in_charge is None:  # it never changes, and takes seconds where there are ten thousand nodes
-            self._in_charge = await asyncio.to_thread(self._desk.partitions)
+            self._in_charge = await asyncio.to_thread(self._queries.partitions)
         return self._in_charge
 
     async def federation(self, request: Request) -> View:
-        return overview(self._desk, request, self._pace, await self._those_in_charge())
+        return overview(self._queries, request, self._pace, await self._those_in_charge())
 
     async def jobs(self, request: Request) -> View:
-        return await jobs_view(self._desk, request)
+        return await jobs_view(self._queries, request)
 
     async def job(self, request: Request) -> View:
-        return await job_view(self._desk, self.one_job(request), request, self._outputs, foretells=self._foretells)
+        return await job_view(self._queries, self.one_job(request), request, self._outputs, foretells=self._foretells)
 
     async def task(self, request: Request) -> View:
-        return await task_view(self._desk, self.one_task(request), self._outputs)
+        return await task_view(self._queries, self.one_task(request), self._outputs)
 
     def one_task(self, request: Request) -> TaskStatus:
         """The task that an address names."""
         job, place = self.one_job(request), request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
-        return self._desk.tasks(job.id, place, 1)[0]
+        return self._queries.tasks(job.id, place, 1)[0]
 
     async def nodes(self, request: Request) -> View:
-        return nodes_view(self._desk, request, await self._those_in_charge())
+        return nodes_view(self._queries, request, await self._those_in_charge())
 
     async def hosts(self, _: Request) -> View:
-        return hosts_view(self._desk)
+        return hosts_view(self._queries)
 
     async def node(self, request: Request) -> View:
         address = f"{request.path_params['role']}/{request.path_params['node']}"
-        for node in self._desk.nodes():
+        for node in self._queries.nodes():
             if node.address == address:
                 in_charge = await self._those_in_charge()
-                return node_view(self._desk, node, request, in_charge.get(address, ()))
+                return node_view(self._queries, node, request, in_charge.get(address, ()))
         raise NotThereError(f"nodes/{address[:80]}", "there is no such node")
 
     async def users(self, request: Request) -> View:
-        return users_view(self._desk, request)
+        return users_view(self._queries, request)
 
     async def preemptions(self, request: Request) -> View:
         job = request.query_params.get("job", "")
         if job.isdigit() and len(job) < 19:
             self._known(request, int(job))
-        return preemptions_view(self._desk, request)
+        return preemptions_view(self._queries, request)
 
     def one_job(self, request: Request) -> JobStatus:
         """The job that an address names."""
         return self._known(request, request.path_params["id"])
 
     def _known(self, request: Request, job: int) -> JobStatus:
-        return seen_job(self._desk, job, principal(request))
+        return seen_job(self._queries, job, principal(request))
 
 
 class _Lab:
     """What the lab is asked by pages."""
 
-    def __init__(self, desk: Desk, foreteller: Foreteller | None, views: _Views) -> None:
-        self._desk = desk
+    def __init__(self, queries: JobQueries, foreteller: Foreteller | None, views: _Views) -> None:
+        self._queries = queries
         self._foreteller = foreteller
         self._views = views
 
@@ -236,17 +240,18 @@ class _Lab:
     async def plan(self, request: Request) -> View:
         if request.query_params:
             _demand_own(request)
-        return await plan_view(self._desk, self._foreteller, request)
+        return await plan_view(self._queries, self._foreteller, request)
 
 
 class _Access:
     """Who gets to see pages, and the way in and out."""
 
-    def __init__(self, desk: Desk, sessions: Sessions, traffic: Traffic) -> None:
-        self._desk = desk
+    def __init__(self, service: JobService, sessions: Sessions, traffic: Traffic) -> None:
+        self._service = service
+        self._queries = service.queries
         self._sessions = sessions
         self._traffic = traffic
-        self._renderings = Renderings(Pacer(), lambda: desk.revision, traffic)
+        self._renderings = Renderings(Pacer(), lambda: service.queries.revision, traffic)
 
     def shown(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         """A page for whoever has signed in; all others are led to where they can."""
@@ -385,12 +390,12 @@ class _Access:
             self._traffic.pages_open -= 1
 
     async def _changes(self, request: Request) -> AsyncIterator[bytes]:
-        told, silent = self._desk.revision, 0
+        told, silent = self._queries.revision, 0
         yield b": volery\n\n"
-        while not self._desk.closed:
+        while not self._service.writer.closed:
             await asyncio.sleep(PULSE_S)
             silent += 1
-            if (now := self._desk.revision) != told:
+            if (now := self._queries.revision) != told:
                 told, silent = now, 0
                 yield b"event: changed\ndata: %d\n\n" % told
             elif silent % KEEP_ALIVE_PULSES == 0:

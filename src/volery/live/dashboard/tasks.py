@@ -13,15 +13,15 @@ from volery.live.service.view import Watched
 from volery.live.status import ENDED_TASKS, UNCONFINED, TaskStatus, TaskUsage
 
 
-async def task_view(desk: Watched, task: TaskStatus, outputs: Outputs | None) -> View:
+async def task_view(queries: Watched, task: TaskStatus, outputs: Outputs | None) -> View:
     """One task.
 
     Args:
-        desk: knows why.
+        queries: knows why.
         task: which.
         outputs: finds what tasks have said; None: that is not known.
     """
-    why = await desk.explain(task.job, task.index)
+    why = await queries.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
     took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
     known = facts(

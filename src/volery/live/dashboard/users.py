@@ -70,7 +70,7 @@ _PREEMPTIONS: Final = (
 )
 
 
-def users_view(desk: Watched, request: Request) -> View:
+def users_view(queries: Watched, request: Request) -> View:
     """Users with something under way or a share; the tree of shares; the last preemptions.
 
     Raises:
@@ -78,11 +78,11 @@ def users_view(desk: Watched, request: Request) -> View:
     """
     who = principal(request)
     shown = slice_of(request, _USERS, "-tasks_running", {})
-    found = desk.users(who.sees)
+    found = queries.users(who.sees)
     found.sort(
         key=lambda user: getattr(user, shown.key) or 0 if shown.key != "user" else user.user, reverse=shown.falling
     )
-    slots = sum(node.slots for node in desk.nodes() if node.state == "in use")
+    slots = sum(node.slots for node in queries.nodes() if node.state == "in use")
     here = found[shown.skip : shown.skip + shown.rows]
     rows = [_user(user, slots) for user in here]
     listed = table(_USERS, rows, shown, "Nobody has anything under way.", "users")
@@ -92,8 +92,8 @@ def users_view(desk: Watched, request: Request) -> View:
         "no running task is taken away."
     )
     parts = (
-        pages, listed, tag("p", told, class_="soft"), _tree(desk, request),
-        section("Preemptions", last_preemptions(desk, request, None)),
+        pages, listed, tag("p", told, class_="soft"), _tree(queries, request),
+        section("Preemptions", last_preemptions(queries, request, None)),
     )  # fmt: skip
     return View("Users", joined(parts), place=frame.USERS, every_s=5.0)
 
@@ -123,20 +123,20 @@ def _use(running: int, slots: int, entitled: float | None) -> Markup:
     return bar(part(width, "running"), due)
 
 
-def _tree(desk: Watched, request: Request) -> Markup:
+def _tree(queries: Watched, request: Request) -> Markup:
     """Who is due what; an administrator may change it."""
     who = principal(request)
-    listed = desk.sharing.listed(who.sees)
+    listed = queries.sharing.listed(who.sees)
     if not listed:
         told = 'The scheduler knows no shares; Megha does with the parameter shares, as shares = "ann:2+bob:1".'
         return (
             Markup("")
-            if who.sees is not None or desk.sharing.due()
+            if who.sees is not None or queries.sharing.due()
             else section("Shares", tag("p", told, class_="soft"))
         )
     changed: dict[str, WeightChange] = {}
     if who.may("operator"):
-        for change in desk.sharing.changes(None, CHANGES):
+        for change in queries.sharing.changes(None, CHANGES):
             changed.setdefault(change.name, change)
     may = who.may("admin")
     return section("Shares", table(_SHARES, [_share(one, changed, may=may) for one in listed], label="shares"))
@@ -169,7 +169,7 @@ def _changing(one: ShareStatus) -> Markup:
     return frame.setting("change", where, question, f"share-{one.name}", "weight", one.weight)
 
 
-def preemptions_view(desk: Watched, request: Request) -> View:
+def preemptions_view(queries: Watched, request: Request) -> View:
     """Who has lost what to whom.
 
     Raises:
@@ -178,7 +178,7 @@ def preemptions_view(desk: Watched, request: Request) -> View:
     user, job = request.query_params.get("user") or None, number(request, "job", None)
     before, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
     who = principal(request)
-    found = desk.sharing.preemptions(user, job, before, max(1, rows) + 1, who.sees)
+    found = queries.sharing.preemptions(user, job, before, max(1, rows) + 1, who.sees)
     here = found[: max(1, rows)]
     asked = {"user": user, "job": job, "rows": None if rows == ROWS else rows}
     links = [link(address(frame.PREEMPTIONS, asked), "newest", id="page-first")] if before is not None else []
@@ -196,9 +196,9 @@ def preemptions_view(desk: Watched, request: Request) -> View:
     return View("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
 
 
-def last_preemptions(desk: Watched, request: Request, job: int | None) -> Markup | None:
+def last_preemptions(queries: Watched, request: Request, job: int | None) -> Markup | None:
     """The last ones, of a job or of all; None where there are none."""
-    found = desk.sharing.preemptions(None, job, None, LAST, principal(request).sees)
+    found = queries.sharing.preemptions(None, job, None, LAST, principal(request).sees)
     if not found:
         return None
     where = address(frame.PREEMPTIONS, {"job": job})

@@ -25,10 +25,10 @@ from volery.core.standing import Preempted
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, task_count
 from volery.live.service.admission import as_json, described, principal, seen_job
-from volery.live.service.desk import Desk
 from volery.live.service.foretold import ForecastBook, meters
 from volery.live.service.meters import Meter
 from volery.live.service.openapi import Operation
+from volery.live.service.queries import JobQueries
 from volery.live.service.slices import in_slices
 from volery.live.service.standing import WAITING_MAX as TASKS_PLAYED_MAX
 from volery.live.service.standing import Answer, Question
@@ -216,7 +216,7 @@ def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ..
     return tuple(own)
 
 
-def foretelling(foreteller: Foreteller, desk: Desk) -> tuple[Operation, ...]:
+def foretelling(foreteller: Foreteller, queries: JobQueries) -> tuple[Operation, ...]:
     """Forecasts, and what became of them."""
 
     async def forecast(request: Request) -> Response:
@@ -226,7 +226,7 @@ def foretelling(foreteller: Foreteller, desk: Desk) -> tuple[Operation, ...]:
     async def of_job(request: Request) -> Response:
         """When what is left of a job that is under way would start and end, and whom it would preempt."""
         who = principal(request)
-        status = seen_job(desk, request.path_params["id"], who)
+        status = seen_job(queries, request.path_params["id"], who)
         return as_json(await foreteller.of_job(status, who))
 
     async def forecasts(request: Request) -> Response:

@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from volery.core.model import Address
 from volery.live.service.admission import NotThereError, Traffic, as_json, by_whom, choice, principal
-from volery.live.service.desk import Desk
 from volery.live.service.foretelling import Foreteller
 from volery.live.service.history import Sample
+from volery.live.service.job_service import JobService
 from volery.live.service.meters import MEDIA_TYPE, exposition
 from volery.live.service.openapi import Operation
 from volery.live.service.shares import sharing_operations
@@ -44,7 +44,7 @@ def is_asked_for(
     return any(text in words for words in (node.address, node.host, node.hostname, labels))
 
 
-def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None) -> tuple[Operation, ...]:
+def operating(service: JobService, traffic: Traffic, foreteller: Foreteller | None = None) -> tuple[Operation, ...]:
     """Nodes, users, shares and metrics."""
     clusters: dict[Address, tuple[Address, ...]] = {}
 
@@ -53,16 +53,16 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
         asked = {name: request.query_params.get(name) for name in NODE_FILTERS}
         asked["state"] = choice(request, "state", get_args(NodeState))
         if asked["cluster"] is not None and not clusters:  # they never change; seconds with ten thousand nodes
-            clusters.update(await asyncio.to_thread(desk.partitions))
-        return as_json([node for node in desk.nodes() if is_asked_for(node, clusters, **asked)])
+            clusters.update(await asyncio.to_thread(service.queries.partitions))
+        return as_json([node for node in service.queries.nodes() if is_asked_for(node, clusters, **asked)])
 
     async def history(_: Request) -> Response:
         """The last six hours: use, queue and failures, every ten seconds, since the API has started."""
-        return as_json(desk.samples())
+        return as_json(service.queries.samples())
 
     async def hosts(_: Request) -> Response:
         """All hosts of the federation: what they hold, whether they answer, and what runs there."""
-        return as_json(desk.all_hosts())
+        return as_json(service.queries.all_hosts())
 
     async def drain(request: Request) -> Response:
         """Place nothing on a node from now on; what runs there goes on."""
@@ -74,7 +74,7 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
 
     async def change(request: Request, drained: bool) -> Response:
         address = f"{request.path_params['role']}/{request.path_params['node']}"
-        status = await desk.drain(address, drained)
+        status = await service.drain(address, drained)
         if status is None:
             raise NotThereError(f"nodes/{address[:80]}", "there is no such node; `volery nodes` lists them")
         log.info("%s is %s%s", address, "drained" if drained else "in use again", by_whom(request))
@@ -82,12 +82,12 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
 
     async def users(request: Request) -> Response:
         """Users with something under way or a share, and what they have; who is no operator hears of themselves."""
-        return as_json(desk.users(principal(request).sees))
+        return as_json(service.queries.users(principal(request).sees))
 
     async def metrics(_: Request) -> Response:
         """Figures in the text format of Prometheus."""
         more = [] if foreteller is None else await foreteller.meters()
-        return Response(exposition(desk, traffic, more), media_type=MEDIA_TYPE)
+        return Response(exposition(service, traffic, more), media_type=MEDIA_TYPE)
 
     one_node = "/nodes/{role:str}/{node:number}"
     return (
@@ -97,6 +97,6 @@ def operating(desk: Desk, traffic: Traffic, foreteller: Foreteller | None = None
         Operation("POST", one_node + "/drain", drain, NodeStatus, status=202, role="operator"),
         Operation("POST", one_node + "/undrain", undrain, NodeStatus, status=202, role="operator"),
         Operation("GET", "/users", users, list[UserStatus]),
-        *sharing_operations(desk),
+        *sharing_operations(service.queries),
         Operation("GET", "/metrics", metrics, "text/plain", role="operator"),
     )

@@ -11,6 +11,23 @@ SPAN_S: Final = 60.0
 STEP_S: Final = 1.0
 
 
+class AttemptCounts:
+    """Reports of attempts since the API's start.
+
+    Attributes:
+        told: how many, by state.
+        pace: counts ended attempts over time.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, int] = {}
+        self.pace = Pace()
+
+    def note(self) -> None:
+        """Note how many attempts have ended so far."""
+        self.pace.note(ended_of(self.told))
+
+
 def ended_of(told: Mapping[str, int]) -> int:
     """Attempts that have ended, of what nodes have told of attempts by state."""
     return sum(count for state, count in told.items() if state not in ("running", "unknown"))

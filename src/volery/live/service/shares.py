@@ -10,25 +10,25 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.live.service.admission import NotThereError, as_json, number, principal, seen_job
-from volery.live.service.desk import Desk
 from volery.live.service.openapi import Operation
+from volery.live.service.queries import JobQueries
 from volery.live.status import PreemptionStatus, ShareStatus, Weight, WeightChange
 
 WEIGHT_BYTES_MAX: Final = 1024
 LIMIT_MAX: Final = 10_000
 
 
-def sharing_operations(desk: Desk) -> tuple[Operation, ...]:
+def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
     """Shares, their changes, preemptions."""
 
     async def shares(request: Request) -> Response:
         """Who is due what of the federation, as a tree; who is no operator hears of the own share."""
-        return as_json(desk.sharing.listed(principal(request).sees))
+        return as_json(queries.sharing.listed(principal(request).sees))
 
     async def show_share(request: Request) -> Response:
         """The share of a user, or of an organisation."""
         name = request.path_params["name"]
-        found = desk.sharing.found(name, principal(request).sees)
+        found = queries.sharing.found(name, principal(request).sees)
         if found is None:
             raise NotThereError(f"shares/{name[:80]}", "nobody of that name has a share; `volery users` lists them")
         return as_json(found)
@@ -44,20 +44,22 @@ def sharing_operations(desk: Desk) -> tuple[Operation, ...]:
             asked = msgspec.json.decode(body, type=Weight)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InputError("body", f'is not {{"weight": 3}}: {error}') from None
-        return as_json(await desk.sharing.reweigh(request.path_params["name"], asked.weight, principal(request).user))
+        return as_json(
+            await queries.sharing.reweigh(request.path_params["name"], asked.weight, principal(request).user)
+        )
 
     async def changes(request: Request) -> Response:
         """Who has changed weights, the last change first."""
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(desk.sharing.changes(request.query_params.get("name"), limit))
+        return as_json(queries.sharing.changes(request.query_params.get("name"), limit))
 
     async def preemptions(request: Request) -> Response:
         """Attempts that were ended so that others could have their places, the last one first."""
         job, before = number(request, "job", None), number(request, "before", None)
         limit, sees = number(request, "limit", 100, LIMIT_MAX), principal(request).sees
         if job is not None:
-            seen_job(desk, job, principal(request))
-        return as_json(desk.sharing.preemptions(request.query_params.get("user"), job, before, limit, sees))
+            seen_job(queries, job, principal(request))
+        return as_json(queries.sharing.preemptions(request.query_params.get("user"), job, before, limit, sees))
 
     which = {
         "user": "only those by which this user has lost or gained", "job": "only those of this job, or for it",

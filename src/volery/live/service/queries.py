@@ -1,24 +1,24 @@
-"""The questions that a desk answers from what it has: jobs, tasks, users, nodes, plans and reasons."""
+"""Queries of the job service: jobs, tasks, users, nodes, plans and reasons, each answered from its parts."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from volery.core.model import Address, JobId, TaskId, Time
+from volery.core.model import Address, JobId, Time
 from volery.live.config.fleet import Fleet
 from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
 from volery.live.runtime.explaining import DecisionBook, candidates, counted
-from volery.live.runtime.presence import Register
-from volery.live.service.failover import Failover
+from volery.live.service.batches import BatchWriter
 from volery.live.service.history import History, Sample
 from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.looking import Sight
+from volery.live.service.node_table import NodeTable
+from volery.live.service.pace import AttemptCounts, Pace
 from volery.live.service.retired import Archived
 from volery.live.service.sharing import Sharing
 from volery.live.service.slices import in_slices
@@ -44,28 +44,53 @@ LOOK_MAX: Final = 1_000
 """So many tasks are looked at for one that waits."""
 
 
-class Questions:
-    """A mixin (without slots) of the desk, whose attributes it reads; of them it changes `_told_nodes` alone."""
+class JobQueries:
+    """Answers about a federation as it stands now.
 
-    __slots__ = ()
-    _book: DecisionBook
-    _confined: dict[Address, str]
-    _drained: set[Address]
-    _fleet: Fleet
-    _in_charge: Callable[[Address], tuple[Address, ...]] | None
-    _lost: set[tuple[Address, Address]]
-    _nodes: Mapping[Address, int]
-    _running: dict[tuple[TaskId, int], Address]
-    _store: JobStore
-    _told_nodes: list[NodeStatus]
-    _closed: bool
-    _failover: Failover
-    _sight: Sight | None
-    _told: asyncio.Event
-    history: History
-    hosts: Register | None
-    sharing: Sharing
-    told: dict[str, int]
+    Args:
+        store: of jobs.
+        fleet: the machines of the federation.
+        nodes: of the federation.
+        counts: of attempts.
+        writer: of the store.
+        assigned: the address of the scheduler that has a job of a user.
+        sharing: the shares of users.
+        book: decisions of schedulers.
+        capacity: asks schedulers for their views; None: they do not answer.
+
+    Attributes:
+        history: the last hours.
+    """
+
+    def __init__(
+        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
+        assigned: Callable[[JobId, str], Address], sharing: Sharing, book: DecisionBook, capacity: Sight | None = None,
+    ) -> None:  # fmt: skip
+        self.sharing = sharing
+        self.history = History()
+        self._store = store
+        self._fleet = fleet
+        self._table = nodes
+        self._counts = counts
+        self._writer = writer
+        self._assigned = assigned
+        self._book = book
+        self._capacity = capacity
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """Reports of attempts, counted by state."""
+        return self._counts.told
+
+    @property
+    def pace(self) -> Pace:
+        """Ended attempts over time."""
+        return self._counts.pace
+
+    @property
+    def revision(self) -> int:
+        """Of the last change."""
+        return self._store.revision
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
@@ -101,20 +126,20 @@ class Questions:
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
-        here = sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
+        here = self._table.running_on(node, limit)
         return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
 
     async def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision; waits until there is something, and is empty once the desk is closed."""
-        while not self._closed:
-            told, revision = self._told, self._store.revision
+        """What has changed since a revision; waits for something; empty once the service is closed."""
+        while not self._writer.closed:
+            committed, revision = self._writer.committed, self._store.revision
             if after < revision:
                 if found := self._store.changes(after, job, limit, user):
                     return found
                 after = revision  # nobody has to look there again
-            await told.wait()
+            await committed.wait()
         return []
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
@@ -123,9 +148,9 @@ class Questions:
         if why is None or job is None:
             return None
         more = []
-        if self._sight is not None and why.state == "pending":
-            scheduler, wanted = self._failover.entry(number, job.user), self.wanted(number, why.index)
-            seen = await self._sight.machines(scheduler, wanted.mask, wanted.request)
+        if self._capacity is not None and why.state == "pending":
+            scheduler, wanted = self._assigned(number, job.user), self.wanted(number, why.index)
+            seen = await self._capacity.machines(scheduler, wanted.mask, wanted.request)
             if seen is not None:
                 more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
         started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
@@ -143,17 +168,12 @@ class Questions:
         return True
 
     def lost(self) -> set[Address]:
-        """Nodes that do not answer: those who watch them say so, or their host is lost."""
-        lost = {peer for _, peer in self._lost if peer in self._nodes}
-        return lost if self.hosts is None else lost | self.hosts.lost_nodes
-
-    def assigned(self) -> dict[Address, int]:
-        """Component -> how many jobs that have not ended are assigned to it."""
-        return Counter(self._failover.entry(number, user) for number, user in self._store.open_users())
+        """Nodes that do not answer."""
+        return self._table.lost()
 
     def absent(self) -> tuple[str, ...]:
         """A sentence about each host that does not answer."""
-        return () if self.hosts is None else tuple(self.hosts.absent())
+        return self._table.absent()
 
     def samples(self) -> list[Sample]:
         """The last hours, the oldest first."""
@@ -173,7 +193,7 @@ class Questions:
 
     def all_hosts(self) -> list[HostStatus]:
         """All hosts of the federation."""
-        return [] if self.hosts is None else self.hosts.statuses()
+        return self._table.hosts()
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
         """Where a scheduler's view is wrong: only who has seen everything can say."""
@@ -182,12 +202,11 @@ class Questions:
     @property
     def drains(self) -> bool:
         """Whether nodes can be drained here."""
-        return self._in_charge is not None
+        return self._table.can_drain
 
     def partitions(self) -> dict[Address, tuple[Address, ...]]:
         """Who is in charge of each node, where the scheduler has said so."""
-        in_charge = self._in_charge
-        return {} if in_charge is None else {node: in_charge(node) for node in self._nodes}
+        return self._table.partitions()
 
     def views(self) -> list[PairStatus]:
         """What schedulers have decided on their views of each other's parts, where they report decisions."""
@@ -222,7 +241,7 @@ class Questions:
             job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
             waiting=0 if job.ended else job.tasks - _heard(job),
             funnel=counted(self._candidates(self.wanted(number, place))),
-            decisions=self._book.steps(described[0] + place, {at: node for node, at in self._nodes.items()}),
+            decisions=self._book.steps(described[0] + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
 
@@ -238,9 +257,9 @@ class Questions:
         Raises:
             InputError: constraints that the fleet gives no meaning to.
         """
-        slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._nodes.items()}
-        taken, groups = self._taken(), []
-        drained, lost = self._drained_machines(), self._lost_machines()
+        slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._table.machines.items()}
+        taken, groups = self._table.taken(), []
+        drained, lost = self._table.drained_machines(), self._table.lost_machines()
         async for wanted in in_slices(demands(description, self._fleet)):
             steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost)
             left = [] if wanted.request else steps[-1][1]
@@ -260,22 +279,9 @@ class Questions:
             lost=len(self.lost()),
         )  # fmt: skip
 
-    def _taken(self) -> dict[int, int]:
-        """Machine -> how many tasks run there."""
-        taken: dict[int, int] = {}
-        for node in self._running.values():
-            taken[self._nodes[node]] = taken.get(self._nodes[node], 0) + 1
-        return taken
-
     def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
-        drained, lost = self._drained_machines(), self._lost_machines()
-        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._taken(), lost)
-
-    def _drained_machines(self) -> set[int]:
-        return {self._nodes[node] for node in self._drained if node in self._nodes}
-
-    def _lost_machines(self) -> set[int]:
-        return {self._nodes[node] for node in self.lost()}
+        drained, lost = self._table.drained_machines(), self._table.lost_machines()
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._table.taken(), lost)
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
@@ -291,39 +297,7 @@ class Questions:
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their addresses' machines."""
-        running, lost = dict[Address, int](), self.lost()
-        for node in self._running.values():
-            running[node] = running.get(node, 0) + 1
-        if len(self._told_nodes) != len(self._nodes):
-            self._told_nodes[:] = self._machines()
-        place_of = self.hosts.place_of if self.hosts is not None else lambda _: ("", "")
-        for place, told in enumerate(self._told_nodes):
-            address = told.address
-            now = (
-                running.get(address, 0), address in self._drained, self._confined.get(address, ""), address in lost,
-                *place_of(address),
-            )  # fmt: skip
-            if now != (told.running, told.drained, told.held, told.lost, told.host, told.hostname):
-                self._told_nodes[place] = replace(
-                    told, running=now[0], drained=now[1], held=now[2], lost=now[3], host=now[4], hostname=now[5]
-                )
-        return self._told_nodes[:]
-
-    def _machines(self) -> list[NodeStatus]:
-        """All nodes, as nothing runs there."""
-        found, cluster = [], self._fleet.cluster
-        capacities = cluster.capacities or [()] * len(cluster.slots)
-        for address, number in sorted(self._nodes.items(), key=lambda item: (item[1], item[0])):
-            machine = self._fleet.machines[number]
-            words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
-            found.append(
-                NodeStatus(
-                    address=address, slots=cluster.slots[number], running=0, labels=dict(machine.labels),
-                    offers=dict(zip(cluster.resources, capacities[number], strict=True)),
-                    **words,
-                )
-            )  # fmt: skip
-        return found
+        return self._table.statuses()
 
 
 def started_tasks(job: JobStatus) -> int:
