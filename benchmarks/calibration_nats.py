@@ -32,8 +32,8 @@ from volery.core.model import SECOND, Time
 from volery.core.trace import Trace
 from volery.live.calibration.frames import FramingHost, model_of
 from volery.live.config.federation import API_HOST, FederationFile
-from volery.live.load.apart import Measured, load_apart
 from volery.live.load.load import as_lived
+from volery.live.load.multi_process import Measured, load_apart
 from volery.live.runtime.host import Host
 from volery.workload import load_trace
 

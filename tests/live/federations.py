@@ -13,9 +13,9 @@ from volery.architectures import configure, lookup
 from volery.core.component import Component
 from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
-from volery.live.config.building import Plan
 from volery.live.config.federation import located
-from volery.live.config.isolation import Durability, JournalSize
+from volery.live.config.limits import Durability, JournalSize
+from volery.live.config.plan import Plan
 from volery.live.messages import HostName
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor

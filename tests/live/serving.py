@@ -14,7 +14,7 @@ from tests.live.loopback import Loopback, loopback
 from volery.cli.federation import choose
 from volery.live.assembly import LiveHost, running
 from volery.live.config.federation import FederationFile, resolve
-from volery.live.dashboard.serving import window_routes
+from volery.live.dashboard.routes import window_routes
 from volery.live.messages import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.service.api import ApiServer

@@ -16,10 +16,10 @@ from volery.core.events import Event
 from volery.live.config.fleet import Fleet
 from volery.live.jobs import job_from_table
 from volery.live.messages import ReportsStored, TaskReport
-from volery.live.service.acknowledging import Acknowledgements
-from volery.live.service.feeding import Outgoing
+from volery.live.service.acknowledgements import Acknowledgements
 from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
+from volery.live.service.throttle import Outgoing
 
 AGENT = "agent/node"
 LIMIT_S = 20

@@ -22,7 +22,7 @@ from volery.live.assembly import LiveHost, running
 from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
 from volery.live.config.federation import ALL, Federation, FederationFile, resolve
-from volery.live.config.isolation import Isolation, NodeRules
+from volery.live.config.limits import Isolation, NodeRules
 from volery.live.messages import TaskReport
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import OnEnd

@@ -19,7 +19,7 @@ from tests.live.bench import Bench, bench, gone, is_gone, lines_of, written
 
 from volery.core.errors import InputError
 from volery.live.command import Call, Command
-from volery.live.config.isolation import Isolation, NodeRules
+from volery.live.config.limits import Isolation, NodeRules
 from volery.live.node.agent import NodeAgent
 from volery.live.node.cgroups import TREE, Group, NotPermittedError, Tree, delegated_base
 from volery.live.node.confinement import PER_PROCESS, mark_of

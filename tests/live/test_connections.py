@@ -17,8 +17,8 @@ from tests.live.certificates import Authority
 from tests.live.serving import at_work
 
 from volery.live.config.tls import ServerTls
-from volery.live.service import listening
-from volery.live.service.listening import BODY_BYTES_PER_S, BODY_S, HEAD_S, Bounds, Connection, Connections
+from volery.live.service import http_server as listening
+from volery.live.service.http_server import BODY_BYTES_PER_S, BODY_S, HEAD_S, Bounds, Connection, Connections
 
 LIMIT_S = 30
 HALF = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx-half: "

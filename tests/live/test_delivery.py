@@ -12,7 +12,7 @@ from volery.core.events import JobDone
 from volery.live.runtime.host import Host
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.codec import Codec, Parcel
-from volery.live.transport.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterLife
+from volery.live.transport.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterIncarnation
 from volery.live.transport.memory import Memory
 
 LIMIT_S = 20
@@ -105,7 +105,7 @@ def test_what_was_meant_for_an_earlier_life_is_void_and_the_new_one_is_met() -> 
         assert again.taken == [3]
         assert left.met == [("right", False), ("right", True)]
         stale = End(link, "right", life=1)
-        with pytest.raises(LaterLife):
+        with pytest.raises(LaterIncarnation):
             stale.delivery.arrived("left", _frame_for(2))
         for end in (left, again, stale):
             end.delivery.close()

@@ -19,10 +19,10 @@ from volery.core.model import SUBMITTER, Address, Message
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.messages import PeerReport, TaskReport
 from volery.live.service.errors import ConflictError, UnwrittenError
-from volery.live.service.feeding import TASKS_PER_TURN, Feed
-from volery.live.service.listing import JobQuery
+from volery.live.service.listings import JobQuery
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import Submissions
+from volery.live.service.submissions import JobSubmissions
+from volery.live.service.throttle import TASKS_PER_TURN, SubmitThrottle
 from volery.live.status import JobStatus
 
 
@@ -263,14 +263,14 @@ def test_a_job_that_has_ended_while_it_waited_to_be_submitted_again_is_not(
         while it.submitted != [number]:
             await asyncio.sleep(0)
 
-        async def busy(_: Feed) -> None:
+        async def busy(_: SubmitThrottle) -> None:
             it.post(TaskReport(0, number, 0, "node/0", "running", 1))
             it.post(TaskReport(0, number, 0, "node/0", "finished", 2))
             it.post(JobDone(number))
             await ended(it, number)
 
-        monkeypatch.setattr(Feed, "room", busy)
-        monkeypatch.setattr(Submissions, "_submit_again", None)
+        monkeypatch.setattr(SubmitThrottle, "room", busy)
+        monkeypatch.setattr(JobSubmissions, "_submit_again", None)
         await it.service.resubmit([f"gm/{number}"])
 
     play(tmp_path, scenario)
@@ -419,7 +419,7 @@ def test_a_job_that_is_cancelled_while_a_restart_submits_again_is_not_submitted(
         assert it.submitted == [0, 1, last]
 
     play(tmp_path, before)
-    monkeypatch.setattr(Feed, "_hand_over", lambda _: None)  # it is busy
+    monkeypatch.setattr(SubmitThrottle, "_hand_over", lambda _: None)  # it is busy
     play(tmp_path, after)
 
 

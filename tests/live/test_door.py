@@ -13,7 +13,7 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import Withdraw
 from volery.core.events import JobDone
 from volery.core.model import Cluster, Message
-from volery.live.config.building import Plan
+from volery.live.config.plan import Plan
 from volery.live.runtime.replay import replay
 from volery.live.transport.broker import BrokerTransport
 from volery.roles.recovery.channel import RENEWALS, Frame

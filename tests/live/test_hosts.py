@@ -24,11 +24,11 @@ from volery.live.client import Client
 from volery.live.messages import HostReport
 from volery.live.runtime import presence
 from volery.live.runtime.host import Host
-from volery.live.runtime.lives import held
+from volery.live.runtime.incarnations import host_lock
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.presence import MISSED_MAX, Presence, Register, this_host
+from volery.live.service.counters import UserLoad
 from volery.live.service.summary import summary_of
-from volery.live.service.tally import UserLoad
 from volery.live.status import HostStatus, NodeStatus
 from volery.live.transport.codec import Codec
 from volery.live.transport.memory import Memory, MemoryTransport
@@ -207,12 +207,12 @@ def test_a_second_volery_up_leaves_the_first_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_host_is_free_again_when_its_process_has_ended(tmp_path: Path) -> None:
-    with held(tmp_path, "gm"):
-        with pytest.raises(InputError, match="runs this host already"), held(tmp_path, "gm"):
+    with host_lock(tmp_path, "gm"):
+        with pytest.raises(InputError, match="runs this host already"), host_lock(tmp_path, "gm"):
             pass
-        with held(tmp_path, "lm"):
+        with host_lock(tmp_path, "lm"):
             pass
-    with held(tmp_path, "gm"):
+    with host_lock(tmp_path, "gm"):
         pass
 
 

@@ -14,7 +14,7 @@ from volery import workload
 from volery.architectures import lookup
 from volery.core.errors import InputError
 from volery.live.node.sleep import SleepExecutor
-from volery.live.runtime.period import Period, read_period
+from volery.live.runtime.journal_trace import Period, read_period
 from volery.live.runtime.replay import journals
 from volery.policies.queueing import ConstraintQueue
 

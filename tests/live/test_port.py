@@ -15,7 +15,7 @@ from volery.core.component import Architecture, Component, Deployment
 from volery.core.events import Computed, Counted, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.live.config.building import Plan
+from volery.live.config.plan import Plan
 from volery.live.messages import HostName
 from volery.live.node.executor import OnEnd
 from volery.live.runtime.host import Host

@@ -18,7 +18,7 @@ from tests.live.bench import LIMIT_S, Bench, bench, gone, is_gone, lines_of, wri
 from volery.core.errors import InputError
 from volery.core.model import Task
 from volery.live.command import Command, encode_payload
-from volery.live.config.isolation import NodeRules, Output
+from volery.live.config.limits import NodeRules, Output
 from volery.live.node.agent import NodeAgent
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.output import kept_from

@@ -9,7 +9,7 @@ from tests.live.federations import DESIGNS, Federation
 
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
-from volery.live.config.building import Plan
+from volery.live.config.plan import Plan
 from volery.live.node.sleep import SleepExecutor
 
 

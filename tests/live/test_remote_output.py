@@ -20,8 +20,8 @@ from tests.live.test_tls import Guarded, guarded
 from volery.core.model import SUBMITTER
 from volery.live.client import Client
 from volery.live.messages import OutputReply, OutputRequest
-from volery.live.node.reading import PIECE_BYTES_MAX, READS_MAX, OutputReader, read
-from volery.live.node.reporting import Reporter
+from volery.live.node.output import PIECE_BYTES_MAX, READS_MAX, OutputReader, read
+from volery.live.node.reporter import Reporter
 
 __all__ = ["guarded"]
 LIMIT_S = 30

@@ -13,7 +13,7 @@ from tests.live.conftest import RUN_AS
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
 from volery.live.client import Client
-from volery.live.config.building import Plan, recovery, survives
+from volery.live.config.plan import Plan, recovery, survives
 from volery.live.status import JobStatus
 
 CONFIG = f"""

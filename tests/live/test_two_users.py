@@ -13,7 +13,7 @@ from tests.live.loopback import Loopback
 from tests.live.serving import serving
 
 from volery.core.errors import InputError
-from volery.live.asking import Credentials
+from volery.live.api_calls import Credentials
 from volery.live.client import Client
 from volery.live.service.api import ApiServer
 from volery.live.service.tokens import Gate, TokenFile

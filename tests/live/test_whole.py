@@ -15,9 +15,9 @@ from volery.architectures import configure, lookup
 from volery.core.events import Event
 from volery.core.model import SUBMITTER
 from volery.live.asyncclient import AsyncClient
-from volery.live.config.building import Plan
 from volery.live.config.fleet import Fleet
 from volery.live.config.machine import Machine
+from volery.live.config.plan import Plan
 from volery.live.node.agent import NodeAgent
 from volery.live.runtime.host import Host
 from volery.live.service.api import ApiServer

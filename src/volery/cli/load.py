@@ -75,7 +75,7 @@ def needs_live() -> None:
         InputError: naming it.
     """
     try:
-        import volery.live.load.remote  # noqa: F401 - it imports all that the extra brings
+        import volery.live.load.api_load  # noqa: F401 - it imports all that the extra brings
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
 

@@ -17,23 +17,23 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SUBMITTER, Address
 from volery.live.config.accounts import Accounts
-from volery.live.config.building import recovery, survives
 from volery.live.config.federation import ALL, DISCOVERED, Federation, located
-from volery.live.config.isolation import JournalSize
+from volery.live.config.limits import JournalSize
+from volery.live.config.plan import recovery, survives
 from volery.live.messages import HostName
 from volery.live.node.executor import Executor
-from volery.live.node.hands import NodeRuntime, node_runtime
-from volery.live.node.kept import KeeperLost
-from volery.live.node.records import Recorder
-from volery.live.node.reporting import Kept, Reporter, reporter_of
+from volery.live.node.recorder import Recorder
+from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
+from volery.live.node.runtime import NodeRuntime, node_runtime
+from volery.live.node.supervisor_client import SupervisorLost
+from volery.live.runtime.failure_detector import WatchList, watched_by
 from volery.live.runtime.host import Host
+from volery.live.runtime.incarnations import host_lock, next_incarnation, persist_incarnation
 from volery.live.runtime.journal import Header, JournalWriter, journal_path, unix_us
-from volery.live.runtime.lives import begin_life, coming_life, held
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.presence import Presence
 from volery.live.runtime.segments import SegmentedJournal
 from volery.live.runtime.submitter import Frontend, MakeFrontend, SubmitterSite
-from volery.live.runtime.watching import Watches, watched_by
 from volery.live.transport.codec import Codec
 from volery.live.transport.transport import Transport
 
@@ -57,11 +57,11 @@ class LiveHost(NamedTuple):
 @asynccontextmanager
 async def running(
     federation: Federation, name: HostName = ALL, front: MakeFrontend | None = None, recorder: Recorder | None = None,
-    executor: Executor | None = None, make_host: type[Host] = Host, unreceived: Kept | None = None,
+    executor: Executor | None = None, make_host: type[Host] = Host, unreceived: UnreceivedReports | None = None,
 ) -> AsyncIterator[LiveHost]:  # fmt: skip
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
 
-    Leaving it by an exception leaves what runs to its keeper, where there is one: the host will be started again.
+    Leaving it by an exception leaves what runs to its supervisor, where there is one: the host will be started again.
 
     Args:
         federation: of the file.
@@ -76,10 +76,10 @@ async def running(
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
     """
-    deployment = federation.plan.build(coming_life(federation.folder, name))
+    deployment = federation.plan.build(next_incarnation(federation.folder, name))
     layout = _layout(federation, name, deployment)
     _demand_safe(federation, deployment, layout[name], front, executor)
-    with held(federation.folder, name):
+    with host_lock(federation.folder, name):
         transport = _transport(federation) if name != ALL else None
         try:
             incarnation = await _incarnation(federation, name, transport, layout)
@@ -100,7 +100,7 @@ async def _incarnation(
     Raises:
         InputError: another process uses the name of the host, or the broker is not there.
     """
-    known = coming_life(federation.folder, name)
+    known = next_incarnation(federation.folder, name)
     if transport is None:
         return known
     begins = await transport.claim(name, known, [host for host in layout if host != name])
@@ -114,7 +114,7 @@ async def _incarnation(
 async def _started(
     federation: Federation, name: HostName, incarnation: int, layout: Mapping[HostName, tuple[Address, ...]],
     transport: Transport | None, make_front: MakeFrontend | None, recorder: Recorder | None, executor: Executor | None,
-    make_host: type[Host], unreceived: Kept | None,
+    make_host: type[Host], unreceived: UnreceivedReports | None,
 ) -> AsyncIterator[LiveHost]:  # fmt: skip
     """A host whose name is claimed; arguments as for `running`."""
     folder, file, deployment = federation.folder, federation.file, federation.plan.build(incarnation)
@@ -130,7 +130,7 @@ async def _started(
         post = partial(inbox.post, SUBMITTER, source=SUBMITTER)
         front = (make_front or job_frontend)(SubmitterSite(federation, deployment, post, layout, name, incarnation))
         hosted[SUBMITTER] = front.component
-    begin_life(folder, name, incarnation)
+    persist_incarnation(folder, name, incarnation)
     log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
     path = journal_path(folder / "journal", name, incarnation)
     journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
@@ -242,12 +242,12 @@ def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: 
 
 def _watches(
     federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
-) -> Watches | None:  # fmt: skip
+) -> WatchList | None:  # fmt: skip
     """Whom this host watches; None where nobody would know what to do with the news."""
     if not survives(federation.plan.architecture, deployment):
         return None
     pairs = [*deployment.watches, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]
-    return Watches(watched_by(pairs, where, name), deployment.detection_us)
+    return WatchList(watched_by(pairs, where, name), deployment.detection_us)
 
 
 def _journal(
@@ -308,7 +308,7 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[LiveHost
 
 
 async def _until_stopped(federation: Federation, name: HostName, tell: Callable[[LiveHost], None]) -> None:
-    unreceived: Kept = {}
+    unreceived: UnreceivedReports = {}
     while True:
         try:
             async with running(federation, name, unreceived=unreceived) as at_work:
@@ -317,5 +317,5 @@ async def _until_stopped(federation: Federation, name: HostName, tell: Callable[
                 tell(at_work)
                 await at_work.host.run()
             return
-        except KeeperLost as error:
+        except SupervisorLost as error:
             log.warning("host %s begins anew: %s", name, error)

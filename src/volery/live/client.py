@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 import httpx2
 
 from volery.core.errors import InputError
-from volery.live import asking
-from volery.live.asking import Asked, EventReader, JobLike, LogPiece
+from volery.live import api_calls as asking
+from volery.live.api_calls import ApiCall, EventReader, JobLike, LogPiece
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     ENDED_TASKS,
@@ -99,7 +99,7 @@ class Client:
             self._follower.close()
         self._http.close()
 
-    def _ask(self, asked: Asked[AnswerT]) -> AnswerT:
+    def _ask(self, asked: ApiCall[AnswerT]) -> AnswerT:
         try:
             return asked.answer(self._http.request(**asked.request))
         except httpx2.TransportError as error:

@@ -10,13 +10,13 @@ from volery.core.errors import InputError
 from volery.core.model import Address
 from volery.live.config.federation import Federation
 from volery.live.config.tls import server_files
-from volery.live.dashboard.serving import window_routes
+from volery.live.dashboard.routes import window_routes
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
-from volery.live.service.archiving import Archive
-from volery.live.service.foretelling import Foreteller
+from volery.live.service.archive import Archive
+from volery.live.service.forecaster import Forecaster
+from volery.live.service.http_server import Bounds
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
-from volery.live.service.listening import Bounds
 from volery.live.service.store import JobStore
 from volery.live.service.tokens import Gate, TokenFile
 
@@ -50,7 +50,7 @@ class JobFrontend(Frontend):
         self._elsewhere = site.elsewhere
         written = service.writer.written
         self._archive = Archive(store, written, folder / "jobs.sqlite", folder / "archive", file.retention)
-        self._foreteller = Foreteller(federation, dict(deployment.machines), service.queries.lost)
+        self._foreteller = Forecaster(federation, dict(deployment.machines), service.queries.lost)
         self._server = ApiServer(
             service, folder / "tasks", *federation.api, gate=Gate(TokenFile(folder)), tls=_files(federation),
             foreteller=self._foreteller, bounds=Bounds(file.api_connections, file.api_connections_per_address),

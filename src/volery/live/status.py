@@ -313,7 +313,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     problem: Annotated[str, Meta(description="why there is no forecast; empty where there is one")] = ""
 
 
-class Came(msgspec.Struct, frozen=True):
+class ActualMoments(msgspec.Struct, frozen=True):
     """When what was foretold of a job has come to pass, microseconds after its submission; null: never."""
 
     first_start: int | None
@@ -322,14 +322,14 @@ class Came(msgspec.Struct, frozen=True):
     last_end: int | None
 
 
-class Foretold(msgspec.Struct, frozen=True, kw_only=True):
+class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A forecast and what came."""
 
     job: int
     made_us: UnixMicroseconds
     delay_us: Annotated[int, Meta(description="microseconds from the forecast to the submission of the job")]
     moments: Moments
-    came: Came
+    came: ActualMoments
 
 
 class MomentRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -347,7 +347,7 @@ class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
     expected: Annotated[float, Meta(description="part of all moments that intervals are meant to cover")] = 0.8
     open: Annotated[int, Meta(description="forecasts whose job has not ended, or may still be submitted")]
     moments: tuple[MomentRecord, ...]
-    last: tuple[Foretold, ...]
+    last: tuple[ForecastOutcome, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):

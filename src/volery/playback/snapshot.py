@@ -10,10 +10,10 @@ import numpy as np
 
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.runtime.explaining import candidates, counted
+from volery.live.runtime.decisions import candidates, counted
+from volery.live.service.counters import UserLoad
 from volery.live.service.history import Sample
-from volery.live.service.listing import NEWEST, JobOrder, JobQuery
-from volery.live.service.tally import UserLoad
+from volery.live.service.listings import NEWEST, JobOrder, JobQuery
 from volery.live.status import (
     DecisionStep,
     FunnelStep,
@@ -46,7 +46,7 @@ def at(recording: Recording, time_us: Time) -> Snapshot:
 
 
 class Snapshot:
-    """See `volery.live.service.view.Watched`.
+    """See `volery.live.service.view.FederationView`.
 
     Args:
         recording: of which.

@@ -26,7 +26,7 @@ from tests.live.conftest import RUN_AS, Server
 from volery.core.model import SECOND
 from volery.faults.scenario import RESOURCES, StormJob
 from volery.faults.schedule import API, Schedule
-from volery.live.asking import EventReader
+from volery.live.api_calls import EventReader
 from volery.live.config.tls import trusting
 from volery.live.status import TaskStatus
 

@@ -13,8 +13,8 @@ from volery.core.model import Message, Task
 from volery.live.config.fleet import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
-from volery.live.service.accepting import Sent
-from volery.live.service.feeding import TASKS_PER_TURN
+from volery.live.service.admission import Submission
+from volery.live.service.throttle import TASKS_PER_TURN
 from volery.roles.submission import JobLedger
 from volery.sim.recording import RecordingPort
 
@@ -57,14 +57,14 @@ class Scheduler:
         return any(effect.message == JobDone(0) for effect in self.port.sent())
 
 
-def described(tasks: int, drawn: random.Random) -> Sent:
+def described(tasks: int, drawn: random.Random) -> Submission:
     large = [drawn.random() < 0.02 for _ in range(tasks)]
     listed = [{"stdin": "x" * (LARGE_BYTES if is_large else place % 7)} for place, is_large in enumerate(large)]
     description = job_from_table({"command": "cat", "tasks": listed}, "job")
-    return Sent(0, FIRST, description, FLEET, tasks)
+    return Submission(0, FIRST, description, FLEET, tasks)
 
 
-def again(sent: Sent, ended: set[int], begun: Sequence[int]) -> Sent:
+def again(sent: Submission, ended: set[int], begun: Sequence[int]) -> Submission:
     """What the desk submits after a restart."""
     carried = dict.fromkeys(begun, (1, 0))
     return sent._replace(left=sent.left - len(ended), ended=frozenset(ended), begun=carried, again=True)

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from volery.cli.main import app
 from volery.core.errors import InputError
 from volery.core.events import JobDone
-from volery.live.config.isolation import Retention
+from volery.live.config.limits import Retention
 from volery.live.jobs import JobDescription
 from volery.live.messages import AttemptUsage, TaskReport
-from volery.live.service import archiving
-from volery.live.service.admission import NotThereError, seen_job
-from volery.live.service.archiving import Archive, archived, paths_of
-from volery.live.service.retired import Archived
+from volery.live.service import archive as archiving
+from volery.live.service.archive import Archive, archived, paths_of
+from volery.live.service.ledgers import ArchivedJob
+from volery.live.service.requests import NotThereError, seen_job
 from volery.live.service.store import JobStore
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
@@ -88,7 +88,7 @@ def test_old_jobs_leave_for_files_that_have_all_of_them_and_the_store_answers_th
         assert [(one.state, one.reason, one.usage, one.ended_us) for one in tasks_read] == [
             (one.state, one.reason, one.usage, one.ended_us) for one in tasks
         ]
-    assert store.retired.of(3) == Archived("ada", 1)
+    assert store.retired.of(3) == ArchivedJob("ada", 1)
     assert (store.next_numbers(), store.revision > revision) == (numbers, True)
     store.close()
     again = JobStore(tmp_path / "jobs.sqlite")
@@ -174,8 +174,8 @@ class Jobs:
     def job(self, number: int) -> JobStatus | None:
         return None
 
-    def archived(self, number: int) -> Archived | None:
-        return Archived("ada", 4) if number == 7 else None
+    def archived(self, number: int) -> ArchivedJob | None:
+        return ArchivedJob("ada", 4) if number == 7 else None
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from volery.live.dashboard.html import Markup, duration, escaped, moment, name_o
 from volery.live.dashboard.logs import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
 from volery.live.dashboard.overview import ages, inconsistencies, waits
 from volery.live.messages import DecisionReport
-from volery.live.runtime.explaining import DecisionBook
-from volery.live.service.outputs import Asking, Outputs
-from volery.live.service.pace import Pace
+from volery.live.runtime.decisions import DecisionBook
+from volery.live.service.history import ThroughputMeter
+from volery.live.service.outputs import OutputRequests, Outputs
 from volery.live.service.sessions import SESSION_S, Sessions
 from volery.live.service.summary import AllocationTimes, allocation
 from volery.live.service.tokens import Gate, TokenFile
@@ -57,7 +57,7 @@ def test_what_is_no_markup_is_escaped_also_between_quotes() -> None:
 
 def test_the_pace_is_that_of_the_last_minute() -> None:
     now_s = [0.0]
-    pace = Pace(lambda: now_s[0])
+    pace = ThroughputMeter(lambda: now_s[0])
     assert pace.per_second(0) is None
     for at_s, ended, told in ((10.0, 200, 20.0), (60.0, 700, 700 / 60), (70.0, 700, 500 / 60), (200.0, 700, 0.0)):
         now_s[0] = at_s
@@ -136,7 +136,7 @@ def test_a_character_that_is_not_whole_yet_is_left_for_later(tmp_path: Path) -> 
     folder, bird = tmp_path / "0" / "0.0", "\U0001f426".encode()
     folder.mkdir(parents=True)
     (folder / "stdout").write_bytes(b"hi " + bird[:2])
-    outputs = Outputs(tmp_path, Asking(lambda to, message: None, {}))
+    outputs = Outputs(tmp_path, OutputRequests(lambda to, message: None, {}))
     task = TaskStatus(job=0, index=0, state="running", folder="0/0.0")
 
     def tail_from(stream: str, since: int) -> Tail | None:

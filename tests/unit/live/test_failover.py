@@ -9,9 +9,9 @@ from typing import Any
 
 from volery.core.events import Cancel, Move, Moved, PeerBack, PeerLost
 from volery.core.model import Address, JobId, Message
-from volery.live.service.assigned import TABLES, AssignmentBook
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.failover import KEPT_MIN, Failover
+from volery.live.service.ledgers import TABLES, AssignmentLedger
 
 ENTRIES = ("gm/0", "gm/1", "gm/2")
 FIRST, SECOND = Move(1, "gm/0", "gm/1"), Move(2, "gm/1", "gm/2")
@@ -26,7 +26,7 @@ class Bench:
             self.sql.execute(table)
         self.sql.execute("CREATE INDEX jobs_open ON jobs (user) WHERE ended_us IS NULL")
         self.sql.executemany("INSERT INTO jobs VALUES (?, '', NULL)", [(job,) for job in range(3)])
-        self.book = AssignmentBook(self.sql, self.sql)
+        self.book = AssignmentLedger(self.sql, self.sql)
         self.writes: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self.sent: list[tuple[Address, Message]] = []
         self.again: list[Sequence[JobId]] = []

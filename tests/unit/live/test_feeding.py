@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from volery.core.events import Event, MoreTasks, Submit
 from volery.core.model import Message, Task
 from volery.live.jobs import submission
-from volery.live.service.feeding import TASKS_PER_TURN, WAITING_MAX, Feed, Outgoing
+from volery.live.service.throttle import TASKS_PER_TURN, WAITING_MAX, Outgoing, SubmitThrottle
 
 LIMIT_S = 10
 
@@ -29,7 +29,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.turns: list[list[Message]] = [[]]
-        self.feed = Feed(self._post)
+        self.feed = SubmitThrottle(self._post)
 
     def _post(self, event: Event) -> None:
         assert isinstance(event, Outgoing)

@@ -11,8 +11,8 @@ from tests.unit.live.test_store import FIRST, Committing, job, report
 from volery.core.errors import InputError
 from volery.core.events import JobDone
 from volery.live.jobs import JobDescription, TaskDescription
-from volery.live.service import migrating
-from volery.live.service.listing import JobQuery
+from volery.live.service import schema as migrating
+from volery.live.service.listings import JobQuery
 from volery.live.service.store import JobStore
 
 FORMAT_1 = """

@@ -12,9 +12,8 @@ import pytest
 from volery.core.errors import InputError
 from volery.live.dashboard.frame import View
 from volery.live.dashboard.html import Markup
-from volery.live.dashboard.pacing import EVERY_MAX_S, Meter, Pacer, thread_use
-from volery.live.dashboard.shared import KEPT_MAX, Renderings
-from volery.live.service.admission import Traffic
+from volery.live.dashboard.renderings import EVERY_MAX_S, KEPT_MAX, Meter, Pacer, Renderings, thread_use
+from volery.live.service.requests import Traffic
 from volery.live.service.tokens import Principal
 
 

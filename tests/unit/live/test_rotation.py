@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from volery.live.config.isolation import Output
+from volery.live.config.limits import Output
 from volery.live.node.output import blocks, extent, kept_from, piece_from, piece_in
 from volery.live.node.rotation import BLOCK, DAY_S, bound, clean
 

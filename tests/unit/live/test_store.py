@@ -18,11 +18,11 @@ from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
 from volery.live.jobs import JobDescription, TaskDescription, merged
 from volery.live.messages import AttemptState, AttemptUsage, PreemptionReport, TaskReport
-from volery.live.service import listing
-from volery.live.service.listing import ORDERS, JobOrder, JobQuery
-from volery.live.service.standing import reading
+from volery.live.service import listings
+from volery.live.service.counters import UserCounters, UserLoad
+from volery.live.service.forecast_inputs import reading
+from volery.live.service.listings import ORDERS, JobOrder, JobQuery
 from volery.live.service.store import JobStore, News
-from volery.live.service.tally import Tally, UserLoad
 from volery.live.status import JobStatus, TaskUsage
 
 FIRST = 100
@@ -276,8 +276,8 @@ def test_what_attempts_have_used_is_told_of_the_last_one(store: JobStore, tmp_pa
 
 
 def test_a_search_in_pieces_finds_what_one_query_finds(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "SLICE", 3)
-    monkeypatch.setattr(listing, "READ", 2)
+    monkeypatch.setattr(listings, "SLICE", 3)
+    monkeypatch.setattr(listings, "READ", 2)
     for number in range(17):
         insert(store, number=number, user=f"user{number * 7 % 3}", name="ab"[number % 2])
         store.take_in([JobDone(number)] if number % 5 == 0 else [], number)
@@ -301,7 +301,7 @@ def test_a_search_in_pieces_finds_what_one_query_finds(store: JobStore, monkeypa
 
 
 def test_a_search_leaves_room_for_what_else_there_is_to_do(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "SLICE", 2)
+    monkeypatch.setattr(listings, "SLICE", 2)
     for number in range(8):
         insert(store, number=number)
 
@@ -395,7 +395,7 @@ def test_many_reports_of_one_batch_are_one_change(tmp_path: Path) -> None:
 
 
 def counted_anew(store: JobStore) -> list[UserLoad]:
-    return sorted(Tally(store._read).loads())
+    return sorted(UserCounters(store._read).loads())
 
 
 def test_loads_are_what_counting_all_jobs_gives_after_every_commit(store: JobStore, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import Time
 from volery.live.messages import HostHeartbeat
-from volery.live.runtime.watching import PeerNews, Watch, WatchedPair, Watches, watched_by
+from volery.live.runtime.failure_detector import FailureDetector, PeerNews, WatchedPair, WatchList, watched_by
 
 DETECTION = 1_200
 LINK = 5
@@ -31,7 +31,7 @@ class Pair:
         self.ends = {name: self._end(name, pairs[name]) for name in pairs}
         self._next = dict.fromkeys(pairs, 0)
 
-    def _end(self, name: str, pair: WatchedPair) -> Watch:
+    def _end(self, name: str, pair: WatchedPair) -> FailureDetector:
         other = "node" if name == "master" else "master"
 
         def send(to: str, beat: HostHeartbeat) -> None:
@@ -39,7 +39,7 @@ class Pair:
             if not self.cut[name]:
                 self._on_the_way.append((self.now + LINK, other, beat))
 
-        return Watch(Watches({other: [pair]}, DETECTION), self.now, send)
+        return FailureDetector(WatchList({other: [pair]}, DETECTION), self.now, send)
 
     def restart(self, name: str) -> None:
         other = "node" if name == "master" else "master"

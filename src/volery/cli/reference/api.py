@@ -12,14 +12,14 @@ from volery.look.markdown import table
 
 def api() -> Iterator[str]:
     """What can be asked over HTTP, and what is sent back."""
-    from volery.live.service.admission import Traffic
     from volery.live.service.api import operations
-    from volery.live.service.foretelling import Foreteller
+    from volery.live.service.forecaster import Forecaster
     from volery.live.service.job_service import JobService
     from volery.live.service.openapi import describe
+    from volery.live.service.requests import Traffic
 
     service = SimpleNamespace(queries=None)  # nothing is asked of it here
-    known = operations(cast(JobService, service), None, Traffic(), cast(Foreteller, object()))
+    known = operations(cast(JobService, service), None, Traffic(), cast(Forecaster, object()))
     description = describe(known)
     yield from (
         "# The API over HTTP",

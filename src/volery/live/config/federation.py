@@ -34,10 +34,10 @@ from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
-from volery.live.config.building import Plan
 from volery.live.config.fleet import Fleet
-from volery.live.config.isolation import Durability, Isolation, JournalSize, Output, Retention
+from volery.live.config.limits import Durability, Isolation, JournalSize, Output, Retention
 from volery.live.config.machine import Machine, amounts, discover, machine_from_table
+from volery.live.config.plan import Plan
 from volery.live.config.tables import misfit, read_table
 from volery.live.config.tls import BrokerAccess, BrokerTls, ServerTls
 from volery.live.messages import HostName

@@ -37,11 +37,11 @@ from volery.live.dashboard.reasons import reasons
 from volery.live.dashboard.tables import Column, pager, slice_of, table
 from volery.live.dashboard.users import last_preemptions
 from volery.live.jobs import JobDescription
-from volery.live.service.admission import choice, number, principal
-from volery.live.service.listing import ORDERS, JobOrder, JobQuery
+from volery.live.service.listings import ORDERS, JobOrder, JobQuery
 from volery.live.service.outputs import Outputs
-from volery.live.service.view import Watched
-from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
+from volery.live.service.requests import choice, number, principal
+from volery.live.service.view import FederationView
+from volery.live.status import ENDED_TASKS, UNCONFINED, JobState, JobStatus, TaskStatus, TaskUsage
 
 COMMAND_SHOWN: Final = 2_000
 CELLS: Final = 500
@@ -73,7 +73,7 @@ _TELLING: Final = ("failed", "running", "finished", "killed")
 """Of which task of a job the output is shown: the first in the first of these states."""
 
 
-async def jobs_view(queries: Watched, request: Request) -> View:
+async def jobs_view(queries: FederationView, request: Request) -> View:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -147,7 +147,7 @@ def progress(job: JobStatus) -> Markup:
 
 
 async def job_view(
-    queries: Watched, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
+    queries: FederationView, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
 ) -> View:
     """One job.
 
@@ -309,3 +309,36 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     )
     until = f" to {duration(span)} later; one line per task, as its last attempt left it"
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))
+
+
+async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> View:
+    """One task.
+
+    Args:
+        queries: knows why.
+        task: which.
+        outputs: finds what tasks have said; None: that is not known.
+    """
+    why = await queries.explain(task.job, task.index)
+    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
+    took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
+    known = facts(
+        ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
+        ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
+        ("exit code", NOTHING if task.exit_code is None else task.exit_code),
+        ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
+        ("took", duration(took)), *_used(task.usage),
+    )  # fmt: skip
+    said = None if outputs is None else await logs(task, outputs)
+    live = joined((known, section("Why", reasons(why) if why else None), said))
+    idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
+    return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
+
+
+def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
+    """What the last attempt has used, as far as it is known."""
+    if usage is None:
+        return []
+    peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
+    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
+    return [*known, ("held", usage.held or UNCONFINED)]

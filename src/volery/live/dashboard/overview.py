@@ -9,9 +9,7 @@ from starlette.requests import Request
 
 from volery.core.model import Address
 from volery.live.dashboard import cells, frame
-from volery.live.dashboard.curves import curves
 from volery.live.dashboard.frame import View
-from volery.live.dashboard.hosts import absences
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -22,17 +20,20 @@ from volery.live.dashboard.html import (
     figures,
     joined,
     link,
+    moment,
     part,
     section,
     share,
     tag,
     whole,
 )
+from volery.live.dashboard.nodes import absences
 from volery.live.dashboard.reasons import UNREPORTED
 from volery.live.dashboard.tables import Column, table
-from volery.live.service.admission import principal
+from volery.live.service.history import Sample
+from volery.live.service.requests import principal
 from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
-from volery.live.service.view import Watched
+from volery.live.service.view import FederationView
 from volery.live.status import PairStatus
 
 HEAT_STEPS: Final = 5
@@ -49,7 +50,9 @@ _CLUSTERS: Final = (
 )
 
 
-def overview(queries: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+def overview(
+    queries: FederationView, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]
+) -> View:
     """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
 
     Args:
@@ -186,3 +189,48 @@ def _squares(
         tag("div", drawn, class_="scroll", tabindex=0, role="group", aria_label=label),
         tag("p", told, class_="soft"),
     )
+
+
+POINTS_MAX: Final = 180
+"""Of one curve; several samples share a point where there are more."""
+WIDE: Final = 600
+TALL: Final = 60
+
+
+def curves(samples: Sequence[Sample]) -> Markup | None:
+    """The curves; nothing before there are two samples."""
+    if len(samples) < 2:
+        return None
+    size = -(-len(samples) // POINTS_MAX)
+    groups = [samples[at : at + size] for at in range(0, len(samples), size)]
+    used = [sum(one.used for one in group) / max(1, sum(one.usable for one in group)) for group in groups]
+    waiting = [max(one.waiting for one in group) for group in groups]
+    failed = [sum(one.failed for one in group) for group in groups]
+    last, span_us = samples[-1], samples[-1].at_us - samples[0].at_us
+    drawn = (
+        _curve("utilisation", used, 1.0, f"last {share(last.used, last.usable)}", lambda top: share(top, 1)),
+        _curve("tasks that wait", waiting, max(waiting), f"last {whole(last.waiting)}", lambda top: whole(round(top))),
+        _curve(
+            "failed attempts", failed, max(failed), f"{whole(sum(failed))} in all", lambda top: whole(round(top)),
+        ),
+    )  # fmt: skip
+    told = joined((moment(samples[0].at_us), " to ", moment(last.at_us), f", {duration(span_us)}"))
+    return joined((tag("div", *drawn, class_="curves"), tag("p", told, class_="soft")))
+
+
+def _curve(title: str, values: Sequence[float], top: float, last: str, words: Callable[[float], str]) -> Markup:
+    """One curve above its axis, with its largest value in words."""
+    step = WIDE / max(1, len(values) - 1)
+    points = " ".join(
+        f"{step * place:.1f},{TALL - TALL * min(1.0, value / top) if top else TALL:.1f}"
+        for place, value in enumerate(values)
+    )
+    highest = words(max(values))
+    area = tag("polygon", points=f"0,{TALL} {points} {WIDE},{TALL}")
+    line = tag("polyline", points=points)
+    drawn = tag(
+        "svg", tag("title", f"{title}: {last}, at most {highest}"), area, line, viewbox=f"0 0 {WIDE} {TALL}",
+        preserveAspectRatio="none", role="img", class_="curve",
+    )  # fmt: skip
+    said = tag("figcaption", tag("b", title), f" {last}, at most {highest}")
+    return tag("figure", said, drawn)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from volery.core.errors import InputError
 from volery.live.dashboard.html import Markup, Piece, address, joined, link, tag, whole
-from volery.live.service.admission import number
+from volery.live.service.requests import number
 
 ROWS: Final = 50
 ROWS_MAX: Final = 500

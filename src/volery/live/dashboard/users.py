@@ -27,8 +27,8 @@ from volery.live.dashboard.html import (
     whole,
 )
 from volery.live.dashboard.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
-from volery.live.service.admission import number, principal
-from volery.live.service.view import Watched
+from volery.live.service.requests import number, principal
+from volery.live.service.view import FederationView
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 
 LAST: Final = 10
@@ -70,7 +70,7 @@ _PREEMPTIONS: Final = (
 )
 
 
-def users_view(queries: Watched, request: Request) -> View:
+def users_view(queries: FederationView, request: Request) -> View:
     """Users with something under way or a share; the tree of shares; the last preemptions.
 
     Raises:
@@ -123,7 +123,7 @@ def _use(running: int, slots: int, entitled: float | None) -> Markup:
     return bar(part(width, "running"), due)
 
 
-def _tree(queries: Watched, request: Request) -> Markup:
+def _tree(queries: FederationView, request: Request) -> Markup:
     """Who is due what; an administrator may change it."""
     who = principal(request)
     listed = queries.sharing.listed(who.sees)
@@ -169,7 +169,7 @@ def _changing(one: ShareStatus) -> Markup:
     return frame.setting("change", where, question, f"share-{one.name}", "weight", one.weight)
 
 
-def preemptions_view(queries: Watched, request: Request) -> View:
+def preemptions_view(queries: FederationView, request: Request) -> View:
     """Who has lost what to whom.
 
     Raises:
@@ -196,7 +196,7 @@ def preemptions_view(queries: Watched, request: Request) -> View:
     return View("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
 
 
-def last_preemptions(queries: Watched, request: Request, job: int | None) -> Markup | None:
+def last_preemptions(queries: FederationView, request: Request, job: int | None) -> Markup | None:
     """The last ones, of a job or of all; None where there are none."""
     found = queries.sharing.preemptions(None, job, None, LAST, principal(request).sees)
     if not found:

@@ -25,7 +25,7 @@ from volery.live.assembly import running
 from volery.live.config.federation import ALL, Federation
 from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, PreemptionReport, TaskReport
 from volery.live.node.executor import Executor
-from volery.live.node.records import TraceRecorder
+from volery.live.node.recorder import TraceRecorder
 from volery.live.runtime.host import Host
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 

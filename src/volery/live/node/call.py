@@ -21,9 +21,9 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
+from volery.live.node.context import ExecutorContext, attempt_name
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import WORKER_VARIABLES, attempt_environment, inherited_environment
-from volery.live.node.means import Means, attempt_name
 from volery.live.node.processes import signal_name
 from volery.live.node.worker import LENGTH, Answer, Request, frame
 
@@ -112,7 +112,7 @@ class CallExecutor:
         report: hears of every start and end; the last report of a call holds its pickled result or exception.
     """
 
-    def __init__(self, means: Means, workers: int = 0, report: Report | None = None) -> None:
+    def __init__(self, means: ExecutorContext, workers: int = 0, report: Report | None = None) -> None:
         self._means = means
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report

@@ -21,7 +21,7 @@ _WAIT: Final = 'read -r go && {limit}exec "$@" <"$0"'
 _KB_PER_MB: Final = 1024
 
 
-class Gate:
+class StartGate:
     """Of one process.
 
     Args:

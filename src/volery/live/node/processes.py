@@ -28,10 +28,10 @@ from volery.live.config.accounts import SHELL, Account
 from volery.live.messages import AttemptState, AttemptUsage
 from volery.live.node.cgroups import Group
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
+from volery.live.node.context import ExecutorContext, attempt_name
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import attempt_environment, inherited_environment
-from volery.live.node.gate import Gate, demand_program
-from volery.live.node.means import Means, attempt_name
+from volery.live.node.gate import StartGate, demand_program
 from volery.live.node.proctable import Status, processes
 
 SWEEP_S: Final = 0.01
@@ -114,7 +114,7 @@ class ProcessExecutor:
         report: hears of every start and end.
     """
 
-    def __init__(self, means: Means, report: Report | None = None) -> None:
+    def __init__(self, means: ExecutorContext, report: Report | None = None) -> None:
         self._means = means
         self._report = report
         self._inherited = inherited_environment(means.environment)
@@ -196,7 +196,7 @@ class ProcessExecutor:
         cwd = Path(command.cwd) if command.cwd else folder
         environment = self._environment_of(attempt, command, account)
         words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing
-        gate: Gate | None = None
+        gate: StartGate | None = None
         opened: list[int] = []
         try:
             for name in ("stdout", "stderr"):
@@ -209,7 +209,7 @@ class ProcessExecutor:
             if held is not None:
                 if program is None:
                     demand_program(words[0], cwd, environment)
-                gate = Gate(folder / "stdin" if command.stdin else None, held.memory_mb)
+                gate = StartGate(folder / "stdin" if command.stdin else None, held.memory_mb)
                 words, program, stdin = gate.words(words), SHELL, gate.outside
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
@@ -231,7 +231,7 @@ class ProcessExecutor:
         self._means.watch_output(folder, account)
         self._tell(attempt, "running")
 
-    def _hold(self, attempt: _Attempt, gate: Gate | None) -> None:
+    def _hold(self, attempt: _Attempt, gate: StartGate | None) -> None:
         """Have the process that has just been started in hand before anything of the task runs."""
         assert attempt.popen is not None
         try:

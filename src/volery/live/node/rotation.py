@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from volery.live.config.isolation import Output
+from volery.live.config.limits import Output
 from volery.live.node.output import STREAMS, kept_from
 
 MB: Final = 1 << 20
@@ -45,7 +45,7 @@ _ATTEMPT: Final = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 log = logging.getLogger(__name__)
 
 
-class Outputs:
+class OutputRotation:
     """Keeps the folder of attempts of one agent in bounds.
 
     Args:

@@ -34,14 +34,14 @@ from volery.live.messages import (
 )
 from volery.live.node.executor import Executor, OnEnd
 from volery.live.runtime import port as effect_kinds
+from volery.live.runtime.failure_detector import FailureDetector, WatchList
 from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.runtime.presence import Presence
-from volery.live.runtime.watching import Watch, Watches
 from volery.live.times import Clock
 from volery.live.transport.codec import Codec, CodecError, Parcel
-from volery.live.transport.delivery import Delivery, LaterLife
+from volery.live.transport.delivery import Delivery, LaterIncarnation
 from volery.live.transport.transport import Transport
 
 EVENTS_PER_TURN: Final = 4096
@@ -96,7 +96,7 @@ class Host:
         transport: Transport | None = None,
         journal: JournalWriter | None = None,
         incarnation: int = 1,
-        watches: Watches | None = None,
+        watches: WatchList | None = None,
         presence: Presence | None = None,
         explains: bool = False,
     ) -> None:
@@ -123,7 +123,7 @@ class Host:
         self._delivery: Delivery | None = None
         self._watches = watches
         self._presence = presence
-        self._watch: Watch | None = None
+        self._watch: FailureDetector | None = None
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_life: Callable[[HostName, bool], None] | None = None
         self._pool: Pool | None = None
@@ -185,7 +185,7 @@ class Host:
             self._presence.start(self._aside)
         watches = self._watches
         if watches is not None and watches.pairs and self._delivery is not None:
-            self._watch = Watch(watches, now, self._aside)
+            self._watch = FailureDetector(watches, now, self._aside)
             self._beat()
 
     def ended(self, address: Address) -> OnEnd:
@@ -249,7 +249,7 @@ class Host:
             self._delivery.arrived(sender, encoded)
         except CodecError as error:
             self._ingress.refuse(sender, error)
-        except LaterLife as error:
+        except LaterIncarnation as error:
             self._ingress.refuse(sender, f"{error}; restart this host, and it takes the one after that")
             assert self._transport is not None
             self._transport.doubt()
@@ -336,7 +336,7 @@ class Host:
                 self._apply(mailbox, now)
         self._commit(now)
 
-    def _tell_news(self, watch: Watch, now: Time) -> None:
+    def _tell_news(self, watch: FailureDetector, now: Time) -> None:
         """Tell who is lost and who is back, before anything else: a host that was stopped has slept through its leases.
 
         Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.

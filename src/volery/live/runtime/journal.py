@@ -21,7 +21,7 @@ from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
-from volery.live.config.isolation import Durability
+from volery.live.config.limits import Durability
 from volery.live.transport.codec import union
 
 MAGIC: Final = b"volery journal 1\n"
@@ -118,7 +118,7 @@ def snapshot_path(path: Path) -> Path:
     return path.with_suffix(".snapshot")
 
 
-def next_incarnation(folder: Path, host: str) -> int:
+def journalled_incarnation(folder: Path, host: str) -> int:
     """One more than the last incarnation that has a journal in the folder; 1 where there is none."""
     numbers = [journal_order(path) for path in folder.glob(f"{host}-*{SUFFIX}")]
     return 1 + max((number for name, number, _ in numbers if name == host), default=0)

@@ -12,7 +12,7 @@ from volery.core.component import Component
 from volery.core.events import Event, Outcome, TaskFinished
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, Time
 from volery.live.messages import HostName, TaskReport
-from volery.live.node.records import Recorder
+from volery.live.node.recorder import Recorder
 from volery.live.runtime.outbox import Outbox
 from volery.live.times import Clock, clock_from_now
 from volery.live.transport.codec import Parcel

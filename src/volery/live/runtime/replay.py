@@ -19,7 +19,7 @@ from volery.core.component import Architecture, Component, UnknownMessageError
 from volery.core.errors import InputError
 from volery.core.events import Computed, TaskFinished
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
-from volery.live.config.building import Plan
+from volery.live.config.plan import Plan
 from volery.live.runtime.journal import (
     RAISED,
     SUFFIX,

@@ -18,7 +18,7 @@ import msgspec
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.model import Address, Key
-from volery.live.config.isolation import Durability, JournalSize
+from volery.live.config.limits import Durability, JournalSize
 from volery.live.runtime.journal import SUFFIX, Header, JournalWriter, journal_order, journal_path, snapshot_path
 from volery.live.runtime.snapshots import UNFINISHED, obstacle, snapshot_apart, told_failure
 

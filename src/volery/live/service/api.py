@@ -29,7 +29,16 @@ import volery
 from volery.core.errors import InputError
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
-from volery.live.service.admission import (
+from volery.live.service.forecaster import Forecaster, forecast_operations
+from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, Bounds, HttpServer
+from volery.live.service.intake import Intake
+from volery.live.service.job_service import JobService
+from volery.live.service.listings import JobQuery
+from volery.live.service.openapi import Operation, describe
+from volery.live.service.operator_api import operator_operations
+from volery.live.service.outputs import Outputs, output_answer
+from volery.live.service.queries import JobQueries
+from volery.live.service.requests import (
     NotAllowedError,
     NotThereError,
     Traffic,
@@ -46,17 +55,8 @@ from volery.live.service.admission import (
     refusal,
     seen_job,
 )
-from volery.live.service.foretelling import Foreteller, foretelling
-from volery.live.service.intake import Intake
-from volery.live.service.job_service import JobService
-from volery.live.service.listening import BACKLOG, Bounds, Protocol, Server
-from volery.live.service.listing import JobQuery
-from volery.live.service.openapi import Operation, describe
-from volery.live.service.operating import operating
-from volery.live.service.outputs import Outputs, output_answer
-from volery.live.service.queries import JobQueries
 from volery.live.service.sessions import Sessions
-from volery.live.service.summary import summarising
+from volery.live.service.summary import summary_operation
 from volery.live.service.tokens import Gate, Principal
 from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobPlan, JobState, JobStatus, Receipt, TaskStatus, Why
 
@@ -68,7 +68,7 @@ RESULTS_BYTES: Final = 4 << 20
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
-MakePages = Callable[[JobService, Outputs, Sessions, Traffic, Foreteller | None], Sequence[Route]]
+MakePages = Callable[[JobService, Outputs, Sessions, Traffic, Forecaster | None], Sequence[Route]]
 """Makes the routes of pages beside the API: of a job service, outputs of tasks, sessions, traffic and forecasts."""
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -85,7 +85,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def operations(
-    service: JobService, outputs: Outputs | None, traffic: Traffic, foreteller: Foreteller | None = None
+    service: JobService, outputs: Outputs | None, traffic: Traffic, foreteller: Forecaster | None = None
 ) -> tuple[Operation, ...]:
     """All that the API can do."""
     jobs, tasks = _JobEndpoints(service), _TaskEndpoints(service.queries, outputs)
@@ -120,16 +120,16 @@ def operations(
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
-        summarising(service.queries),
-        *operating(service, traffic, foreteller),
-        *(foretelling(foreteller, service.queries) if foreteller is not None else ()),
+        summary_operation(service.queries),
+        *operator_operations(service, traffic, foreteller),
+        *(forecast_operations(foreteller, service.queries) if foreteller is not None else ()),
         Operation("GET", "/healthz", healthz, Health, role=None),
     )
 
 
 def make_app(
     service: JobService, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES,
-    foreteller: Foreteller | None = None, pages: MakePages | None = None,
+    foreteller: Forecaster | None = None, pages: MakePages | None = None,
 ) -> Starlette:  # fmt: skip
     """The API of a job service.
 
@@ -377,7 +377,7 @@ class ApiServer:
 
     def __init__(
         self, service: JobService, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
-        gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Foreteller | None = None,
+        gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Forecaster | None = None,
         bounds: Bounds | None = None, pages: MakePages | None = None,
     ) -> None:  # fmt: skip
         self._queries, gate = service.queries, gate or Gate(None)
@@ -401,10 +401,10 @@ class ApiServer:
         self._intake: Intake = app.state.intake
         config = uvicorn.Config(
             app, log_config=None, log_level="warning", access_log=False,
-            lifespan="off", http=Protocol, ws="none", timeout_graceful_shutdown=1,
+            lifespan="off", http=BoundedHttpProtocol, ws="none", timeout_graceful_shutdown=1,
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
-        self._server = Server(config, self._socket, (bounds or Bounds()).held())
+        self._server = HttpServer(config, self._socket, (bounds or Bounds()).held())
         self._intake = app.state.intake
         self._serving: asyncio.Task[None] | None = None
 

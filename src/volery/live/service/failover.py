@@ -18,8 +18,8 @@ from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
 from volery.core.events import Move, PeerBack, PeerLost
 from volery.core.model import SECOND, Address, JobId, Message, Time
-from volery.live.service.assigned import AssignmentBook
 from volery.live.service.errors import UnwrittenError
+from volery.live.service.ledgers import AssignmentLedger
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
@@ -47,7 +47,7 @@ class Failover:
         entry_for: Callable[[JobId, str], Address],
         standins: Sequence[Address],
         detection_us: Time,
-        book: AssignmentBook,
+        book: AssignmentLedger,
         written: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
         order: Callable[[Address, Message], None],
         submit_again: Callable[[Sequence[JobId]], Coroutine[Any, Any, None]],

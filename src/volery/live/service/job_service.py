@@ -37,19 +37,18 @@ from volery.live.messages import (
     PreemptionReport,
     TaskReport,
 )
-from volery.live.runtime.explaining import DecisionBook
+from volery.live.runtime.decisions import DecisionBook
 from volery.live.runtime.presence import Register
-from volery.live.service.accepting import admit, planned_jobs
+from volery.live.service.admission import admit, planned_jobs
 from volery.live.service.batches import BatchWriter
-from volery.live.service.feeding import Outgoing
-from volery.live.service.looking import Sight
+from volery.live.service.history import AttemptCounts
 from volery.live.service.node_table import NodeTable
-from volery.live.service.outputs import Asking
-from volery.live.service.pace import AttemptCounts
-from volery.live.service.queries import JobQueries
-from volery.live.service.sharing import Sharing
+from volery.live.service.outputs import OutputRequests
+from volery.live.service.queries import CapacityQueries, JobQueries
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import Submissions
+from volery.live.service.submissions import JobSubmissions
+from volery.live.service.throttle import Outgoing
+from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
 REPORTS_LATE_S: Final = 2.0
@@ -102,8 +101,9 @@ class JobService(Component):
 
     def __init__(
         self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
-        submissions: Submissions, queries: JobQueries, outputs: Asking, book: DecisionBook, capacity: Sight | None,
-        order: Callable[[Address, Message], None], observe: Callable[[TaskReport], None] | None = None,
+        submissions: JobSubmissions, queries: JobQueries, outputs: OutputRequests, book: DecisionBook,
+        capacity: CapacityQueries | None, order: Callable[[Address, Message], None],
+        observe: Callable[[TaskReport], None] | None = None,
     ) -> None:  # fmt: skip
         self._store = store
         self._fleet = fleet
@@ -319,13 +319,13 @@ def job_service(
     """
     order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
     writer = BatchWriter(store, order, counts.note, reports_late_s)
-    submissions = Submissions(store, fleet, writer, post, order, entry, standins, detection_us)
+    submissions = JobSubmissions(store, fleet, writer, post, order, entry, standins, detection_us)
     hosts = register(submissions.assigned) if register is not None else None
     table = NodeTable(nodes, fleet, store.drained(), in_charge, hosts)
-    capacity = Sight(order) if looks else None
-    sharing = Sharing(due, shares, sharers, store.shares, writer.written, order)
+    capacity = CapacityQueries(order) if looks else None
+    sharing = UserShares(due, shares, sharers, store.shares, writer.written, order)
     queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, capacity)
-    outputs = Asking(order, agents)
+    outputs = OutputRequests(order, agents)
     return JobService(
         store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe
     )  # fmt: skip

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, get_args
 
 import volery
-from volery.live.service.admission import Traffic
 from volery.live.service.job_service import JobService
+from volery.live.service.requests import Traffic
 from volery.live.status import NodeState
 from volery.live.times import SECOND_US
 

@@ -13,8 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from volery.core.model import Address, Message
 from volery.live.messages import AGENT, OutputReply, OutputRequest
-from volery.live.node.output import Extent, blocks, extent, open_output, piece_from, piece_in
-from volery.live.node.reading import PIECE_BYTES_MAX
+from volery.live.node.output import PIECE_BYTES_MAX, Extent, blocks, extent, open_output, piece_from, piece_in
 from volery.live.service.errors import AwayError
 from volery.live.status import LOG_OFFSET, TaskStatus
 
@@ -63,7 +62,7 @@ class FileOutput:
         os.close(self._file)
 
 
-class Asking:
+class OutputRequests:
     """Questions to the hosts of nodes.
 
     Args:
@@ -122,7 +121,7 @@ class AskedOutput:
         there: how much there was.
     """
 
-    def __init__(self, asking: Asking, task: TaskStatus, stream: str, there: Extent) -> None:
+    def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, there: Extent) -> None:
         self._asking = asking
         self._task = task
         self._stream = stream
@@ -150,7 +149,7 @@ class Outputs:
         asking: asks other hosts.
     """
 
-    def __init__(self, root: Path, asking: Asking) -> None:
+    def __init__(self, root: Path, asking: OutputRequests) -> None:
         self._root = root.resolve()
         self._asking = asking
 

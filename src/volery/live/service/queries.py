@@ -9,21 +9,20 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from volery.core.model import Address, JobId, Time
+from volery.core.events import Look, Seen
+from volery.core.model import Address, Amounts, JobId, Message, Time
 from volery.live.config.fleet import Fleet
 from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
-from volery.live.runtime.explaining import DecisionBook, candidates, counted
+from volery.live.loop import in_slices
+from volery.live.runtime.decisions import DecisionBook, candidates, counted
 from volery.live.service.batches import BatchWriter
-from volery.live.service.history import History, Sample
-from volery.live.service.listing import NEWEST, READ, JobOrder, JobQuery
-from volery.live.service.looking import Sight
+from volery.live.service.counters import UserLoad
+from volery.live.service.history import AttemptCounts, History, Sample, ThroughputMeter
+from volery.live.service.ledgers import ArchivedJob
+from volery.live.service.listings import NEWEST, READ, JobOrder, JobQuery
 from volery.live.service.node_table import NodeTable
-from volery.live.service.pace import AttemptCounts, Pace
-from volery.live.service.retired import Archived
-from volery.live.service.sharing import Sharing
-from volery.live.service.slices import in_slices
 from volery.live.service.store import JobStore
-from volery.live.service.tally import UserLoad
+from volery.live.service.user_shares import UserShares
 from volery.live.status import (
     FunnelStep,
     HostStatus,
@@ -64,7 +63,8 @@ class JobQueries:
 
     def __init__(
         self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
-        assigned: Callable[[JobId, str], Address], sharing: Sharing, book: DecisionBook, capacity: Sight | None = None,
+        assigned: Callable[[JobId, str], Address], sharing: UserShares, book: DecisionBook,
+        capacity: CapacityQueries | None = None,
     ) -> None:  # fmt: skip
         self.sharing = sharing
         self.history = History()
@@ -83,7 +83,7 @@ class JobQueries:
         return self._counts.told
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> ThroughputMeter:
         """Ended attempts over time."""
         return self._counts.pace
 
@@ -108,7 +108,7 @@ class JobQueries:
         """One job."""
         return self._store.job(number)
 
-    def archived(self, number: JobId) -> Archived | None:
+    def archived(self, number: JobId) -> ArchivedJob | None:
         """Whose a job was that has left the store for the archive, and which file has it."""
         return self._store.retired.of(number)
 
@@ -307,3 +307,40 @@ def started_tasks(job: JobStatus) -> int:
 
 def _heard(job: JobStatus) -> int:
     return started_tasks(job) + job.unsatisfiable
+
+
+WAIT_S: Final = 0.25
+"""A scheduler that is away, or busier than this, is not waited for."""
+
+
+class CapacityQueries:
+    """Questions to schedulers that have not been answered.
+
+    Args:
+        send: hands a message to a component.
+    """
+
+    def __init__(self, send: Callable[[Address, Message], None]) -> None:
+        self._send = send
+        self._number = 0
+        self._open: dict[int, asyncio.Future[int]] = {}
+
+    async def machines(self, scheduler: Address, constraints: int, request: Amounts) -> int | None:
+        """How many machines have room for a task in a scheduler's view; None: it has not answered in time."""
+        self._number += 1
+        number, answer = self._number, asyncio.get_running_loop().create_future()
+        self._open[number] = answer
+        self._send(scheduler, Look(number, constraints, request))
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return int(await answer)
+        except TimeoutError:
+            return None
+        finally:
+            del self._open[number]
+
+    def seen(self, told: Seen) -> None:
+        """An answer; it may come too late."""
+        answer = self._open.get(told.number)
+        if answer is not None and not answer.done():
+            answer.set_result(told.machines)

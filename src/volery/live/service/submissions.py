@@ -13,18 +13,18 @@ from volery.core.events import Cancel, Event, JobDone
 from volery.core.model import Address, JobId, Message, Time
 from volery.live.config.fleet import Fleet
 from volery.live.jobs import demands
-from volery.live.service.accepting import NewJob, Sent, wanted
+from volery.live.service.admission import NewJob, Submission, wanted
 from volery.live.service.batches import BatchWriter
 from volery.live.service.errors import UnwrittenError
 from volery.live.service.failover import Failover
-from volery.live.service.feeding import Feed
-from volery.live.service.rows import OpenJob
+from volery.live.service.listings import OpenJob
 from volery.live.service.store import JobStore
+from volery.live.service.throttle import SubmitThrottle
 
 log = logging.getLogger(__name__)
 
 
-class Submissions:
+class JobSubmissions:
     """The jobs that schedulers have not finished, and the scheduler of each.
 
     Args:
@@ -49,10 +49,10 @@ class Submissions:
         self._fleet = fleet
         self._writer = writer
         self._order = order
-        self._feed = Feed(post)
+        self._feed = SubmitThrottle(post)
         self.failover = Failover(entry, standins, detection_us, store.assigned, writer.written, order, self._resubmit)
-        self._held: dict[JobId, Sent] | None = None
-        self._sent: dict[JobId, Sent] = {}
+        self._held: dict[JobId, Submission] | None = None
+        self._sent: dict[JobId, Submission] = {}
         self._resuming: asyncio.Task[None] | None = None
 
     def open(self, elsewhere: Collection[Address]) -> None:
@@ -76,7 +76,7 @@ class Submissions:
 
     def admit(self, job: NewJob) -> None:
         """Submit a job that is in the store."""
-        sent = Sent(job.number, job.first, job.description, self._fleet, job.tasks)
+        sent = Submission(job.number, job.first, job.description, self._fleet, job.tasks)
         if self._held is None:
             self._submit(sent)
         else:
@@ -103,11 +103,11 @@ class Submissions:
             self._resuming.cancel()
             await asyncio.wait((self._resuming,))
 
-    def _submit(self, sent: Sent) -> None:
+    def _submit(self, sent: Submission) -> None:
         self._sent[sent.number] = sent
         self.failover.send(lambda: self._feed_scheduler(sent))
 
-    def _feed_scheduler(self, sent: Sent) -> None:
+    def _feed_scheduler(self, sent: Submission) -> None:
         """Begin to send a job to the scheduler that has it now, unless it was given up or submitted again meanwhile."""
         if self._sent.get(sent.number) is sent:
             owner = self.failover.owner(sent.number, sent.description.user)
@@ -153,7 +153,7 @@ class Submissions:
         count = needs[-1].first + needs[-1].tasks - len(ended)
         if count:
             begun = self._store.begun(job.id)
-            self._submit(Sent(job.id, job.first_task, job.description, self._fleet, count, ended, begun, True))
+            self._submit(Submission(job.id, job.first_task, job.description, self._fleet, count, ended, begun, True))
         else:
             self._sent.pop(job.id, None)
             self._writer.note(JobDone(job.id))

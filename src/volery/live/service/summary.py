@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.model import Address
-from volery.live.service.admission import as_json, principal
+from volery.live.service.history import ended_of
 from volery.live.service.openapi import Operation
-from volery.live.service.pace import ended_of
 from volery.live.service.queries import JobQueries
-from volery.live.service.view import Watched
+from volery.live.service.requests import as_json, principal
+from volery.live.service.view import FederationView
 from volery.live.status import NodeStatus, PairStatus
 
 ALLOCATIONS: Final = 2_000
@@ -80,7 +80,7 @@ class Pacing(Protocol):
 
 
 def summary_of(
-    queries: Watched, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]], user: str | None,
+    queries: FederationView, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]], user: str | None,
     nodes: Sequence[NodeStatus],
 ) -> Summary:  # fmt: skip
     """The federation as far as this host knows it.
@@ -144,7 +144,7 @@ def allocation(found: Sequence[int]) -> AllocationTimes | None:
     return AllocationTimes(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
 
 
-def summarising(queries: JobQueries) -> Operation:
+def summary_operation(queries: JobQueries) -> Operation:
     """The summary as an operation."""
     in_charge: dict[Address, tuple[Address, ...]] = {}
 

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from volery.core.model import Address, JobId, Time
 from volery.live.jobs import JobDescription
+from volery.live.service.counters import UserLoad
 from volery.live.service.history import Sample
-from volery.live.service.listing import JobOrder, JobQuery
-from volery.live.service.retired import Archived
-from volery.live.service.tally import UserLoad
+from volery.live.service.ledgers import ArchivedJob
+from volery.live.service.listings import JobOrder, JobQuery
 from volery.live.status import (
     HostStatus,
     JobStatus,
@@ -26,8 +26,8 @@ from volery.live.status import (
 )
 
 
-class WatchedShares(Protocol):
-    """Who is due what, and who has lost what to whom; see `volery.live.service.sharing.Sharing`."""
+class SharesView(Protocol):
+    """Who is due what, and who has lost what to whom; see `volery.live.service.user_shares.UserShares`."""
 
     def due(self) -> Mapping[str, Fraction]:
         """Per user who has one, its share."""
@@ -44,11 +44,11 @@ class WatchedShares(Protocol):
         """Who has lost what to whom, the last first."""
 
 
-class Watched(Protocol):
+class FederationView(Protocol):
     """Answers what views ask, all of it of one moment; see `volery.live.service.questions.Questions`."""
 
     @property
-    def sharing(self) -> WatchedShares:
+    def sharing(self) -> SharesView:
         """Shares and preemptions."""
 
     @property
@@ -97,7 +97,7 @@ class Watched(Protocol):
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
 
-    def archived(self, number: JobId) -> Archived | None:
+    def archived(self, number: JobId) -> ArchivedJob | None:
         """Whose a job was that has left for the archive, and which file has it."""
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder) -> list[JobStatus]:

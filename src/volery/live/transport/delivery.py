@@ -34,7 +34,7 @@ KEPT_BYTES_MAX: Final = 256 << 20
 log = logging.getLogger(__name__)
 
 
-class LaterLife(ValueError):  # noqa: N818 - it names a claim
+class LaterIncarnation(ValueError):  # noqa: N818 - it names a claim
     """A frame is for a later incarnation of this host than its present one, by what its sender has met.
 
     Attributes:
@@ -182,7 +182,7 @@ class Delivery:
             self._correct(line, sender)
             return
         if frame.to > self._incarnation:
-            raise LaterLife(frame.to, self._incarnation)
+            raise LaterIncarnation(frame.to, self._incarnation)
         if frame.incarnation > line.life:
             known = line.life > 0
             line.begin_anew(frame.incarnation)

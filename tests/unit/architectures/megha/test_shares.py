@@ -35,7 +35,7 @@ from volery.core.resources import Packing
 from volery.core.shares import MILLIONTHS, ShareChange
 from volery.core.streams import Streams
 from volery.core.why import Reason
-from volery.live.config.building import Plan
+from volery.live.config.plan import Plan
 from volery.policies.match import vector_bytes
 from volery.roles.nodes import Completed
 from volery.sim import Options, simulate
