@@ -238,9 +238,7 @@ class SupervisorClient:
             return
         if message.report.state == "running":
             self._report(message.report)
-        elif (
-            not self._going_on
-        ):  # it has ended since the supervisor told what it holds, and the components do not hear yet
+        elif not self._going_on:  # it has ended since the inventory, and the components have not started yet
             self._ended.append(message.report)
             self._strays.discard((message.report.task, message.report.attempt))
             if not self._strays:

@@ -16,6 +16,8 @@ from volery.live.messages import TaskReport
 from volery.live.service.counters import NOTHING, Counts, counts_of
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
+NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
+"""Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
 JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
@@ -273,7 +275,3 @@ def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatu
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
         started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
     )  # fmt: skip
-
-
-NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
-"""Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
