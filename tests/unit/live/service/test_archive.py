@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
-from tests.unit.live.test_store import Committing
+from tests.unit.live.service.test_store import Committing
 from typer.testing import CliRunner
 
 from volery.cli.main import app

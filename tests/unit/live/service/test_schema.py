@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.unit.live.test_store import FIRST, Committing, job, report
+from tests.unit.live.service.test_store import FIRST, Committing, job, report
 
 from volery.core.errors import InputError
 from volery.core.events import JobDone
