@@ -79,7 +79,7 @@ class ApiCall(Generic[AnswerT]):
             self.request["headers"] = {"content-type": "application/json"}
 
     def answer(self, response: httpx2.Response) -> AnswerT:
-        """What the response says.
+        """The content of the response.
 
         Raises:
             InputError: the API refuses, and says why.
@@ -152,7 +152,7 @@ def description_of(job: JobLike, named: bool = False) -> JobDescription:
 
 
 def user_name() -> str:
-    """Who submits, when nothing else is said; empty where the system has no name for them."""
+    """The default submitter: the name of this account; empty where the system has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -203,7 +203,7 @@ class LogPiece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next piece begins."""
+        """The offset of the next piece."""
         return self.start + len(self.content)
 
 
@@ -217,7 +217,7 @@ def logs(number: int, index: int, stream: str, offset: int) -> ApiCall[LogPiece]
 
 
 def result(number: int, index: int) -> ApiCall[bytes]:
-    """What a callable returned or raised, pickled."""
+    """The pickled result or exception of a callable."""
     return ApiCall("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
 
 
@@ -232,22 +232,22 @@ def submit_many(jobs: Iterable[JobLike], named: bool = False) -> ApiCall[list[Re
 
 
 def plan(job: JobLike, named: bool = False) -> ApiCall[JobPlan]:
-    """What a job would meet; see `submit`."""
+    """The prospects of a job; see `submit`."""
     return ApiCall("POST", "/plan", _plan, body=description_of(job, named))
 
 
 def forecast(job: JobLike, named: bool = False) -> ApiCall[Forecast]:
-    """When a job would start and end; see `submit`."""
+    """The forecast of a job; see `submit`."""
     return ApiCall("POST", "/forecast", _forecast, body=description_of(job, named))
 
 
 def forecast_of(number: int) -> ApiCall[Forecast]:
-    """When what is left of a job starts and ends."""
+    """The forecast of what is left of a job."""
     return ApiCall("GET", f"/jobs/{number}/forecast", _forecast)
 
 
 def forecasts() -> ApiCall[ForecastRecord]:
-    """How good forecasts were."""
+    """The accuracy of earlier forecasts."""
     return ApiCall("GET", "/forecasts", _forecasts)
 
 
@@ -295,7 +295,7 @@ def users() -> ApiCall[list[UserStatus]]:
 
 
 def shares() -> ApiCall[list[ShareStatus]]:
-    """Who is due what of the federation, as a tree."""
+    """The tree of shares."""
     return ApiCall("GET", "/shares", _shares)
 
 
@@ -306,19 +306,19 @@ def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
 
 
 def reweighs(name: str | None, limit: int) -> ApiCall[list[WeightChange]]:
-    """Who has changed weights, the last change first."""
+    """Changes of weights, the last one first."""
     return ApiCall("GET", "/reweighs", _reweighs, {"name": name, "limit": limit})
 
 
 def preemptions(
     user: str | None, job: int | None, before: int | None, limit: int
 ) -> ApiCall[list[PreemptionStatus]]:  # fmt: skip
-    """Who has lost what to whom, the last first."""
+    """Preemptions, the last one first."""
     return ApiCall("GET", "/preemptions", _preemptions, {"user": user, "job": job, "before": before, "limit": limit})
 
 
 def value_of(ended: TaskStatus, pickled: bytes) -> Any:
-    """What a call returned.
+    """The result of a call.
 
     Raises:
         Exception: whatever it raised.
@@ -343,7 +343,7 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def headers(self) -> dict[str, str]:
-        """What makes the stream go on where it stopped."""
+        """Headers that resume the stream where it stopped."""
         return {} if self.last is None else {"last-event-id": str(self.last)}
 
     def feed(self, line: str) -> JobStatus | TaskStatus | None:
@@ -374,7 +374,7 @@ def api_address(api: str | None) -> str:
 
 
 class Credentials:
-    """How a client connects: address, token, and whom it believes.
+    """Connection settings of a client: address, token and certificate authority.
 
     Args:
         api: the address; by default VOLERY_API, or this machine's default port.
@@ -403,6 +403,6 @@ class Credentials:
 
 
 def unreachable(api: str, error: httpx2.TransportError) -> InputError:
-    """What to say when nobody answers."""
+    """The error for an API that does not answer."""
     problem = f"no federation answers there ({error}); start one with `volery up`, or name one with --api"
     return InputError(api, f"{problem} or {API_VARIABLE}")

@@ -232,7 +232,7 @@ def _layout(federation: Federation, name: HostName, deployment: Deployment) -> d
 
 
 def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
-    """Where all components stand, the reporters of hosts with nodes included."""
+    """The host of each component and of each reporter."""
     where = located(layout)
     for host, addresses in layout.items():
         if any(address in deployment.machines for address in addresses):
@@ -243,7 +243,7 @@ def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: 
 def _watches(
     federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
 ) -> WatchList | None:  # fmt: skip
-    """Whom this host watches; None where nobody would know what to do with the news."""
+    """The watching pairs of this host; None where the architecture cannot recover."""
     if not survives(federation.plan.architecture, deployment):
         return None
     pairs = [*deployment.watches, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]

@@ -22,7 +22,7 @@ AttemptState = Literal["running", "finished", "failed", "killed"]
 
 
 class AttemptUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What an attempt has used, as far as the kernel says it.
+    """Usage of an attempt, as far as the kernel reports it.
 
     Args:
         cpu_us: processor time of all its processes, microseconds; without a control group of those alone that were
@@ -39,7 +39,7 @@ class AttemptUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class TaskReport(Message, frozen=True):
-    """What an executor tells the submitter about one attempt: once when it starts, once when it has ended.
+    """Executor > submitter, about an attempt: once when it starts, once when it has ended.
 
     Args:
         task: its number.
@@ -142,7 +142,7 @@ class DecisionReport(Message, frozen=True):
 
     @property
     def job(self) -> JobId:
-        """Whose task it is."""
+        """The job of the task."""
         return self.decision.job
 
 

@@ -1,4 +1,4 @@
-"""What the API says of jobs, tasks and nodes; the same structs are stored, sent as JSON and described in OpenAPI."""
+"""Status of jobs, tasks, nodes and forecasts, as the API sends it as JSON and describes it in OpenAPI."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """True if it has ended."""
         return self.state in ENDED_JOBS
 
 
@@ -115,7 +115,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> NodeState:
-        """Whether tasks can be placed there; a drained node that is lost is lost."""
+        """The state of the node; a drained node that is lost is lost."""
         return "lost" if self.lost else "drained" if self.drained else "in use"
 
 

@@ -48,14 +48,14 @@ Matrix = npt.NDArray[np.float64]
 
 
 class Timed(Protocol):
-    """What a host has noted of its turns; see `TimedHost`."""
+    """Measurements of a host's turns; see `TimedHost`."""
 
     stamps: Stamps
     preempted_ns: array[int]
 
 
 class Stamps:
-    """When what began: the number of a kind, the tasks that the event carries, nanoseconds.
+    """Time stamps: the number of a kind, the tasks that the event carries, nanoseconds.
 
     Numbers in one flat array, not the events: to keep those would have a host allocate fresh memory for each, and work
     with colder caches than it does when nobody is looking.
@@ -139,7 +139,7 @@ def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Ca
 
 
 def stamp_us() -> float:
-    """What a stamp itself adds to a piece, by the best of many short rounds: others on the processor add to most."""
+    """The cost of one time stamp, by the best of many short rounds: other processes add to most."""
 
     def nothing(event: Any, source: Address, now: Time) -> None:
         pass
@@ -289,7 +289,7 @@ def _sum_of(costs: Mapping[Kind, EventCost], *kinds: Kind) -> EventCost:
 
 
 async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
-    """What a frame takes between two hosts: half of the median time there and back.
+    """The time of a frame between two hosts: half of the median time there and back.
 
     Args:
         first, second: transports that are not open yet.

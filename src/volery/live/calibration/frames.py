@@ -31,7 +31,7 @@ QUANTILES: Final = 200
 
 
 class Socket:
-    """What a host has noted of its socket.
+    """Measurements of a host's socket.
 
     Attributes:
         writes, reads: nanoseconds when it began and when it ended, how much of that the processor was somebody else's,
@@ -51,7 +51,7 @@ class Socket:
 
 
 class Noted:
-    """What one host has noted, as it is handed from process to process.
+    """Measurements of one host, as they are sent from process to process.
 
     Attributes:
         stamps, preempted_ns: of its turns, see `TimedHost`.
@@ -85,7 +85,7 @@ class FramingHost(TimedHost):
 
     @property
     def runs_tasks(self) -> bool:
-        """Whether nodes stand here."""
+        """True where nodes are on this host."""
         return self._executor is not None
 
     def _send(self, peer: HostName, parcels: list[Parcel]) -> None:
@@ -153,12 +153,12 @@ def _pieces(flat: array[int]) -> Iterator[_Piece]:
 
 
 def noted(host: FramingHost) -> Noted:
-    """What a host has noted so far."""
+    """The measurements of a host so far."""
     return Noted(host)
 
 
 def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
-    """How long frames were on their way that were written alone, and whose receiver was at rest, microseconds.
+    """Delays in microseconds of frames that were written alone to a receiver at rest.
 
     Of frames that are written together the later ones wait for the broker and for cores, which are parts of the model.
 
@@ -196,7 +196,7 @@ def model_of(runs: Sequence[Mapping[HostName, Noted]], broker_us: float) -> tupl
 
 
 def spread(delays: Sequence[float]) -> tuple[Time, ...]:
-    """So many quantiles of delays, whole microseconds."""
+    """Quantiles of delays, whole microseconds."""
     return tuple(round(float(one)) for one in np.percentile(delays, (np.arange(QUANTILES) + 0.5) / QUANTILES * 100))
 
 

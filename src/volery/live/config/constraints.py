@@ -64,7 +64,7 @@ class Condition(msgspec.Struct, frozen=True):
         return f"{self.attribute} {self.operator} {listed}"
 
     def accepts(self, value: AttributeValue | None) -> bool:
-        """Whether a machine with this value will do; None stands for a label that the machine does not have."""
+        """True if a machine with this value meets the condition; None: the machine lacks the label."""
         match self.operator:
             case "==" | "in":
                 return value in self.values
@@ -76,7 +76,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def _rank(attribute: str, value: AttributeValue) -> Any:
-    """What is compared: a number, or the numbers of a version."""
+    """The sort key of a value: a number, or the numbers of a version."""
     if attribute in VERSIONS:
         return tuple(int(part) for part in re.findall(r"\d+", str(value)))
     return value
@@ -279,6 +279,6 @@ def parse_conditions(texts: object, place: str) -> tuple[Condition, ...]:
 
 
 def holds(conditions: Iterable[Condition], machine: Machine) -> bool:
-    """Whether a machine meets all conditions, judged on its attributes and not on bits."""
+    """True if a machine's attributes meet all conditions; no bits are used."""
     attributes: Mapping[str, AttributeValue] = machine.attributes()
     return all(condition.accepts(attributes.get(condition.attribute)) for condition in conditions)

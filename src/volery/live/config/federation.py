@@ -75,7 +75,7 @@ Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
 
 
 class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the file holds."""
+    """The content of the file."""
 
     machines: Annotated[
         list[dict[str, Any]], Meta(description="tables of equal machines: count, slots or capacity, attributes")
@@ -144,13 +144,13 @@ class Federation(msgspec.Struct, frozen=True):
 
     @property
     def broker(self) -> BrokerAccess:
-        """How its hosts get at the broker."""
+        """The address and the credentials of the broker."""
         file = self.file
         login = self.base / file.broker_login if file.broker_login else None
         return BrokerAccess(file.broker, file.broker_tls, login, self.base)
 
     def layout(self, addresses: Iterable[Address]) -> dict[HostName, tuple[Address, ...]]:
-        """Which components stand on which host; the submitter is on the API's.
+        """The components of each host; the submitter is on the API's.
 
         Raises:
             InputError: a pattern that nothing is left for, or an address that no pattern takes.

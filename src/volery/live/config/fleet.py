@@ -52,7 +52,7 @@ class Fleet:
         return mask, obstacle
 
     def request(self, asked: Mapping[str, int], place: str) -> Amounts:
-        """What a task asks for, in the cluster's order; what it does not name it asks nothing of.
+        """The request of a task, in the cluster's order of resources; 0 where it names none.
 
         Raises:
             InputError: at `place`, a resource that machines do not offer, or none at all where they offer some.

@@ -1,4 +1,4 @@
-"""What a federation's file says of how tasks are held to what they ask for, and of how much of their output is kept."""
+"""Limits in a federation's file: isolation of tasks, and how much output, jobs and journals are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DAYS_MAX = 36_500
 
 
 class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How tasks are held to the amounts that they ask for, where they ask for any."""
+    """Isolation of tasks that ask for amounts."""
 
     cgroups: Annotated[
         Literal["auto", "require", "off"],
@@ -33,7 +33,7 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much of what tasks leave behind is kept on a node's host."""
+    """Limits of the output that is kept on a node's host."""
 
     stream_mb: Annotated[
         int, Meta(ge=0, le=1 << 30, description="the newest so many MB of stdout and of stderr, per attempt; 0: all")
@@ -47,7 +47,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs leave the API's database for files in the folder `archive`; by default all stay."""
+    """Limits of the jobs in the API's database; the others leave for the folder `archive`."""
 
     days: Annotated[
         float, Meta(ge=0, le=DAYS_MAX, description="jobs move to the archive so many days after their end; 0: never")
@@ -58,7 +58,7 @@ class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NodeRules(msgspec.Struct, frozen=True):
-    """What a federation's file demands of its node agents.
+    """Rules of a federation's file for its node agents.
 
     Args:
         isolation: how tasks are held to what they ask for.
@@ -80,7 +80,7 @@ Durability = Literal["none", "flush", "fsync"]
 
 
 class JournalSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much of the journal of each host is kept."""
+    """Limits of the journal of each host."""
 
     segment_mb: Annotated[int, Meta(ge=1, le=1_000_000, description="megabytes of a file, before another is begun")] = (
         64

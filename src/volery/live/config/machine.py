@@ -27,7 +27,7 @@ _LABEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a machine is.
+    """The attributes of a machine.
 
     Args:
         arch: instruction set, as `uname -m` calls it.
@@ -65,7 +65,7 @@ MAY_BE_ZERO: Final = frozenset({"gpus"})
 def discover(
     labels: Mapping[str, AttributeValue] | None = None, folder: Path | None = None, root: Path = discovery.ROOT
 ) -> Machine:
-    """What the kernel says of the machine that we run on.
+    """The attributes of this machine.
 
     Args:
         labels: what is said besides.
@@ -88,7 +88,7 @@ def discover(
 
 
 def amounts(folder: Path, parts: int = 1, root: Path = discovery.ROOT) -> dict[str, int]:
-    """What this machine has for tasks, or each of so many equal parts of it.
+    """The amounts that this machine offers to tasks, or each of so many equal parts of it.
 
     Args:
         folder: of its tasks; its disk has so much free now.

@@ -27,7 +27,7 @@ class IncarnationStreams(Streams):
 
 
 def survives(architecture: Architecture, deployment: Deployment) -> bool:
-    """Whether hosts of this deployment may die and begin anew.
+    """True if hosts of this deployment may fail and restart.
 
     That takes components that can be built again and messages that can be lost, so that nothing of an earlier life is
     taken for the present one's. A design that in the lab bears the crash of its machines alone has no fence live.
@@ -36,7 +36,7 @@ def survives(architecture: Architecture, deployment: Deployment) -> bool:
 
 
 def recovery(architecture: Architecture, deployment: Deployment) -> str:
-    """What a federation of this deployment recovers from when its hosts die, in words."""
+    """The recovery of a federation when its hosts fail, in words."""
     if survives(architecture, deployment):
         roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if "crash:" in fault))
         seconds = deployment.detection_us / SECOND
@@ -50,14 +50,14 @@ def recovery(architecture: Architecture, deployment: Deployment) -> str:
 
 
 def _heirs(deployment: Deployment) -> str:
-    """What becomes of jobs whose scheduler does not come back, in words."""
+    """The fate of jobs whose scheduler does not restart, in words."""
     if len(deployment.standins) > 1:
         return f"jobs of a {role_of(deployment.standins[0])} that does not come back go to another"
     return f"jobs of {deployment.entry(0)} wait until it is started again"
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to run, before it is known where.
+    """Architecture, parameters and cluster of a federation, without its hosts.
 
     Args:
         architecture: of the registry.

@@ -17,14 +17,14 @@ _PathName = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class ServerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the API shows its clients; paths are relative to the federation's file."""
+    """The API's certificate; paths are relative to the federation's file."""
 
     certificate: Annotated[_PathName, Meta(description="PEM, with the chain")]
     key: Annotated[_PathName, Meta(description="PEM, readable by its owner alone")]
 
 
 class BrokerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a host shows the broker, and whom it believes; `{host}` in a path stands for the host's name."""
+    """Certificates between a host and the broker; `{host}` in a path stands for the host's name."""
 
     ca: Annotated[_PathName, Meta(description="PEM: who signs the broker's certificate")]
     certificate: Annotated[str, Meta(description="PEM: this host's own; empty: the broker does not ask for one")] = ""
@@ -32,7 +32,7 @@ class BrokerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class BrokerLogin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the broker wants to hear besides: user and password, or a token."""
+    """Login at the broker: user and password, or a token."""
 
     user: str = ""
     password: str = ""
@@ -40,7 +40,7 @@ class BrokerLogin(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class BrokerAccess(msgspec.Struct, frozen=True):
-    """How hosts get at the broker.
+    """Address and credentials of the broker.
 
     Args:
         url: of the broker.
@@ -55,7 +55,7 @@ class BrokerAccess(msgspec.Struct, frozen=True):
     base: Path = Path()
 
     def options(self, host: str) -> dict[str, Any]:
-        """What `NatsClient` is to be given beside the URL, for one host.
+        """Arguments of `NatsClient` besides the URL, for one host.
 
         Raises:
             InputError: a file cannot be used.
@@ -86,7 +86,7 @@ def server_files(tls: ServerTls, base: Path) -> dict[str, str]:
 
 
 def client_context(tls: BrokerTls, base: Path, host: str) -> ssl.SSLContext:
-    """What a host presents to the broker and believes of it.
+    """The TLS context of a host towards the broker.
 
     Raises:
         InputError: a file cannot be used.

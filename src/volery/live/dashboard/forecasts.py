@@ -72,7 +72,7 @@ _NAMES: Final = ("name", "command", "user")
 
 
 def forecast_view(job: JobStatus, forecast: Forecast) -> View:
-    """What is left of a job that is under way."""
+    """The view of a forecast of a job that is under way."""
     told = told_forecast(forecast, NEXT if job.started_us is not None else MOMENTS)
     return View(f"Forecast of job {job.id}", told, place=frame.JOBS, every_s=0)
 
@@ -155,7 +155,7 @@ def asked_job(request: Request) -> JobDescription | None:
 
 
 async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request: Request) -> View:
-    """What a job would meet, and how good such forecasts were.
+    """The view of a planned job, and of the accuracy of forecasts.
 
     Raises:
         InputError: the job is wrong somewhere.
@@ -186,7 +186,7 @@ def _submitting(job: JobDescription) -> Markup:
 
 
 def plan_form(request: Request, *, others: bool) -> Markup:
-    """Where a job is described; what was described stays in it."""
+    """The form of a job description; it keeps its content."""
     query = request.query_params
 
     def field(name: str, words: str, **attributes: str | int) -> Markup:
@@ -228,7 +228,7 @@ def _group(one: PlannedGroup) -> Markup:
 
 
 def _record(record: ForecastRecord) -> Markup:
-    """What came of earlier forecasts."""
+    """The accuracy of earlier forecasts."""
     rows = [
         (MOMENTS[one.moment], whole(one.settled), share(one.covered, one.settled), duration(one.off_us))
         for one in record.moments

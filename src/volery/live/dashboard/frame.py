@@ -44,7 +44,7 @@ _UNSCRIPTED: Final = (
 
 
 class View(msgspec.Struct, frozen=True):
-    """What a page shows.
+    """The content of a page.
 
     Args:
         title: its heading, as plain text.
@@ -72,7 +72,7 @@ def policy(nonce: str) -> str:
 
 
 class Again(msgspec.Struct, frozen=True):
-    """When a page is to fetch its live part again.
+    """The time at which a page fetches its live part again.
 
     Args:
         after_s: in so many seconds, if something changes; 0: never.
@@ -96,7 +96,7 @@ NEVER: Final = Again()
 
 
 def live_part(view: View, again: Again) -> Response:
-    """What a page takes in place of the live part that it has."""
+    """The live part of a page, as a fragment."""
     return HTMLResponse(str(_live(view, again)), headers=again.headers())
 
 

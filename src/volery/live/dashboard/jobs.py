@@ -276,14 +276,14 @@ def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
 
 
 def _end_us(task: TaskStatus, now_us: int) -> int:
-    """When a task's last attempt has ended; if it has not, now."""
+    """The end of a task's last attempt; now, if it still runs."""
     if task.ended_us is not None:
         return task.ended_us
     return 0 if task.state in ENDED_TASKS else now_us
 
 
 def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
-    """When tasks ran, one line per task, each as its last attempt left it; times in microseconds since 1970."""
+    """The timeline of tasks, one line each, of their last attempts; times in microseconds since 1970."""
     ran = [(task, task.started_us) for task in tasks if task.started_us is not None]
     if not ran:
         return None
@@ -336,7 +336,7 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
 
 
 def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
-    """What the last attempt has used, as far as it is known."""
+    """The usage of the last attempt, as far as it is known."""
     if usage is None:
         return []
     peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"

@@ -46,7 +46,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True):
-    """What has been written by a task since.
+    """The output of a task since the last request.
 
     Args:
         over: nothing more will come, or the page is about another attempt.
@@ -79,7 +79,7 @@ def _cut(content: bytes) -> bytes:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether most of it can be read."""
+    """True if most of the bytes are text."""
     text = legible(content, partial=True)
     return b"\0" not in content and text.count("\N{REPLACEMENT CHARACTER}") <= STRANGE * len(text)
 
@@ -134,7 +134,7 @@ def _told(size: int, gone: int, shown: int, *, strange: bool) -> str:
 
 
 async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str, int]) -> News:
-    """What a task has written since.
+    """The output of a task since the last request.
 
     Args:
         task: as it is now.

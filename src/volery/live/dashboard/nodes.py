@@ -110,7 +110,7 @@ def _filters(asked: dict[str, str | None]) -> Markup:
 
 
 def _machine(node: NodeStatus) -> str:
-    """What it is; a recording does not know that."""
+    """The machine of a node; a recording does not know it."""
     return f"{node.arch}, {node.os} {node.kernel}" if node.arch else NOTHING
 
 

@@ -130,7 +130,7 @@ def waits(found: AllocationTimes | None) -> Markup | None:
 
 
 def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
-    """How old whose view of whose part was when it decided, a square per pair."""
+    """The age of views at decisions, a square per pair of components."""
 
     def square(pair: PairStatus) -> tuple[str, int, str]:
         if (age_us := pair.recent_view_age_us) is None:
@@ -145,7 +145,7 @@ def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
 
 
 def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
-    """How often whose view of whose part was wrong, a square per pair."""
+    """The frequency of inconsistencies, a square per pair of components."""
 
     def square(pair: PairStatus) -> tuple[str, int, str]:
         words = f"since the start {whole(pair.refused)} of {whole(pair.decisions)}"
@@ -163,7 +163,7 @@ def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
 
 
 def _step(value: int, of: int) -> int:
-    """How dark a square is: 0 where there is nothing, else from 1 up to the darkest."""
+    """The shade of a square: 0 where there is nothing, else from 1 up to the darkest."""
     return 0 if not value or not of else min(HEAT_STEPS - 1, 1 + (HEAT_STEPS - 1) * value // of)
 
 

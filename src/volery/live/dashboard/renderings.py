@@ -112,7 +112,7 @@ class Renderings:
         return max(0.0, found.made_s + every_s - self._clock_s())
 
     def again(self, found: Rendering) -> Again:
-        """What a page is told with a view."""
+        """The waiting time of a page, sent with a view."""
         behind, age_s = found.revision != self._revision(), self._clock_s() - found.made_s
         return Again(self.again_s(found), found.tag, behind, age_s)
 
@@ -137,7 +137,7 @@ class Meter:
 
     @types.coroutine
     def of(self, made: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """What the coroutine returns."""
+        """The result of the coroutine."""
         send: Callable[[Any], Any] = made.send
         given: Any = None
         while True:
@@ -191,7 +191,7 @@ class Pacer:
         return max(self._part, PART_OF_WORK / 4)
 
     def every_s(self, least_s: float, cost_s: float, made: int, pages: int) -> float:
-        """How long a view stays as it is, in seconds; all that are made are given the same part.
+        """The lifetime of a view in seconds; all views get equal parts of the processor.
 
         Args:
             least_s: never shorter than this.

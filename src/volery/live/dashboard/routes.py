@@ -98,7 +98,7 @@ def window_routes(
 
 
 def pages(queries: FederationView, outputs: Outputs | None, pace: Pacing) -> tuple[tuple[str, Show], ...]:
-    """Where each page is, and what it shows.
+    """The path and the view of each page.
 
     Args:
         queries: answers their questions.
@@ -127,12 +127,12 @@ def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[News
 
 
 def live_script() -> str:
-    """What pages run that follow a federation."""
+    """The script of pages that follow a federation."""
     return "\n".join((window_script(), _text("pulse.js"), _text("tail.js")))
 
 
 def window_script() -> str:
-    """What every page runs."""
+    """The script of every page."""
     return "\n".join((_text("window.js"), field_script(), _text("cells.js")))
 
 
@@ -141,7 +141,7 @@ def _text(name: str) -> str:
 
 
 def window_style() -> str:
-    """What every page looks like."""
+    """The style of every page."""
     return base_style() + _text("window.css")
 
 
@@ -155,7 +155,7 @@ def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 class _Views:
-    """What each page shows to whom."""
+    """The views of all pages."""
 
     def __init__(
         self, queries: FederationView, outputs: Outputs | None, pace: Pacing, *, foretells: bool = False
@@ -222,7 +222,7 @@ class _Views:
 
 
 class _Lab:
-    """What the lab is asked by pages."""
+    """The pages that ask the lab for forecasts."""
 
     def __init__(self, queries: JobQueries, foreteller: Forecaster | None, views: _Views) -> None:
         self._queries = queries
@@ -243,7 +243,7 @@ class _Lab:
 
 
 class _Access:
-    """Who gets to see pages, and the way in and out."""
+    """Access to pages: sign-in, sign-out and live updates."""
 
     def __init__(self, service: JobService, sessions: Sessions, traffic: Traffic) -> None:
         self._service = service
@@ -274,7 +274,7 @@ class _Access:
         return answer
 
     def told(self, tell: Callable[[Request], Awaitable[News]]) -> Callable[[Request], Awaitable[Response]]:
-        """What a page's script asks for, for whoever has signed in."""
+        """The endpoint of data for a page's script; it asks for a session."""
 
         async def answer(request: Request) -> Response:
             who = self._sessions.who(request)
@@ -306,7 +306,7 @@ class _Access:
         return page(found.view, who, again=again)
 
     async def form(self, request: Request) -> Response:
-        """Where a token is asked for."""
+        """The page that asks for a token."""
         return self._form(_then(request.query_params.get("then")), ENDED if request.query_params.get("ended") else "")
 
     def _form(self, then: str, problem: str = "", status: int = 200) -> Response:
@@ -413,7 +413,7 @@ def _kind(request: Request) -> str:
 
 
 def _demand_own(request: Request) -> None:
-    """What costs seconds of a processor is for pages of ours and for whoever types the address.
+    """Refuse requests of other sites for pages that take seconds of a processor.
 
     Raises:
         NotAllowedError: a page of another site has made a browser ask.
@@ -432,6 +432,6 @@ def _refused(request: Request, *, of_form: bool = False) -> Response | None:
 
 
 def problem_view(place: str, problem: str) -> View:
-    """What is shown in place of what was asked for."""
+    """The view of an error."""
     told = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
     return View("That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0)

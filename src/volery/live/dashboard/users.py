@@ -117,14 +117,14 @@ def _user(user: UserStatus, slots: int) -> Sequence[Piece]:
 
 
 def _use(running: int, slots: int, entitled: float | None) -> Markup:
-    """What a user has, as a bar, and a line at what it is due."""
+    """The use of a user as a bar, with a line at its share."""
     width = min(100.0, 100 * running / slots) if slots else 0
     due = None if entitled is None else part(1, "due", max(0.01, min(99.0, 100 * entitled)))
     return bar(part(width, "running"), due)
 
 
 def _tree(queries: FederationView, request: Request) -> Markup:
-    """Who is due what; an administrator may change it."""
+    """The tree of shares; an administrator may change it."""
     who = principal(request)
     listed = queries.sharing.listed(who.sees)
     if not listed:
@@ -170,7 +170,7 @@ def _changing(one: ShareStatus) -> Markup:
 
 
 def preemptions_view(queries: FederationView, request: Request) -> View:
-    """Who has lost what to whom.
+    """The view of preemptions.
 
     Raises:
         InputError: the query holds something else than it may.

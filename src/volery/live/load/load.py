@@ -38,7 +38,7 @@ Payload = Callable[[TaskId], bytes]
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a load is."""
+    """Progress of a load."""
 
     submitted: int
     done: int
@@ -46,7 +46,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What came of a load.
+    """Result of a load.
 
     Args:
         records: arrivals are those of the submissions as they were made, all on the federation's clock.
@@ -172,7 +172,7 @@ class Loader(Component):
         self._port.set_timer(message.job, now + max(1, message.retry_after_us))
 
     def on_heard(self, message: Message, source: Address, now: Time) -> None:
-        """What a desk would write down."""
+        """Ignore what a job service would write down."""
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         TimerFired: on_timer,

@@ -36,7 +36,7 @@ LIMIT_S: Final = 120
 
 
 class Measured(NamedTuple):
-    """What a run has shown.
+    """Measurements of a run.
 
     Args:
         federation: that has run.
@@ -126,7 +126,7 @@ async def _loaded(
 
 
 def _told(host: Host) -> tuple[Noted | None, Time]:
-    """What a host has noted, and when its clock showed 0, by that of the machine."""
+    """The measurements of a host, and the time by the machine's clock when the host's showed 0."""
     return noted(host) if isinstance(host, FramingHost) else None, time.monotonic_ns() // 1000 - host.now()
 
 

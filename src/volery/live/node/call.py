@@ -285,7 +285,7 @@ class CallExecutor:
         return free and not attempt.stopped
 
     def _freed(self, worker: _Worker, attempt: _Attempt) -> bool:
-        """Whether the worker is out of what has held its call; what else the call has started is ended."""
+        """Take the worker out of the group of its call, and end what else the call has started; true if it worked."""
         if attempt.held is None:
             return True
         try:
@@ -295,7 +295,7 @@ class CallExecutor:
         return True
 
     async def _cleared(self, worker: _Worker) -> bool:
-        """Whether all that a call has started and left is gone."""
+        """True if all that a call has started and left is gone."""
         for _ in range(round(_LEFT_S / _LEFT_LOOK_S)):
             if not self._means.descendants.kill_all(worker.mark, worker.pid):
                 return True
@@ -320,7 +320,7 @@ class CallExecutor:
 
 
 def _user_of(task: Task) -> str:
-    """Whose call it is; nobody's where the task carries none, which fails later."""
+    """The user of a call; empty where the task carries none, which fails later."""
     try:
         return decode_payload(task.payload).user
     except ValueError:

@@ -37,7 +37,7 @@ class NotPermittedError(Exception):
 
 
 class GroupUsage(NamedTuple):
-    """What a group has used.
+    """Usage of a control group.
 
     Args:
         cpu_us: processor time, microseconds.
@@ -96,21 +96,21 @@ class Group:
                 os.close(handle)
 
     def pids(self) -> list[int]:
-        """What is in it, zombies left out."""
+        """The processes of the group, without zombies."""
         with suppress(OSError):
             return [int(line) for line in read(f"{self.folder}/cgroup.procs").split()]
         return []
 
     @property
     def lives(self) -> bool:
-        """Whether any process of it does."""
+        """True if any process of the group is alive."""
         try:
             return "populated 1" in read(f"{self.folder}/cgroup.events")
         except OSError:
             return False
 
     def usage(self) -> GroupUsage:
-        """What it has used so far."""
+        """The usage of the group so far."""
         cpu_us = _number_in(f"{self.folder}/cpu.stat", "usage_usec")
         kills = _number_in(f"{self.folder}/memory.events", "oom_kill")
         peak = None
@@ -236,7 +236,7 @@ def delegated_base(proc: Path = Path("/proc")) -> Path:
 
 
 def is_delegated(group: Path) -> bool:
-    """Whether whoever owns the hierarchy has left a group to us: it says so, or gave it away and kept the one above."""
+    """True if a group is delegated to us: by its attribute, or by an owner who kept the group above."""
     for name in _DELEGATED:
         with suppress(OSError):
             if os.getxattr(group, name) == b"1":
@@ -248,7 +248,7 @@ def is_delegated(group: Path) -> bool:
 
 
 def _mounted(mountinfo: str) -> tuple[Path, str] | None:
-    """Where cgroup v2 is mounted, and which group is its root there."""
+    """The mount point of cgroup v2, and the group that is its root there."""
     for line in mountinfo.splitlines():
         before, _, behind = line.partition(" - ")
         if behind.split(" ")[0] == "cgroup2":

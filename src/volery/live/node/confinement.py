@@ -1,4 +1,4 @@
-"""How attempts are held to what they ask for: by a control group each where that is permitted, else process by process.
+"""Confinement of attempts to the amounts that they ask for: a control group each, else process by process.
 
 Without control groups memory is a limit of each process of a task (RLIMIT_DATA: heap and other private memory, not
 files that are mapped), not of all together, and processors are those that it may run on: as many as it asks for,
@@ -52,7 +52,7 @@ class Processors:
         return chosen
 
     def give_back(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
-        """What was taken."""
+        """Release what `take` has given."""
         self._add(chosen, -cpu_milli)
 
     def _add(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
@@ -103,7 +103,7 @@ class Hold:
 
     @property
     def words(self) -> str:
-        """What holds it."""
+        """The confinement of an attempt, in words."""
         return self._of.brief if self.group is not None else self._of.brief_alone
 
     def end(self) -> None:
@@ -226,7 +226,7 @@ def limit_processes(most: int) -> None:
 
 
 def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> AttemptUsage:
-    """What an attempt has used.
+    """The usage of an attempt.
 
     Args:
         held: None where it is held to nothing.
@@ -256,7 +256,7 @@ def out_of_memory(memory_mb: int) -> str:
 
 
 def permitted() -> str:
-    """What could hold tasks on this machine, in words; nothing is changed."""
+    """The confinement that this machine permits, in words; nothing is changed."""
     try:
         base = delegated_base()
     except NotPermittedError as error:
@@ -266,7 +266,7 @@ def permitted() -> str:
 
 
 def mark_of(state: Path) -> str:
-    """What tells the control groups of an agent from those of others: the same in its next life."""
+    """The mark of an agent's control groups; its next incarnation has the same."""
     return hashlib.sha256(bytes(state.resolve())).hexdigest()[:16]
 
 
@@ -295,7 +295,7 @@ NONE_VISIBLE: Final = "-1"
 
 
 class Devices:
-    """Which GPUs are free.
+    """The GPUs of a host; each is given to one attempt at a time.
 
     Args:
         names: as CUDA_VISIBLE_DEVICES takes them: numbers in order of the bus, or UUIDs.
@@ -306,7 +306,7 @@ class Devices:
         self._free = set(names)
 
     def take(self, count: int) -> tuple[str, ...]:
-        """So many, the first ones that are free.
+        """Take so many GPUs, the first ones that are free.
 
         Raises:
             ValueError: there are fewer.
@@ -319,7 +319,7 @@ class Devices:
         return chosen
 
     def give_back(self, chosen: tuple[str, ...]) -> None:
-        """What was taken."""
+        """Release what `take` has given."""
         self._free.update(chosen)
 
 

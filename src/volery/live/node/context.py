@@ -1,4 +1,4 @@
-"""What the executors of a node agent work with."""
+"""Executor context: the parts that the executors of one node agent share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ExecutorContext(NamedTuple):
     by_incarnation: bool = False
 
     def account_of(self, user: str) -> Account | None:
-        """Whom a user's tasks run as; None: as this process.
+        """The account of a user's tasks; None: that of this process.
 
         Raises:
             ValueError: there is no account for this user.

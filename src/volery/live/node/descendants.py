@@ -39,7 +39,7 @@ def agent_mark(state: Path) -> int:
 
 
 def is_marked(pid: int, agent: int) -> bool:
-    """Whether a process descends from an attempt of an agent, by its `agent_mark`."""
+    """True if a process descends from an attempt of an agent, by its `agent_mark`."""
     return soft_limit(pid, _MARK_TITLE) >> _ATTEMPT_BITS == agent >> _ATTEMPT_BITS
 
 
@@ -69,7 +69,7 @@ class Descendants:
         return mark
 
     def release(self, mark: int) -> None:
-        """Whatever has this mark from now on is killed."""
+        """Kill each process that has this mark from now on."""
         self._marks.discard(mark)
 
     def began(self, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""What carries a launch out: the interface of executors, and what they report about each attempt.
+"""Executors run tasks: their interface, and their reports about each attempt.
 
 Two audiences hear of an attempt. The component that launched it hears only how it ended (`OnEnd`, which the host turns
 into TaskFinished). Whoever submitted the job wants more (exit code, times, where the output is): that is a

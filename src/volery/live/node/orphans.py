@@ -27,7 +27,7 @@ WAIT_S: Final = 5.0
 
 
 class ProcessLedger:
-    """Which process groups of ours run, in `FOLDER/processes`; made anew, it first kills what an earlier one left.
+    """The running process groups of an agent, in `FOLDER/processes`; a new ledger first kills those of an earlier one.
 
     A line is written at once but not synced: it has to survive the agent, and a machine that fails takes the processes
     along. `killed` holds the pids that were ended on opening.

@@ -65,7 +65,7 @@ def kept_from(descriptor: int) -> int:
 
 
 class Extent(NamedTuple):
-    """How large an output is, and the offset from which it is kept."""
+    """The size of an output, and the offset from which it is kept."""
 
     size: int
     kept: int
@@ -85,14 +85,14 @@ class Piece(NamedTuple):
 
 
 def piece_from(there: Extent, offset: int) -> Piece:
-    """What is there from an offset on; what is written meanwhile is left for the next request."""
+    """The piece of an output from an offset on; later output is left for the next request."""
     size, kept = there
     start = max(offset, kept)
     return Piece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
 
 
 def piece_in(there: Extent, wanted: str) -> Piece | None:
-    """What the header Range asks for, without what was dropped (RFC 9110, 14.1.2); None: there is nothing of it.
+    """The piece that the header Range asks for, without dropped bytes (RFC 9110, 14.1.2); None: there is nothing of it.
 
     Raises:
         ValueError: it is not one range of bytes.
@@ -108,7 +108,7 @@ def piece_in(there: Extent, wanted: str) -> Piece | None:
 
 
 async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
-    """What a file holds from an offset up to another, in pieces; it is closed then."""
+    """The content of a file between two offsets, in pieces; then the file is closed."""
     with os.fdopen(descriptor, "rb") as file:
         offset, left = start, end - start
         file.seek(offset)

@@ -259,7 +259,7 @@ class ProcessExecutor:
         }
 
     def _program(self, name: str, environment: Mapping[str, str]) -> str | None:
-        """Where a program is, so that the kernel need not try every folder of the PATH anew; None: let it try."""
+        """The path of a program, so that the kernel need not search the PATH; None: it has to."""
         path = environment.get("PATH", os.defpath)
         found = self._programs.get((name, path))
         if found is None or not os.access(found, os.X_OK):
@@ -412,7 +412,7 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, str]:
-    """How an attempt ended, and why if not well."""
+    """The outcome of an attempt, with a reason if it failed."""
     command = attempt.command
     assert command is not None
     if attempt.stop == "killed":

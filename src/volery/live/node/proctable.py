@@ -33,7 +33,7 @@ class Status(NamedTuple):
 
     @property
     def lives(self) -> bool:
-        """Whether it can still do anything."""
+        """True unless the process is a zombie."""
         return self.state not in _DEAD
 
 
@@ -95,7 +95,7 @@ def soft_limit(pid: int, title: bytes) -> int:
 
 
 def carries(pid: int, variable: bytes) -> bool:
-    """Whether the environment that a process was started with holds NAME=VALUE; False where we may not look."""
+    """True if the initial environment of a process holds NAME=VALUE; False where we may not look."""
     try:
         return variable in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
@@ -113,5 +113,5 @@ def ancestors(pid: int) -> set[int]:
 
 
 def boot() -> str:
-    """What changes when the machine starts anew, and with it the meaning of every pid."""
+    """The boot id of the machine; after a reboot each pid means another process."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()

@@ -1,4 +1,4 @@
-"""What a live host writes down of the attempts that it runs."""
+"""Recorders of the attempts that a live host runs."""
 
 from __future__ import annotations
 

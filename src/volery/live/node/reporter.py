@@ -1,4 +1,4 @@
-"""What becomes of attempts, on its way to the submitter: kept until the submitter has written it down.
+"""The reporter of a node host keeps reports of attempts until the submitter has stored them.
 
 A start is kept until the end is: a submitter that restarts learns what has started meanwhile, and since when it runs.
 Frames bridge what a transport loses; this bridges the death of the submitter's host. The reporter of a host stands at

@@ -1,4 +1,4 @@
-"""How much of what attempts leave behind is kept: the newest of each output, and folders while they are young and few.
+"""Rotation of output: the newest part of each output is kept, and folders while they are young and few.
 
 A task writes straight into its files, always at their end. Where a file has grown beyond its bound, the blocks of its
 oldest part are given back to the file system (a hole), and a line at the place where the rest begins says so. Sizes and
@@ -138,7 +138,7 @@ def bound(path: str, user: int, keep: int) -> bool:
 
 
 def _line(said: bytes, there: bytes) -> bytes:
-    """What to write over what is there, so that the line which was cut ends with it."""
+    """The line that marks a cut, padded to the bytes that it replaces."""
     rest = there.find(b"\n", len(said))
     return said.ljust(rest) + b"\n" if rest >= 0 else said + b"\n"
 
@@ -210,7 +210,7 @@ def _directories(folder: str, named: re.Pattern[str]) -> Iterator[str]:
 
 
 def _used_s(attempt: str) -> float:
-    """When it or its output was last written, seconds since 1970."""
+    """The time of the last write to an attempt's folder or output, seconds since 1970."""
     times = [0.0]
     for path in (attempt, *(f"{attempt}/{name}" for name in STREAMS)):
         with suppress(OSError):

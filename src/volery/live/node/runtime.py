@@ -37,7 +37,7 @@ class NodeRuntime(NamedTuple):
     supervised: SupervisorClient | None = None
 
     def introduction(self, nodes: Iterable[Address]) -> ConfinementReport | None:
-        """What holds tasks on these nodes, or that nothing does; None where no real processes run."""
+        """The report of what confines tasks on these nodes; None where no real processes run."""
         agent = self.executor
         words = agent.held if isinstance(agent, NodeAgent | SupervisorClient) else ""
         return ConfinementReport(tuple(nodes), words) if words else None

@@ -196,7 +196,7 @@ class TaskSupervisor:
             self._look()
 
     def _look(self) -> None:
-        """Whether the lease is over, and whether anybody still needs this supervisor."""
+        """End what runs when the lease is over, and this process when no host needs it."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()

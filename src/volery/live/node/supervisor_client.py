@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class SupervisorLost(RuntimeError):  # noqa: N818 - it names a state
-    """What ran here is lost: the node host has to begin anew."""
+    """The tasks of this node host are lost: the host has to restart."""
 
 
 class SupervisorClient:

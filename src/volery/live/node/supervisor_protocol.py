@@ -1,4 +1,4 @@
-"""What a node host and its supervisor say to each other, over a socket in the agent's state folder.
+"""Protocol between a node host and its task supervisor, over a socket in the agent's state folder.
 
 A message is its length (4 bytes, little endian) and MessagePack. Both sides are processes of one user on one machine
 and of one version: a supervisor is started by the host that it serves, or was by its predecessor.
@@ -70,7 +70,7 @@ class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class SupervisedAttempt(msgspec.Struct, array_like=True):
-    """What the supervisor knows of an attempt; `task` without its payload, `begun` and `end` once that was reported."""
+    """An attempt as the supervisor knows it; `task` without its payload, `begun` and `end` once that was reported."""
 
     node: Address
     task: Task
@@ -127,7 +127,7 @@ class Channel(asyncio.BufferedProtocol):
         self._transport = transport
 
     def get_buffer(self, _: int) -> bytearray:
-        """Where the next bytes go."""
+        """The buffer of the next bytes."""
         return self._chunk
 
     def buffer_updated(self, byte_count: int) -> None:

@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How a call ended: `result` is the pickled value, or the pickled exception where `reason` is not empty."""
+    """The end of a call: `result` is the pickled value, or the pickled exception where `reason` is not empty."""
 
     result: bytes
     reason: str = ""

@@ -74,7 +74,7 @@ class DecisionBook:
             self._dropped.pop(oldest, None)
 
     def pairs(self) -> list[PairStatus]:
-        """Who has decided on whose part of the cluster, in order of names."""
+        """Counts of decisions per pair of components, in order of names."""
         since, found = int(self._clock_s() // STEP_S) - STEPS, []
         for (by, asked), (decisions, refused, age_us) in sorted(self._pairs.items()):
             recent = [some for some in self._recent[by, asked] if some[3] > since]

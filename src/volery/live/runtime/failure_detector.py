@@ -1,4 +1,4 @@
-"""Which peers live: beats between hosts, and what components are told of each other (docs/decisions/0010 and 0019).
+"""Failure detector: heartbeats between hosts, PeerLost and PeerBack to components (docs/decisions/0010 and 0019).
 
 A beat carries a number and the number of the last beat of the peer. An echo of one's own beat, from a peer that is up,
 is the proof that both ends heard each other when that beat was sent; nothing else is. Without a proof for `patience_us`
@@ -48,7 +48,7 @@ class WatchList(NamedTuple):
     detection_us: Time
 
     def meeting_s(self, incarnation: int) -> float:
-        """How long a host that starts waits for the others, in seconds.
+        """The time in seconds that a host which starts waits for the others.
 
         Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
         incarnations nothing is lost by waiting, and hosts that start late are not given up.
@@ -58,7 +58,7 @@ class WatchList(NamedTuple):
 
 
 class PeerNews(NamedTuple):
-    """What a component is to be told, as of when."""
+    """News about a peer for a component, and since when it holds."""
 
     to: Address
     event: PeerLost | PeerBack

@@ -189,7 +189,7 @@ class Host:
             self._beat()
 
     def ended(self, address: Address) -> OnEnd:
-        """What an executor calls when an attempt on a node of this host has ended."""
+        """The callback of executors for attempts on a node of this host."""
         return self._mailboxes[address].ended
 
     async def run(self) -> None:
@@ -231,7 +231,7 @@ class Host:
 
     @property
     def refused(self) -> int:
-        """How much of what other hosts have said was refused."""
+        """The number of frames and messages of other hosts that were rejected."""
         return self._ingress.refused
 
     # The ways in.
@@ -371,7 +371,7 @@ class Host:
             self._tell(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
 
     def _apply(self, mailbox: Mailbox, now: Time) -> None:
-        """What stays here happens now, what leaves is held until the commit."""
+        """Apply effects: those that stay on this host now, those that leave it after the commit."""
         mailboxes, source = self._mailboxes, mailbox.address
         for effect in self._effects:
             first = effect[0]

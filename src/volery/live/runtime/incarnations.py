@@ -1,4 +1,4 @@
-"""How often a host has begun to live: a number that no later life repeats, on disk before the host says a word."""
+"""Persistent incarnation number of a host: it is incremented and fsynced before the host sends anything."""
 
 from __future__ import annotations
 

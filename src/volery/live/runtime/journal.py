@@ -58,7 +58,7 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a replay needs to build the same components.
+    """Header of a journal: what a replay needs to build the same components.
 
     Args:
         federation: its name.
@@ -193,7 +193,7 @@ class JournalWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether another file is due; to a journal of one file it never is."""
+        """True if another file is due; a journal of one file never needs one."""
         return False
 
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:

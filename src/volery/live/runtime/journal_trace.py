@@ -28,7 +28,7 @@ NO_JOB: Final = "holds no job with a finished task; give the journals of all hos
 
 
 class Hop(msgspec.Struct, frozen=True):
-    """What a message took between two hosts, from the turn that sent it to the turn that handled it.
+    """Delays of messages between two hosts, from the turn that sent them to the turn that handled them.
 
     Args:
         sender, receiver: roles.
@@ -45,7 +45,7 @@ class Hop(msgspec.Struct, frozen=True):
 
 
 class RecordedDecision(msgspec.Struct, frozen=True):
-    """What the handlers of a role took, measured where the journals are played again.
+    """Processor time of a role's handlers, measured while the journals are replayed.
 
     Args:
         role: of the components.
@@ -59,7 +59,7 @@ class RecordedDecision(msgspec.Struct, frozen=True):
 
 
 class Period(msgspec.Struct, frozen=True):
-    """What journals tell.
+    """A recorded period of a federation, read from its journals.
 
     Args:
         trace: jobs with a finished task, and those tasks with the durations that were measured.
@@ -212,7 +212,7 @@ def _percentile(values: Sequence[int], percent: int) -> int:
 
 
 def read_period(paths: Iterable[Path], name: str, lookup: Callable[[str], Architecture]) -> Period:
-    """What journals tell together.
+    """The period that journals recorded together.
 
     Args:
         paths: the journals of one federation, of all of its hosts; of a host's incarnations the earlier first.

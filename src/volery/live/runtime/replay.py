@@ -61,7 +61,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What has come of one journal.
+    """The result of replaying one journal.
 
     Args:
         path: of the journal.
@@ -93,7 +93,7 @@ Witness = Callable[[Time, Address, Address, Any, "list[Effect]", float], None]
 
 
 def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -> Plan:
-    """What the journal's host ran.
+    """The architecture, parameters and cluster of a journal's host.
 
     Args:
         header: of the journal.

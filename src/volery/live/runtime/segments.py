@@ -58,7 +58,7 @@ class SegmentedJournal(JournalWriter):
 
     @property
     def is_full(self) -> bool:
-        """Whether another file is due."""
+        """True if another file is due."""
         if self._child:
             self._reap()
         return 0 < self._limit <= self.size and not self._child

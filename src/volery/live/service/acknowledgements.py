@@ -48,16 +48,16 @@ class Acknowledgements:
         self._heard.setdefault(agent, []).append(end)
 
     def batch(self) -> Ends:
-        """What the batch that begins now takes in."""
+        """The ends that the batch which begins now takes in."""
         heard, self._heard = self._heard, {}
         return heard
 
     def failed(self, batch: Ends) -> None:
-        """That batch was not written; the next one has it again."""
+        """Put the ends of a batch that was not written into the next one."""
         _add(self._heard, batch)
 
     def committed(self, batch: Ends, durable: bool) -> None:
-        """That batch is committed, and if `durable`, the disk has it and all before it."""
+        """Note that a batch is committed; if `durable`, the disk has it and all before it."""
         _add(self._committed, batch)
         if not self._committed:
             return

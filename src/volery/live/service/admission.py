@@ -44,7 +44,7 @@ class NewJob(NamedTuple):
 
     @property
     def tasks(self) -> int:
-        """How many tasks it has."""
+        """The number of its tasks."""
         return self.wanted[-1].first + self.wanted[-1].tasks
 
 

@@ -15,7 +15,7 @@ NOTHING: Final[Counts] = (0, 0, 0, 0)
 
 
 class UserLoad(NamedTuple):
-    """What a user has under way: jobs by whether anything of them runs, and tasks."""
+    """The load of a user: jobs that run or wait, and tasks that run or wait."""
 
     user: str
     jobs_pending: int
@@ -25,7 +25,7 @@ class UserLoad(NamedTuple):
 
 
 def counts_of(state: JobState, pending: int, running: int) -> Counts:
-    """What a job that has not ended adds, with so many tasks that wait and that run."""
+    """The load of a job that has not ended, with so many tasks that wait and that run."""
     waits = state == "pending"
     return int(waits), int(not waits), pending, running
 
@@ -55,7 +55,7 @@ class UserCounters:
         )  # fmt: skip
 
     def commit(self) -> None:
-        """What has changed holds now."""
+        """Commit the changes."""
         # A commit may run in another thread than whoever asks: what was asked for stays whole.
         counts = self._counts | self._changed
         self._counts = {user: one for user, one in counts.items() if one != NOTHING}
@@ -66,7 +66,7 @@ class UserCounters:
         self._changed.clear()
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
-        """What every user has under way, or one; nobody who has nothing."""
+        """The loads of all users that have any, or of one user."""
         counts = self._counts
         names = sorted(counts) if user is None else [user] if user in counts else []
         return [UserLoad(name, *counts[name]) for name in names]
@@ -98,7 +98,7 @@ class UsageTable:
         self._rows: list[tuple[Any, ...]] = []
 
     def note(self, job: JobId, place: int, report: TaskReport) -> None:
-        """What a report says of the task at a place of a job, if it does."""
+        """Note the usage in a report about the task at a place of a job."""
         if (used := report.usage) is not None:
             peak = used.memory_peak_bytes
             self._rows.append((job, place, report.number, used.cpu_us, peak, used.out_of_memory, used.held))
@@ -114,7 +114,7 @@ class UsageTable:
         self._rows.clear()
 
     def of(self, job: JobId, first: int, end: int) -> dict[tuple[int, int], TaskUsage]:
-        """What tasks of a job have used, from one place on up to another: (place, attempt) -> usage."""
+        """The usage of a job's tasks between two places: (place, attempt) -> usage."""
         return {
             (place, attempt): TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held)
             for place, attempt, cpu_us, peak, short, held in self._read.execute(_READ, (job, first, end))

@@ -1,4 +1,4 @@
-"""How a federation stands, read from its store of jobs by a process beside the API's, while that goes on writing."""
+"""Inputs of forecasts: the state of a federation, read from its store by a process of its own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _RUNNING: Final = "SELECT place, node, started_us FROM tasks WHERE job = ? AND s
 
 
 class ForecastRequest(msgspec.Struct, frozen=True):
-    """What the process is asked.
+    """Request to the forecast process.
 
     Args:
         store: path of the store of jobs.
@@ -78,7 +78,7 @@ class ForecastRequest(msgspec.Struct, frozen=True):
 
 
 class ForecastReply(msgspec.Struct, frozen=True):
-    """What the process answers; without an outlook `problem` says why there is none."""
+    """Reply of the forecast process; without an outlook `problem` says why there is none."""
 
     at_us: Time
     next_job: JobId
@@ -100,12 +100,12 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _took(sql: sqlite3.Connection, number: JobId) -> tuple[Time, ...]:
-    """How long some finished tasks of a job took, in order."""
+    """Durations of some finished tasks of a job, in order."""
     return tuple(sorted(max(0, row[0]) for row in sql.execute(_TOOK, (number, TASKS_READ))))
 
 
 class _Earlier:
-    """What earlier jobs tell: by what they are called the durations of their tasks, and how good estimates were."""
+    """Earlier jobs: durations of their tasks by label, and ratios to their estimates."""
 
     def __init__(self, sql: sqlite3.Connection, user: str | None) -> None:
         self.called: dict[str, list[tuple[Time, ...]]] = {}
@@ -173,7 +173,7 @@ def standing(
     path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId,
     lost: Collection[Address] = (),
 ) -> Standing:  # fmt: skip
-    """How a federation stands now.
+    """The present state of a federation.
 
     Args:
         path: of the store of jobs.

@@ -1,4 +1,4 @@
-"""What was foretold, and what came: a forecast counts for a job that its user submits within a minute, word for word.
+"""Ledger of forecasts: one counts for a job that its user submits within a minute, word for word.
 
 Jobs are found when somebody asks, in the store of jobs, so that a submission costs nothing more than it did. A plan
 whose job was never submitted is forgotten; where the same job was planned twice, the later forecast counts.
@@ -86,7 +86,7 @@ class ForecastLedger:
             self._sql.execute("DELETE FROM forecasts WHERE id <= (SELECT max(id) FROM forecasts) - ?", (KEPT,))
 
     def record(self, user: str | None) -> ForecastRecord:
-        """How good forecasts were, of one user's jobs or of all."""
+        """The accuracy of forecasts of one user's jobs or of all."""
         with self._lock:
             self._settle()
             rows = self._sql.execute(

@@ -1,4 +1,4 @@
-"""When would a job start, or one under way end, and whom would it preempt: asked of the lab, in its own process.
+"""Forecaster: the lab plays the federation in a process of its own, and predicts starts, ends and preemptions of a job.
 
 The API hands over the job and the machines; the process reads the store of jobs, forks the federation into the lab, and
 is ended when it takes too long. The API's loop waits for it as for any client. That process is a program, started by
@@ -73,13 +73,13 @@ class Forecaster:
 
     @property
     def book(self) -> ForecastLedger:
-        """What was foretold; a federation that was never asked has no file of it."""
+        """The ledger of forecasts; a federation that was never asked has no file of it."""
         if self._book is None:
             self._book = ForecastLedger(self._path, self._store)
         return self._book
 
     async def record(self, user: str | None) -> ForecastRecord:
-        """How good forecasts were, of one user's jobs or of all."""
+        """The accuracy of forecasts of one user's jobs or of all."""
         return await asyncio.to_thread(self.book.record, user)
 
     async def meters(self) -> list[Meter]:
@@ -94,7 +94,7 @@ class Forecaster:
             self._book.close()
 
     async def forecast(self, job: JobDescription, who: Principal) -> Forecast:
-        """What a job would meet, without the names of others' jobs for who may not see them.
+        """The forecast of a planned job, without names of jobs that the user may not see.
 
         Raises:
             InputError: constraints that the fleet gives no meaning to.
@@ -115,7 +115,7 @@ class Forecaster:
         return False
 
     async def of_job(self, job: JobStatus, who: Principal) -> Forecast:
-        """When what is left of a job that is under way starts and ends; asked again soon, the answer is the same."""
+        """The forecast of what is left of a job; asked again soon, the answer is the same."""
         if job.ended:
             return _refused(job.tasks, "the job has ended")
         made = self._made.get(job.id)
@@ -205,7 +205,7 @@ async def ask_lab(question: ForecastRequest) -> ForecastReply:
 
 
 def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ...]:
-    """Who loses tasks, as far as the asker may know: jobs of others are told together, without names."""
+    """The preempted jobs that the user may see; jobs of others are summed up without names."""
     if who.sees is None:
         return preempts
     own = [one for one in preempts if one.user == who.sees]

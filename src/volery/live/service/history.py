@@ -95,7 +95,7 @@ class ThroughputMeter:
         self._noted: deque[tuple[float, int]] = deque([(clock_s(), 0)])
 
     def note(self, ended: int) -> None:
-        """So many have ended so far; at most one note per second is kept."""
+        """Note how many have ended so far; at most one note per second is kept."""
         now_s = self._clock_s()
         if now_s - self._noted[-1][0] >= PACE_STEP_S:
             self._noted.append((now_s, ended))

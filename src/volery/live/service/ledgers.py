@@ -63,7 +63,7 @@ class ShareHistory:
             write.execute(statement)
 
     def weights(self) -> tuple[int, dict[str, int]]:
-        """How many changes there have been, and by name the weights that they have left."""
+        """The number of changes, and the present weights by name."""
         number = self._write.execute("SELECT coalesce(max(number), 0) FROM reweighs").fetchone()[0]
         rows = self._write.execute("SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name")
         return number, {name: weight for name, weight, _ in rows}
@@ -77,7 +77,7 @@ class ShareHistory:
         return row.lastrowid
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
-        """Who has changed weights, or one, the last change first."""
+        """Changes of weights, or of one, the last one first."""
         rows = self._read.execute(
             "SELECT name, weight, was, by, at_us FROM reweighs WHERE ?1 IS NULL OR name = ?1 "
             "ORDER BY number DESC LIMIT ?2",
@@ -133,7 +133,7 @@ class ShareHistory:
         return [_status(*row) for row in rows]
 
     def last_lost(self, job: JobId, place: int) -> PreemptionStatus | None:
-        """How a task was last preempted; None: it never was."""
+        """The last preemption of a task; None: there was none."""
         asked = f"SELECT {_LISTED} FROM preemptions WHERE job = ? AND place = ? ORDER BY number DESC LIMIT 1"  # noqa: S608 - ours
         row = self._read.execute(asked, (job, place)).fetchone()
         return None if row is None else _status(*row)
@@ -260,7 +260,7 @@ class ArchiveLedger:
         return ArchivedKey(*(value or 0 for value in row))
 
     def of(self, job: JobId) -> ArchivedJob | None:
-        """Whose a job that has left was, and which file has it."""
+        """The user of an archived job, and the number of its file."""
         row = self._read.execute("SELECT user, file FROM archived WHERE job = ?", (job,)).fetchone()
         return ArchivedJob(*row) if row else None
 

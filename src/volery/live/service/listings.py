@@ -25,7 +25,7 @@ _WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitt
 
 
 class JobQuery(NamedTuple):
-    """Which jobs are asked for; what is None does not matter.
+    """A query of jobs; fields that are None do not matter.
 
     Args:
         state, user: theirs.
@@ -142,7 +142,7 @@ def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
 
 
 def is_indexed(query: JobQuery, order: JobOrder) -> bool:
-    """Whether the jobs that are asked for are found without looking at many others."""
+    """True if an index finds the jobs of a query."""
     if query.state is not None or query.reason is not None or query.since_us is not None or query.name:
         return False
     return order.by == "id" or (order.by == "user" and order.falling)
@@ -223,7 +223,7 @@ class JobRow(msgspec.Struct):
     """What it adds to its user's load."""
 
     def count(self, state: TaskState, by: int) -> None:
-        """So many more of its tasks are in a state."""
+        """Count so many more of its tasks in a state."""
         if state == "running":
             self.running += by
         elif state == "finished":
@@ -234,7 +234,7 @@ class JobRow(msgspec.Struct):
             self.killed += by
 
     def load(self) -> Counts:
-        """What it adds to its user's load now."""
+        """The load that it adds to its user."""
         if self.ended_us is not None:
             return NOTHING
         ended = self.finished + self.failed + self.killed + self.unsatisfiable

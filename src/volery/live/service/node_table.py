@@ -73,7 +73,7 @@ class NodeTable:
 
     @property
     def can_drain(self) -> bool:
-        """Whether nodes can be drained here."""
+        """True if nodes can be drained here."""
         return self._in_charge is not None
 
     def masters(self, node: Address) -> tuple[Address, ...]:

@@ -44,7 +44,7 @@ def is_asked_for(
     node: NodeStatus, in_charge: Mapping[Address, Sequence[Address]], state: str | None = None,
     host: str | None = None, cluster: str | None = None, text: str | None = None,
 ) -> bool:  # fmt: skip
-    """Whether a node passes filters, see `NODE_FILTERS`; None passes all."""
+    """True if a node passes filters, see `NODE_FILTERS`; None passes all."""
     if state not in (None, node.state) or host not in (None, node.host):
         return False
     if cluster is not None and cluster not in in_charge.get(node.address, ()):

@@ -36,7 +36,7 @@ class Output(Protocol):
     there: Extent
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """What it holds from an offset up to another, in pieces; once, and then it is closed."""
+        """The content between two offsets, in pieces; once, and then it is closed."""
 
     def close(self) -> None:
         """Nothing of it is wanted."""
@@ -78,7 +78,7 @@ class OutputRequests:
         self._turns = asyncio.Semaphore(ASKING_MAX)
 
     async def ask(self, node: Address, folder: str, stream: str, offset: int, limit: int) -> OutputReply:
-        """What the host of a node says.
+        """Ask the host of a node for a piece of an output.
 
         Raises:
             AwayError: it does not answer.

@@ -109,7 +109,7 @@ class JobQueries:
         return self._store.job(number)
 
     def archived(self, number: JobId) -> ArchivedJob | None:
-        """Whose a job was that has left the store for the archive, and which file has it."""
+        """The user of an archived job, and the number of its file."""
         return self._store.retired.of(number)
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
@@ -132,7 +132,7 @@ class JobQueries:
     async def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision; waits for something; empty once the service is closed."""
+        """Wait for changes since a revision; empty once the service is closed."""
         while not self._writer.closed:
             committed, revision = self._writer.committed, self._store.revision
             if after < revision:
@@ -164,7 +164,7 @@ class JobQueries:
 
     @property
     def takes_orders(self) -> bool:
-        """Whether anything can be changed."""
+        """True: jobs can be cancelled."""
         return True
 
     def lost(self) -> set[Address]:
@@ -196,24 +196,24 @@ class JobQueries:
         return self._table.hosts()
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
-        """Where a scheduler's view is wrong: only who has seen everything can say."""
+        """The wrong parts of a scheduler's view: known to recordings only."""
         return {}
 
     @property
     def drains(self) -> bool:
-        """Whether nodes can be drained here."""
+        """True if nodes can be drained here."""
         return self._table.can_drain
 
     def partitions(self) -> dict[Address, tuple[Address, ...]]:
-        """Who is in charge of each node, where the scheduler has said so."""
+        """The components in charge of each node, where the scheduler has said so."""
         return self._table.partitions()
 
     def views(self) -> list[PairStatus]:
-        """What schedulers have decided on their views of each other's parts, where they report decisions."""
+        """Decisions of schedulers on their views of each other's parts, where they report them."""
         return self._book.pairs()
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
-        """What every user has under way, or one."""
+        """The loads of all users, or of one."""
         return self._store.loads(user)
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
@@ -246,7 +246,7 @@ class JobQueries:
         )  # fmt: skip
 
     def wanted(self, number: JobId, place: int) -> Demand:
-        """What a task of a job asks for."""
+        """The demand of a task of a job."""
         described = self._store.described(number)
         assert described is not None, "there is such a job"
         return demand_at(described[1], place, self._fleet)
@@ -292,7 +292,7 @@ class JobQueries:
         return 0
 
     def result(self, number: JobId, place: int) -> bytes:
-        """What a callable returned or raised, pickled."""
+        """The pickled result or exception of a callable."""
         return self._store.result(number, place)
 
     def nodes(self) -> list[NodeStatus]:
@@ -326,7 +326,7 @@ class CapacityQueries:
         self._open: dict[int, asyncio.Future[int]] = {}
 
     async def machines(self, scheduler: Address, constraints: int, request: Amounts) -> int | None:
-        """How many machines have room for a task in a scheduler's view; None: it has not answered in time."""
+        """The machines with room for a task in a scheduler's view; None: it has not answered in time."""
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._open[number] = answer

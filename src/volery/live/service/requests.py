@@ -1,4 +1,4 @@
-"""Who is let in to the API, and how it refuses: every request passes here before anything is done for it."""
+"""Requests of the API: authorization, limits and refusals, before anything is done."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NotAllowedError(NotThereError):
 
 
 class Traffic:
-    """What has been asked for, and how it went.
+    """Counts of requests by path and status.
 
     Attributes:
         answers: (method, path with the names of its parameters, status) -> how many.
@@ -72,7 +72,7 @@ register_url_convertor("number", _Number())
 
 
 def principal(request: Request) -> Principal:
-    """Who makes a request that was let in."""
+    """The principal of a request that was authorized."""
     found: Principal = request.state.principal
     return found
 
@@ -212,7 +212,7 @@ class Known(Protocol):
         """One job."""
 
     def archived(self, number: JobId) -> ArchivedJob | None:
-        """Whose a job was that has left, and which file has it."""
+        """The user of an archived job, and the number of its file."""
 
 
 def seen_job(jobs: Known, number: JobId, who: Principal) -> JobStatus:

@@ -40,7 +40,7 @@ class Sessions:
         self._sessions: dict[str, _Session] = {}
 
     def who(self, request: HTTPConnection) -> Principal | None:
-        """Who makes a request: by its token or, where it has none, by its session; None where neither proves anything.
+        """The principal of a request, by its token or its session; None where neither is valid.
 
         Raises:
             InputError: the file of tokens cannot be read any more.
@@ -51,7 +51,7 @@ class Sessions:
         return self._gate.who(authorization)
 
     def ended(self, request: HTTPConnection) -> bool:
-        """Whether a request that proves nothing comes from somebody who once had a session here."""
+        """True if a request without a valid token comes from a browser that had a session."""
         return _name(request) in request.cookies
 
     def begin(self, request: HTTPConnection, token: str, answer: Response) -> bool:
@@ -85,7 +85,7 @@ class Sessions:
 
 
 def is_foreign(request: HTTPConnection) -> bool:
-    """Whether a page of another origin has made a browser send this; other ports of the same host are others, too."""
+    """True if a page of another origin made a browser send this; other ports of the same host count as others."""
     origin = request.headers.get("origin")
     if origin is None or origin == "null":
         # Of a form that was sent without scripts, from a page that names itself to nobody, the origin is null.
@@ -95,7 +95,7 @@ def is_foreign(request: HTTPConnection) -> bool:
 
 
 def says_origin(request: HTTPConnection) -> bool:
-    """Whether a browser says from where a request comes; all that are not years old do."""
+    """True if a browser names the origin of a request; all recent browsers do."""
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 

@@ -127,7 +127,7 @@ class JobStore:
         return row[0] if row else None
 
     def cancelling(self, number: JobId) -> bool:
-        """Whether a job is given up."""
+        """True if a job is given up."""
         row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
         return bool(row and row[0])
 
@@ -188,7 +188,7 @@ class JobStore:
         return self._sql.execute(query, (key_of(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
-        """Whether a job was submitted with exactly this description, merged (see `merged`)."""
+        """True if a job was submitted with exactly this description, merged (see `merged`)."""
         digest = digest_of(encoded(description))
         return bool(self._one(f"SELECT digest = ? {_DESCRIBED} WHERE jobs.id = ?", digest, number))
 
@@ -396,7 +396,7 @@ class JobStore:
         return listings.places(self._read, tasks)
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
-        """What every user has under way, or one; nobody who has nothing."""
+        """The loads of all users that have any, or of one user."""
         return self._tally.loads(user)
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
@@ -414,14 +414,14 @@ class JobStore:
         return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
 
     def result(self, number: JobId, place: int) -> bytes:
-        """What a callable returned or raised, pickled; empty where there is nothing."""
+        """The pickled result or exception of a callable; empty where there is none."""
         row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
         return row[0] if row else b""
 
     def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision, in order of revisions; the tasks of a job come before the job.
+        """Changes since a revision, in order of revisions; the tasks of a job come before the job.
 
         Args:
             after: the revision.

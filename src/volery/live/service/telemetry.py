@@ -2,7 +2,7 @@
 
 An attempt's span lasts from when it was queued (its job's submission, or the end of the attempt before) until it ended,
 with the events `queued`, `launched` and `ended`. Spans leave in batches from a thread of their own; what does not fit
-its queue is dropped there, and nothing here waits. A desk that is not traced is another class, and pays nothing.
+its queue is dropped there, and nothing here waits. A job service that is not traced pays nothing.
 
 This is the only file that knows OpenTelemetry. Spans of jobs that an API finds after a restart begin with their
 submission, but what ran before has no span in them.
@@ -41,7 +41,7 @@ _NS: Final = 1000
 
 
 def exporters(endpoint: str) -> tuple[SpanProcessor, MetricReader]:
-    """What takes spans and figures to a collector over HTTP."""
+    """Exporters of spans and figures to a collector over HTTP."""
     spans = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=TIMEOUT_S)
     figures = OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=TIMEOUT_S)
     return BatchSpanProcessor(spans), PeriodicExportingMetricReader(figures)

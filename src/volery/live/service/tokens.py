@@ -56,7 +56,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who makes a request.
+    """The user who makes a request, and the role of the token.
 
     Args:
         user: the name; empty where nobody is asked.
@@ -69,7 +69,7 @@ class Principal(msgspec.Struct, frozen=True):
     known: bool = True
 
     def may(self, role: Role) -> bool:
-        """Whether this role is theirs, or less than theirs."""
+        """True if the principal has this role, or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     @property
@@ -192,7 +192,7 @@ class Gate:
 
     @property
     def open(self) -> bool:
-        """Whether nobody is asked; once somebody is, this never becomes true again."""
+        """True while there are no tokens; it never becomes true again."""
         return self._tokens is None
 
     def who(self, authorization: str) -> Principal | None:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class UserShares:
-    """What a desk knows of shares.
+    """The shares of users, their weights and preemptions.
 
     Args:
         due, shares, sharers: see `Deployment`.
@@ -64,11 +64,11 @@ class UserShares:
 
     @property
     def can_change(self) -> bool:
-        """Whether the scheduler heeds other weights."""
+        """True if the scheduler accepts other weights."""
         return self._shares_by is not None
 
     def _known(self) -> tuple[Share, ...]:
-        """Who is due what now; a weight of somebody who is no longer in the tree is left out."""
+        """The present shares, without weights of users who are no longer in the tree."""
         shares = self._shares_by
         if shares is None:
             return ()
@@ -146,7 +146,7 @@ class UserShares:
                     self._send(address, message)
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
-        """Who has changed weights, the last change first."""
+        """Changes of weights, the last one first."""
         return self._book.changes(name, limit)
 
     def note(self, told: PreemptionReport) -> None:
@@ -175,7 +175,7 @@ class UserShares:
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
     ) -> list[PreemptionStatus]:  # fmt: skip
-        """Who has lost what to whom, the last first; see `ShareHistory.preemptions`.
+        """Preemptions, the last one first; see `ShareHistory.preemptions`.
 
         Args:
             user, job, before, limit: which.

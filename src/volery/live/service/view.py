@@ -27,7 +27,7 @@ from volery.live.status import (
 
 
 class SharesView(Protocol):
-    """Who is due what, and who has lost what to whom; see `volery.live.service.user_shares.UserShares`."""
+    """Shares and preemptions; see `volery.live.service.user_shares.UserShares`."""
 
     def due(self) -> Mapping[str, Fraction]:
         """Per user who has one, its share."""
@@ -36,12 +36,12 @@ class SharesView(Protocol):
         """Everybody's share, or one user's."""
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
-        """Who has changed weights, the last change first."""
+        """Changes of weights, the last one first."""
 
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
     ) -> list[PreemptionStatus]:  # fmt: skip
-        """Who has lost what to whom, the last first."""
+        """Preemptions, the last one first."""
 
 
 class FederationView(Protocol):
@@ -57,21 +57,21 @@ class FederationView(Protocol):
 
     @property
     def takes_orders(self) -> bool:
-        """Whether anything can be changed: jobs cancelled, nodes drained."""
+        """True if anything can be changed: jobs cancelled, nodes drained."""
 
     @property
     def drains(self) -> bool:
-        """Whether nodes can be drained here."""
+        """True if nodes can be drained here."""
 
     @property
     def told(self) -> Mapping[str, int]:
-        """What nodes have said of attempts, by state: how often."""
+        """Reports of attempts, counted by state."""
 
     def lost(self) -> Collection[Address]:
         """Nodes that are known to have crashed and not to be back."""
 
     def mistaken(self, by: Address) -> Mapping[Address, tuple[int, int]]:
-        """Where a scheduler's view is wrong, as far as that is known: node -> slots believed free, believed taken."""
+        """The wrong parts of a scheduler's view, where known: node -> slots believed free, believed taken."""
 
     def all_hosts(self) -> list[HostStatus]:
         """All hosts; none where they are not known."""
@@ -89,7 +89,7 @@ class FederationView(Protocol):
         """All nodes, in order of their machines."""
 
     def partitions(self) -> Mapping[Address, Sequence[Address]]:
-        """Who is in charge of each node, where the scheduler has said so."""
+        """The components in charge of each node, where the scheduler has said so."""
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
@@ -98,7 +98,7 @@ class FederationView(Protocol):
         """One job."""
 
     def archived(self, number: JobId) -> ArchivedJob | None:
-        """Whose a job was that has left for the archive, and which file has it."""
+        """The user of an archived job, and the number of its file."""
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder) -> list[JobStatus]:
         """Jobs, in the order that is asked for."""
@@ -110,7 +110,7 @@ class FederationView(Protocol):
         """Why a task is where it is; without a place: the first of the job that waits, or its first."""
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
-        """What every user has under way, or one."""
+        """The loads of all users, or of one."""
 
     def users(self, user: str | None) -> list[UserStatus]:
         """Users with something under way or a share, or only one."""
@@ -119,4 +119,4 @@ class FederationView(Protocol):
         """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
 
     def views(self) -> list[PairStatus]:
-        """What schedulers have decided on their views of each other's parts."""
+        """Decisions of schedulers on their views of each other's parts."""

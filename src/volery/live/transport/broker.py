@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class _Hello(msgspec.Struct, frozen=True, array_like=True):
-    """What hosts say when they come.
+    """The message of a host that connects.
 
     Args:
         configuration: only hosts that agree on it belong together.
@@ -167,7 +167,7 @@ class BrokerTransport:
         return life if self._remembered < life else self._remembered + 1
 
     def _claim_s(self, life: int, peers: Collection[HostName]) -> float:
-        """How long the answers to a claim are waited for."""
+        """The time to wait for answers to a claim, in seconds."""
         if 0 < life <= self._remembered:
             return CLAIM_AGAIN_S
         return CLAIM_FIRST_S if life == 1 and not self._met.issuperset(peers) else CLAIM_S

@@ -29,7 +29,7 @@ class CodecError(ValueError):
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one host sends another after a turn.
+    """The messages of one host for another after a turn.
 
     Args:
         incarnation: of the sender, so that a restart is seen.

@@ -47,7 +47,7 @@ class LaterIncarnation(ValueError):  # noqa: N818 - it names a claim
 
 
 class _Line:
-    """What is known of one peer.
+    """The state of the link to one peer.
 
     Attributes:
         life: of the peer; 0 until something was heard.
@@ -267,7 +267,7 @@ class Delivery:
             self._retry_soon(next_s)
 
     def _send_again(self, line: _Line, peer: HostName) -> None:
-        """What may be lost and comes into the window."""
+        """Send again the frames of the window that may be lost."""
         if line.sent:
             oldest = line.sent[0][0]
             line.again = max(line.again, oldest - 1)

@@ -1,4 +1,4 @@
-"""What carries frames between hosts: the interface of transports.
+"""Transports carry frames between hosts: their interface.
 
 A frame holds all that the components of one host have to say to those of another after one turn. A transport knows
 hosts and bytes; what is in a frame is the codec's business.
