@@ -15,7 +15,7 @@ from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
 from volery.live.config.federation import located
 from volery.live.config.limits import Durability, JournalSize
-from volery.live.config.plan import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.messages import HostName
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
@@ -42,9 +42,9 @@ DESIGNS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def plan(name: str, workers: int = 12, slots: int = 1, **parameters: Any) -> Plan:
+def plan(name: str, workers: int = 12, slots: int = 1, **parameters: Any) -> FederationPlan:
     architecture = lookup(name)
-    return Plan(
+    return FederationPlan(
         architecture,
         configure(architecture, {**DESIGNS.get(name, {}), **parameters}),
         Cluster.uniform(workers, slots),
@@ -74,7 +74,7 @@ class Federation:
     """Hosts on one loop; one of them holds the loader."""
 
     def __init__(
-        self, plan: Plan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
+        self, plan: FederationPlan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
         durability: Durability = "flush", transport: Callable[[], Transport] | None = None,
         size: JournalSize | None = None,
     ) -> None:  # fmt: skip
@@ -145,7 +145,7 @@ class Federation:
                 await self.loader.changed.wait()
 
 
-def header_of(plan: Plan, host: HostName, addresses: tuple[Address, ...], origin_unix_us: Time = 0) -> Header:
+def header_of(plan: FederationPlan, host: HostName, addresses: tuple[Address, ...], origin_unix_us: Time = 0) -> Header:
     return Header(
         "test", host, 1, plan.seed, plan.architecture.name, msgspec.to_builtins(plan.config), plan.cluster, addresses,
         plan.configuration, origin_unix_us,

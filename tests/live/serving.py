@@ -18,7 +18,7 @@ from volery.live.dashboard.routes import window_routes
 from volery.live.messages import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.service.api import ApiServer
-from volery.live.service.tokens import Gate, TokenFile
+from volery.live.service.tokens import Authenticator, TokenFile
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Ite
 
     async def serve() -> None:
         async with loopback(folder) as it:
-            server = ApiServer(it.service, folder / "tasks", port=port, gate=Gate(tokens), pages=window_routes)
+            server = ApiServer(it.service, folder / "tasks", port=port, gate=Authenticator(tokens), pages=window_routes)
             await server.start()
             found.append((server.url, it, asyncio.get_running_loop()))
             ready.set()

@@ -26,7 +26,7 @@ from volery.live.runtime import presence
 from volery.live.runtime.host import Host
 from volery.live.runtime.incarnations import host_lock
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.runtime.presence import MISSED_MAX, Presence, Register, this_host
+from volery.live.runtime.presence import MISSED_MAX, HostRegister, Presence, this_host
 from volery.live.service.counters import UserLoad
 from volery.live.service.summary import summary_of
 from volery.live.status import HostStatus, NodeStatus
@@ -226,8 +226,8 @@ class Clock:
         return self.now_us
 
 
-def register_at(clock: Clock, assigned: Callable[[], dict[str, int]] = dict) -> Register:
-    return Register(LAYOUT, {"node/0", "node/1", "node/2"}, "api", 3, clock, assigned)
+def register_at(clock: Clock, assigned: Callable[[], dict[str, int]] = dict) -> HostRegister:
+    return HostRegister(LAYOUT, {"node/0", "node/1", "node/2"}, "api", 3, clock, assigned)
 
 
 TOLD: Final = HostReport("1.0", "machine-7", 42, 5)

@@ -13,7 +13,7 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import Withdraw
 from volery.core.events import JobDone
 from volery.core.model import Cluster, Message
-from volery.live.config.plan import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.runtime.replay import replay
 from volery.live.transport.broker import BrokerTransport
 from volery.roles.recovery.channel import RENEWALS, Frame
@@ -41,7 +41,7 @@ def test_nonsense_is_refused_and_counted_and_logged_once_and_jobs_go_on(
     if reliable:
         architecture = lookup("megha")
         config = configure(architecture, {"gms": 2, "lms": 2, "heartbeat_s": 0.05, "reliable": True})
-        run = Plan(architecture, config, Cluster.uniform(12), seed=7)
+        run = FederationPlan(architecture, config, Cluster.uniform(12), seed=7)
     nonsense: dict[str, tuple[str, Message, str]] = NONSENSE | (INSIDE if reliable else {})
 
     async def scenario() -> None:

@@ -17,7 +17,7 @@ from volery.core.model import SUBMITTER
 from volery.live.asyncclient import AsyncClient
 from volery.live.config.fleet import Fleet
 from volery.live.config.machine import Machine
-from volery.live.config.plan import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.node.agent import NodeAgent
 from volery.live.runtime.host import Host
 from volery.live.service.api import ApiServer
@@ -35,7 +35,7 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     """A client of a federation of eight machines with two slots each, or with this capacity."""
     fleet = Fleet(MACHINES, [2] * len(MACHINES), capacities=[capacity] * len(MACHINES) if capacity else ())
     architecture = lookup(name)
-    deployment = Plan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
+    deployment = FederationPlan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
 
     def post(event: Event) -> None:
         host.inbox.post(SUBMITTER, event, SUBMITTER)

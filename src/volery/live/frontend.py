@@ -15,10 +15,10 @@ from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
 from volery.live.service.archive import Archive
 from volery.live.service.forecaster import Forecaster
-from volery.live.service.http_server import Bounds
+from volery.live.service.http_server import ConnectionLimits
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
 from volery.live.service.store import JobStore
-from volery.live.service.tokens import Gate, TokenFile
+from volery.live.service.tokens import Authenticator, TokenFile
 
 if TYPE_CHECKING:
     from volery.live.service.telemetry import JobTracer
@@ -50,11 +50,11 @@ class JobFrontend(Frontend):
         self._elsewhere = site.elsewhere
         written = service.writer.written
         self._archive = Archive(store, written, folder / "jobs.sqlite", folder / "archive", file.retention)
-        self._foreteller = Forecaster(federation, dict(deployment.machines), service.queries.lost)
+        limits = ConnectionLimits(file.api_connections, file.api_connections_per_address)
+        self._forecaster = Forecaster(federation, dict(deployment.machines), service.queries.lost)
         self._server = ApiServer(
-            service, folder / "tasks", *federation.api, gate=Gate(TokenFile(folder)), tls=_files(federation),
-            foreteller=self._foreteller, bounds=Bounds(file.api_connections, file.api_connections_per_address),
-            pages=window_routes,
+            service, folder / "tasks", *federation.api, gate=Authenticator(TokenFile(folder)), tls=_files(federation),
+            foreteller=self._forecaster, bounds=limits, pages=window_routes,
         )  # fmt: skip
         self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
@@ -79,7 +79,7 @@ class JobFrontend(Frontend):
         if self._tracer is not None:
             await self._tracer.close()
         await self._server.close()
-        self._foreteller.close()
+        self._forecaster.close()
 
 
 def demand_safe_api(federation: Federation) -> None:
@@ -88,7 +88,7 @@ def demand_safe_api(federation: Federation) -> None:
     Raises:
         InputError: so it is.
     """
-    demand_safe(federation.api[0], Gate(TokenFile(federation.folder)), _files(federation))
+    demand_safe(federation.api[0], Authenticator(TokenFile(federation.folder)), _files(federation))
 
 
 def _files(federation: Federation) -> dict[str, str] | None:

@@ -371,7 +371,7 @@ class _Compiled:
         return self._known[key]
 
 
-class Demand(NamedTuple):
+class TaskDemand(NamedTuple):
     """Demand of equal tasks of a job: `tasks` from place `first` on; `obstacle`: why no machine meets it.
 
     Their own `estimate_us` is what their user expects of them, where schedulers are told the mean of the job.
@@ -385,7 +385,7 @@ class Demand(NamedTuple):
     estimate_us: Time
 
 
-def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[Demand]:
+def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[TaskDemand]:
     """The demands of a job's tasks, in order.
 
     Raises:
@@ -394,18 +394,18 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[D
     return (wanted for _, wanted in _wanted(job, fleet, place))
 
 
-def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, Demand]]:
+def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, TaskDemand]]:
     compiled, first = _Compiled(job, fleet, place), 0
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
             raise InputError(f"{where}.cwd", f"{work.cwd[:80]!r} is not an absolute path; nodes know no other")
         mask, request, obstacle = compiled.of(work, where)
         estimate = round((work.estimate_s or 0.0) * SECOND)
-        yield work, Demand(first, task_count(work), mask, request, obstacle, estimate)
+        yield work, TaskDemand(first, task_count(work), mask, request, obstacle, estimate)
         first += task_count(work)
 
 
-def demand_at(job: JobDescription, place: int, fleet: Fleet) -> Demand:
+def demand_at(job: JobDescription, place: int, fleet: Fleet) -> TaskDemand:
     """The demand of the task at a place of a job.
 
     Raises:

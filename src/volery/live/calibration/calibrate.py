@@ -155,7 +155,7 @@ def stamp_us() -> float:
     return max(0.0, (with_stamp - without) / STAMPS / 1000)
 
 
-class Piece(msgspec.Struct):
+class TimedPiece(msgspec.Struct):
     """A part of a turn.
 
     Args:
@@ -175,9 +175,9 @@ class Piece(msgspec.Struct):
     end_us: float = 0.0
 
 
-def turns_of(host: Timed) -> Iterator[list[Piece]]:
+def turns_of(host: Timed) -> Iterator[list[TimedPiece]]:
     """The turns that nobody interrupted; start and answers to the submitter are left out."""
-    turn: list[Piece] = []
+    turn: list[TimedPiece] = []
     number = -1
     for (kind, tasks, at), (_, _, following) in itertools.pairwise(host.stamps.rows()):
         if kind == TURN:
@@ -193,7 +193,7 @@ def turns_of(host: Timed) -> Iterator[list[Piece]]:
         if kind[1] == Submit.__name__:
             for piece in turn:
                 piece.tasks += tasks if piece.kind[0] == SUBMITTER else 0
-        turn.append(Piece(kind, (following - at) / 1000, tasks, first, turn[0].at_us if turn else at / 1000))
+        turn.append(TimedPiece(kind, (following - at) / 1000, tasks, first, turn[0].at_us if turn else at / 1000))
 
 
 class _Fit:
@@ -202,7 +202,7 @@ class _Fit:
     def __init__(self) -> None:
         self.rows: dict[Kind, list[tuple[float, float, float]]] = {}
 
-    def add(self, turn: Iterable[Piece], last: dict[Kind, float]) -> None:
+    def add(self, turn: Iterable[TimedPiece], last: dict[Kind, float]) -> None:
         """Take a turn in; `last` says when which kind was handled last, and is brought up to date."""
         ended: dict[Kind, float] = {}
         for piece in turn:

@@ -50,7 +50,7 @@ class Socket:
         self.published = 0
 
 
-class Noted:
+class FrameNotes:
     """Measurements of one host, as they are sent from process to process.
 
     Attributes:
@@ -152,12 +152,12 @@ def _pieces(flat: array[int]) -> Iterator[_Piece]:
         yield _Piece(*flat[at : at + 5])
 
 
-def noted(host: FramingHost) -> Noted:
+def noted(host: FramingHost) -> FrameNotes:
     """The measurements of a host so far."""
-    return Noted(host)
+    return FrameNotes(host)
 
 
-def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
+def delays_us(hosts: Mapping[HostName, FrameNotes]) -> list[float]:
     """Delays in microseconds of frames that were written alone to a receiver at rest.
 
     Of frames that are written together the later ones wait for the broker and for cores, which are parts of the model.
@@ -182,7 +182,9 @@ def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
     return found
 
 
-def model_of(runs: Sequence[Mapping[HostName, Noted]], broker_us: float) -> tuple[dict[HostName, HostCosts], Frames]:
+def model_of(
+    runs: Sequence[Mapping[HostName, FrameNotes]], broker_us: float
+) -> tuple[dict[HostName, HostCosts], Frames]:
     """The costs of each host, and what lies between them.
 
     Args:
@@ -200,7 +202,7 @@ def spread(delays: Sequence[float]) -> tuple[Time, ...]:
     return tuple(round(float(one)) for one in np.percentile(delays, (np.arange(QUANTILES) + 0.5) / QUANTILES * 100))
 
 
-def framed_costs(runs: Sequence[Noted]) -> HostCosts:
+def framed_costs(runs: Sequence[FrameNotes]) -> HostCosts:
     """The costs of a host that speaks in frames: those of its turns, and of its socket."""
     costs = host_costs(runs)
     written, read = (

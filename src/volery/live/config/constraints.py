@@ -43,7 +43,7 @@ _TOKEN: Final = re.compile(
 _EXAMPLE: Final = 'as cores >= 8, arch == "x86_64" or label.zone in ["a", "b"]'
 
 
-class Condition(msgspec.Struct, frozen=True):
+class MachineCondition(msgspec.Struct, frozen=True):
     """One comparison of an attribute with a value, or with several.
 
     Args:
@@ -82,7 +82,7 @@ def _rank(attribute: str, value: AttributeValue) -> Any:
     return value
 
 
-def parse_condition(text: str, place: str) -> Condition:
+def parse_condition(text: str, place: str) -> MachineCondition:
     """Read one condition.
 
     Raises:
@@ -109,7 +109,7 @@ def parse_condition(text: str, place: str) -> Condition:
             problem = "is one condition each: write several as a list; for alternatives of one attribute use in [...]"
             raise InputError(place, f"{text!r}, column {tokens[at][2]}: {problem}")
         raise fail(at, "the end of the condition")
-    return Condition(tokens[0][1], operator, values, place)
+    return MachineCondition(tokens[0][1], operator, values, place)
 
 
 _Token = tuple[str, str, int]
@@ -213,7 +213,7 @@ class Vocabulary:
                     bits |= bit
         return bits
 
-    def needed(self, conditions: Iterable[Condition]) -> int:
+    def needed(self, conditions: Iterable[MachineCondition]) -> int:
         """The bits that a task with all of these conditions needs; `NOWHERE` where a condition selects nothing.
 
         Raises:
@@ -229,7 +229,7 @@ class Vocabulary:
                     bits |= bit
         return bits
 
-    def obstacle(self, conditions: Sequence[Condition], offers: Iterable[int]) -> str:
+    def obstacle(self, conditions: Sequence[MachineCondition], offers: Iterable[int]) -> str:
         """Why no machine of those that offer these bits will do, in words; empty when one does."""
         for condition in conditions:
             if not self._selected(condition):
@@ -239,7 +239,7 @@ class Vocabulary:
             return ""
         return f"no single machine has {', '.join(map(str, conditions))}, although each is met by some"
 
-    def _selected(self, condition: Condition) -> set[AttributeValue | None]:
+    def _selected(self, condition: MachineCondition) -> set[AttributeValue | None]:
         values = self._values.get(condition.attribute)
         if values is None:
             problem = f"unknown attribute {condition.attribute!r}"
@@ -267,7 +267,7 @@ class Vocabulary:
         return f"{'are' if len(values) > 1 else 'is'} {shown}"
 
 
-def parse_conditions(texts: object, place: str) -> tuple[Condition, ...]:
+def parse_conditions(texts: object, place: str) -> tuple[MachineCondition, ...]:
     """Read a list of conditions, all of which must hold.
 
     Raises:
@@ -278,7 +278,7 @@ def parse_conditions(texts: object, place: str) -> tuple[Condition, ...]:
     return tuple(parse_condition(text, f"{place}[{i}]") for i, text in enumerate(texts))
 
 
-def holds(conditions: Iterable[Condition], machine: Machine) -> bool:
+def holds(conditions: Iterable[MachineCondition], machine: Machine) -> bool:
     """True if a machine's attributes meet all conditions; no bits are used."""
     attributes: Mapping[str, AttributeValue] = machine.attributes()
     return all(condition.accepts(attributes.get(condition.attribute)) for condition in conditions)

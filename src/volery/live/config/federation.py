@@ -35,9 +35,9 @@ from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
 from volery.live.config.fleet import Fleet
-from volery.live.config.limits import Durability, Isolation, JournalSize, Output, Retention
+from volery.live.config.limits import Durability, Isolation, JournalSize, OutputLimits, Retention
 from volery.live.config.machine import Machine, amounts, discover, machine_from_table
-from volery.live.config.plan import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.config.tables import misfit, read_table
 from volery.live.config.tls import BrokerAccess, BrokerTls, ServerTls
 from volery.live.messages import HostName
@@ -112,7 +112,7 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     isolation: Annotated[Isolation, Meta(description="how tasks are held to the amounts that they ask for")] = (
         Isolation()
     )
-    output: Annotated[Output, Meta(description="how much of what tasks leave behind is kept")] = Output()
+    output: Annotated[OutputLimits, Meta(description="how much of what tasks leave behind is kept")] = OutputLimits()
     retention: Annotated[Retention, Meta(description="how long the API's database keeps jobs that have ended")] = (
         Retention()
     )
@@ -136,7 +136,7 @@ class Federation(msgspec.Struct, frozen=True):
     """
 
     file: FederationFile
-    plan: Plan
+    plan: FederationPlan
     fleet: Fleet
     folder: Path
     api: tuple[str, int]
@@ -248,7 +248,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
         raise InputError("machines", "there is none; add [[machines]] with count = 30")
     fleet = Fleet(machines, slots, file.name, _alike(capacities))
     check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
-    plan = Plan(architecture, config, fleet.cluster, file.seed)
+    plan = FederationPlan(architecture, config, fleet.cluster, file.seed)
     if "@" in file.broker:
         raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")
     return Federation(file, plan, fleet, folder, _listening(file.api), base)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from volery.core.errors import InputError, suggestion
 from volery.core.misses import nearest_miss
 from volery.core.model import Amounts, Cluster
-from volery.live.config.constraints import Condition, Vocabulary
+from volery.live.config.constraints import MachineCondition, Vocabulary
 from volery.live.config.machine import Machine
 
 
@@ -40,7 +40,7 @@ class Fleet:
         self.cluster = Cluster(offers, tuple(slots), name, names, amounts)
         self._kinds = sorted(set(self.cluster.constraints))
 
-    def needed(self, conditions: Sequence[Condition], request: Amounts = ()) -> tuple[int, str]:
+    def needed(self, conditions: Sequence[MachineCondition], request: Amounts = ()) -> tuple[int, str]:
         """The constraint set of a task, and why no machine can run it (empty where one can).
 
         Raises:

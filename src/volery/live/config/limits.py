@@ -32,7 +32,7 @@ class Isolation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OutputLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of the output that is kept on a node's host."""
 
     stream_mb: Annotated[
@@ -68,7 +68,7 @@ class NodeRules(msgspec.Struct, frozen=True):
     """
 
     isolation: Isolation = Isolation()
-    output: Output = Output()
+    output: OutputLimits = OutputLimits()
     amounts: bool = False
     environment: tuple[str, ...] = ()
 

@@ -56,7 +56,7 @@ def _heirs(deployment: Deployment) -> str:
     return f"jobs of {deployment.entry(0)} wait until it is started again"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class FederationPlan(msgspec.Struct, frozen=True):
     """Architecture, parameters and cluster of a federation, without its hosts.
 
     Args:

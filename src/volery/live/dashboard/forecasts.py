@@ -11,7 +11,7 @@ from starlette.requests import Request
 from volery.core.errors import InputError
 from volery.core.standing import Interval, Preempted
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -71,10 +71,10 @@ _COMMAND: Final = "true"
 _NAMES: Final = ("name", "command", "user")
 
 
-def forecast_view(job: JobStatus, forecast: Forecast) -> View:
+def forecast_view(job: JobStatus, forecast: Forecast) -> PageView:
     """The view of a forecast of a job that is under way."""
     told = told_forecast(forecast, NEXT if job.started_us is not None else MOMENTS)
-    return View(f"Forecast of job {job.id}", told, place=frame.JOBS, every_s=0)
+    return PageView(f"Forecast of job {job.id}", told, place=frame.JOBS, every_s=0)
 
 
 def told_forecast(forecast: Forecast, words: dict[str, str]) -> Markup:
@@ -154,7 +154,7 @@ def asked_job(request: Request) -> JobDescription | None:
     return owned(job_from_table(table, "job"), principal(request))
 
 
-async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request: Request) -> View:
+async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request: Request) -> PageView:
     """The view of a planned job, and of the accuracy of forecasts.
 
     Raises:
@@ -172,7 +172,7 @@ async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request:
         parts.append(section("How good forecasts were", _record(await foreteller.record(who.sees))))
     told = "When would a job start, and where could it run? Nothing is submitted before you say so."
     still = joined((tag("p", told, class_="soft"), plan_form(request, others=not who.known or who.may("admin"))))
-    return View("Plan", joined(parts), still, frame.PLAN, every_s=0)
+    return PageView("Plan", joined(parts), still, frame.PLAN, every_s=0)
 
 
 def _submitting(job: JobDescription) -> Markup:

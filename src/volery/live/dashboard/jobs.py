@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from volery.core.misses import amount_text
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -73,7 +73,7 @@ _TELLING: Final = ("failed", "running", "finished", "killed")
 """Of which task of a job the output is shown: the first in the first of these states."""
 
 
-async def jobs_view(queries: FederationView, request: Request) -> View:
+async def jobs_view(queries: FederationView, request: Request) -> PageView:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -91,7 +91,7 @@ async def jobs_view(queries: FederationView, request: Request) -> View:
     here = found[: shown.rows]
     listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
     pages = pager(shown, len(here), len(found) > len(here))
-    return View("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
+    return PageView("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
 
 
 def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
@@ -148,7 +148,7 @@ def progress(job: JobStatus) -> Markup:
 
 async def job_view(
     queries: FederationView, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
-) -> View:
+) -> PageView:
     """One job.
 
     Args:
@@ -199,7 +199,7 @@ async def job_view(
         section("Preemptions", last_preemptions(queries, request, job.id)),
         await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
     )  # fmt: skip
-    return View(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
+    return PageView(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
 
 
 def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
@@ -311,7 +311,7 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))
 
 
-async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> View:
+async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> PageView:
     """One task.
 
     Args:
@@ -332,7 +332,7 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
     said = None if outputs is None else await logs(task, outputs)
     live = joined((known, section("Why", reasons(why) if why else None), said))
     idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
-    return View(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
+    return PageView(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
 
 
 def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:

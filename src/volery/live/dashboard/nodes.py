@@ -12,7 +12,7 @@ from volery.core.misses import amount_text
 from volery.core.model import Address
 from volery.live.config.machine import ATTRIBUTES, LABEL
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -59,7 +59,7 @@ _RUNS: Final = (
 )
 
 
-def nodes_view(queries: FederationView, request: Request, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+def nodes_view(queries: FederationView, request: Request, in_charge: Mapping[Address, Sequence[Address]]) -> PageView:
     """All nodes, filtered, sorted, cut into pages.
 
     Args:
@@ -83,7 +83,7 @@ def nodes_view(queries: FederationView, request: Request, in_charge: Mapping[Add
     may = queries.drains and principal(request).may("operator")
     listed = table(_NODES, [_node(node, may=may) for node in here], shown, "No such nodes.", "nodes")
     pages = pager(shown, len(here), shown.skip + len(here) < len(found), len(found))
-    return View("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
+    return PageView("Nodes", joined((pages, listed)), _filters(asked), frame.NODES, every_s=5.0)
 
 
 def _filters(asked: dict[str, str | None]) -> Markup:
@@ -166,7 +166,9 @@ def _conditions(node: NodeStatus) -> Markup:
     return tag("ul", *told, class_="conditions")
 
 
-def node_view(queries: FederationView, node: NodeStatus, request: Request, in_charge: Sequence[Address] = ()) -> View:
+def node_view(
+    queries: FederationView, node: NodeStatus, request: Request, in_charge: Sequence[Address] = ()
+) -> PageView:
     """One node, and the tasks there that may be seen.
 
     Args:
@@ -215,7 +217,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, in_ch
         button, known, section("Tasks that run here", ran),
         section("Constraints that it meets", _conditions(node) if node.arch or node.labels else None),
     )  # fmt: skip
-    return View(f"Node {node.address}", joined(parts), place=frame.NODES, idle_s=10.0)
+    return PageView(f"Node {node.address}", joined(parts), place=frame.NODES, idle_s=10.0)
 
 
 _HOSTS: Final = (
@@ -232,13 +234,13 @@ _HOSTS: Final = (
 )
 
 
-def hosts_view(queries: FederationView) -> View:
+def hosts_view(queries: FederationView) -> PageView:
     """All hosts."""
     rows = [_host(host) for host in queries.all_hosts()]
     listed = table(_HOSTS, rows, empty="Of hosts nothing is known here.", label="hosts")
     told = "A host is a process of the federation. Jobs: those that have not ended and are assigned to its schedulers."
     live = joined((absences(queries), listed, tag("p", told, class_="soft")))
-    return View("Hosts", live, place=frame.HOSTS, every_s=2.0, idle_s=5.0)
+    return PageView("Hosts", live, place=frame.HOSTS, every_s=2.0, idle_s=5.0)
 
 
 def absences(queries: FederationView) -> Markup | None:

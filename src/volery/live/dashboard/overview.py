@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from volery.core.model import Address
 from volery.live.dashboard import cells, frame
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -52,7 +52,7 @@ _CLUSTERS: Final = (
 
 def overview(
     queries: FederationView, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]
-) -> View:
+) -> PageView:
     """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
 
     Args:
@@ -72,7 +72,7 @@ def overview(
         tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
     )  # fmt: skip
-    return View("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
+    return PageView("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
 
 
 def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from volery.live.dashboard.frame import Again, View
+from volery.live.dashboard.frame import Again, PageView
 from volery.live.service.requests import Traffic
 from volery.live.service.tokens import Principal
 
@@ -34,7 +34,7 @@ class Rendering(msgspec.Struct, frozen=True):
         cost_s: CPU seconds that it took.
     """
 
-    view: View
+    view: PageView
     tag: str
     revision: int
     made_s: float
@@ -62,7 +62,7 @@ class Renderings:
         self._kept: dict[Key, Rendering] = {}
         self._under_way: dict[Key, asyncio.Task[Rendering]] = {}
 
-    async def fresh(self, key: Key, show: Callable[[], Coroutine[Any, Any, View]]) -> Rendering:
+    async def fresh(self, key: Key, show: Callable[[], Coroutine[Any, Any, PageView]]) -> Rendering:
         """A view as it is now.
 
         Raises:
@@ -87,7 +87,7 @@ class Renderings:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = found
 
-    async def shared(self, key: Key, show: Callable[[], Coroutine[Any, Any, View]]) -> Rendering:
+    async def shared(self, key: Key, show: Callable[[], Coroutine[Any, Any, PageView]]) -> Rendering:
         """A view as it was not long ago; whoever asks while one is made waits for that one.
 
         Raises:

@@ -18,10 +18,10 @@ from volery.core.errors import InputError
 from volery.core.model import Address
 from volery.live.dashboard import frame
 from volery.live.dashboard.forecasts import forecast_view, plan_view
-from volery.live.dashboard.frame import View, live_part, page
+from volery.live.dashboard.frame import PageView, live_part, page
 from volery.live.dashboard.html import address, joined, link, tag
 from volery.live.dashboard.jobs import job_view, jobs_view, task_view
-from volery.live.dashboard.logs import News, news
+from volery.live.dashboard.logs import NewOutput, news
 from volery.live.dashboard.nodes import hosts_view, node_view, nodes_view
 from volery.live.dashboard.overview import overview
 from volery.live.dashboard.renderings import Pacer, Renderings
@@ -61,7 +61,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 INVALID: Final = "it is not valid, or no longer; ask an administrator for another"
 ENDED: Final = "Your session has ended, or its token is valid no longer. Sign in again to go on where you were."
 
-Show = Callable[[Request], Coroutine[Any, Any, View]]
+Show = Callable[[Request], Coroutine[Any, Any, PageView]]
 
 
 class _SignIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,8 +118,8 @@ def _pages(views: _Views) -> tuple[tuple[str, Show], ...]:
     )  # fmt: skip
 
 
-def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[News]]:
-    async def tail(request: Request) -> News:
+def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[NewOutput]]:
+    async def tail(request: Request) -> NewOutput:
         since = {stream: number(request, stream, 0) for stream in STREAMS}
         return await news(views.one_task(request), outputs, number(request, "attempt", 0), since)
 
@@ -171,16 +171,16 @@ class _Views:
             self._in_charge = await asyncio.to_thread(self._queries.partitions)
         return self._in_charge
 
-    async def federation(self, request: Request) -> View:
+    async def federation(self, request: Request) -> PageView:
         return overview(self._queries, request, self._pace, await self._those_in_charge())
 
-    async def jobs(self, request: Request) -> View:
+    async def jobs(self, request: Request) -> PageView:
         return await jobs_view(self._queries, request)
 
-    async def job(self, request: Request) -> View:
+    async def job(self, request: Request) -> PageView:
         return await job_view(self._queries, self.one_job(request), request, self._outputs, foretells=self._foretells)
 
-    async def task(self, request: Request) -> View:
+    async def task(self, request: Request) -> PageView:
         return await task_view(self._queries, self.one_task(request), self._outputs)
 
     def one_task(self, request: Request) -> TaskStatus:
@@ -190,13 +190,13 @@ class _Views:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
         return self._queries.tasks(job.id, place, 1)[0]
 
-    async def nodes(self, request: Request) -> View:
+    async def nodes(self, request: Request) -> PageView:
         return nodes_view(self._queries, request, await self._those_in_charge())
 
-    async def hosts(self, _: Request) -> View:
+    async def hosts(self, _: Request) -> PageView:
         return hosts_view(self._queries)
 
-    async def node(self, request: Request) -> View:
+    async def node(self, request: Request) -> PageView:
         address = f"{request.path_params['role']}/{request.path_params['node']}"
         for node in self._queries.nodes():
             if node.address == address:
@@ -204,10 +204,10 @@ class _Views:
                 return node_view(self._queries, node, request, in_charge.get(address, ()))
         raise NotThereError(f"nodes/{address[:80]}", "there is no such node")
 
-    async def users(self, request: Request) -> View:
+    async def users(self, request: Request) -> PageView:
         return users_view(self._queries, request)
 
-    async def preemptions(self, request: Request) -> View:
+    async def preemptions(self, request: Request) -> PageView:
         job = request.query_params.get("job", "")
         if job.isdigit() and len(job) < 19:
             self._known(request, int(job))
@@ -229,14 +229,14 @@ class _Lab:
         self._foreteller = foreteller
         self._views = views
 
-    async def forecast(self, request: Request) -> View:
+    async def forecast(self, request: Request) -> PageView:
         job = self._views.one_job(request)
         if self._foreteller is None:
             raise NotThereError(request.url.path, "no forecasts are made here")
         _demand_own(request)
         return forecast_view(job, await self._foreteller.of_job(job, principal(request)))
 
-    async def plan(self, request: Request) -> View:
+    async def plan(self, request: Request) -> PageView:
         if request.query_params:
             _demand_own(request)
         return await plan_view(self._queries, self._foreteller, request)
@@ -273,7 +273,7 @@ class _Access:
 
         return answer
 
-    def told(self, tell: Callable[[Request], Awaitable[News]]) -> Callable[[Request], Awaitable[Response]]:
+    def told(self, tell: Callable[[Request], Awaitable[NewOutput]]) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of data for a page's script; it asks for a session."""
 
         async def answer(request: Request) -> Response:
@@ -291,7 +291,7 @@ class _Access:
         return answer
 
     async def _rendered(
-        self, request: Request, who: Principal, show: Callable[[], Coroutine[Any, Any, View]]
+        self, request: Request, who: Principal, show: Callable[[], Coroutine[Any, Any, PageView]]
     ) -> Response:
         """A view as it is now, or, for a page that has it already, as it was not long ago."""
         key, known = (who, f"{request.url.path}?{request.url.query}"), request.headers.get("if-none-match")
@@ -338,7 +338,7 @@ class _Access:
             " gives it. This browser keeps a session in its place, for half a day.",
         )
         still = joined((tag("p", problem, role="alert", class_="reason") if problem else None, asked))
-        return page(View("Sign in", told, still, every_s=0), None, status=status)
+        return page(PageView("Sign in", told, still, every_s=0), None, status=status)
 
     async def enter(self, request: Request) -> Response:
         """Begin a session; of a form without scripts the answer is a page."""
@@ -431,7 +431,9 @@ def _refused(request: Request, *, of_form: bool = False) -> Response | None:
     return None
 
 
-def problem_view(place: str, problem: str) -> View:
+def problem_view(place: str, problem: str) -> PageView:
     """The view of an error."""
     told = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
-    return View("That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0)
+    return PageView(
+        "That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0
+    )

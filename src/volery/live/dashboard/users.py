@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -70,7 +70,7 @@ _PREEMPTIONS: Final = (
 )
 
 
-def users_view(queries: FederationView, request: Request) -> View:
+def users_view(queries: FederationView, request: Request) -> PageView:
     """Users with something under way or a share; the tree of shares; the last preemptions.
 
     Raises:
@@ -95,7 +95,7 @@ def users_view(queries: FederationView, request: Request) -> View:
         pages, listed, tag("p", told, class_="soft"), _tree(queries, request),
         section("Preemptions", last_preemptions(queries, request, None)),
     )  # fmt: skip
-    return View("Users", joined(parts), place=frame.USERS, every_s=5.0)
+    return PageView("Users", joined(parts), place=frame.USERS, every_s=5.0)
 
 
 def _user(user: UserStatus, slots: int) -> Sequence[Piece]:
@@ -169,7 +169,7 @@ def _changing(one: ShareStatus) -> Markup:
     return frame.setting("change", where, question, f"share-{one.name}", "weight", one.weight)
 
 
-def preemptions_view(queries: FederationView, request: Request) -> View:
+def preemptions_view(queries: FederationView, request: Request) -> PageView:
     """The view of preemptions.
 
     Raises:
@@ -193,7 +193,7 @@ def preemptions_view(queries: FederationView, request: Request) -> View:
     form = tag(
         "form", *fields, tag("button", "show"), clear, class_="controls", action=frame.PREEMPTIONS, role="search"
     )  # fmt: skip
-    return View("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
+    return PageView("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
 
 
 def last_preemptions(queries: FederationView, request: Request, job: int | None) -> Markup | None:

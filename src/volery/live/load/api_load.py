@@ -18,7 +18,7 @@ from volery.core.records import Records
 from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
 from volery.live.jobs import JobDescription, TaskDescription
-from volery.live.load.load import TOLD_EVERY_S, Loaded, Progress
+from volery.live.load.load import TOLD_EVERY_S, Loaded, LoadProgress
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
 
 Work = Literal["sleep", "spin"]
@@ -122,7 +122,7 @@ class _Load:
 
 
 async def load_by_api(
-    api: str | None, trace: Trace, work: Work, watch: Callable[[Progress], None] | None = None
+    api: str | None, trace: Trace, work: Work, watch: Callable[[LoadProgress], None] | None = None
 ) -> Loaded:
     """Replay a trace through the API of a running federation, until every job has ended.
 
@@ -151,7 +151,7 @@ async def load_by_api(
                     if task.done():
                         task.result()  # raises what has gone wrong
                 if watch is not None:
-                    watch(Progress(it.submitted, it.done, it.finished))
+                    watch(LoadProgress(it.submitted, it.done, it.finished))
         finally:
             for task in tasks:
                 task.cancel()

@@ -37,7 +37,7 @@ TOLD_EVERY_S: Final = 0.25
 Payload = Callable[[TaskId], bytes]
 
 
-class Progress(msgspec.Struct, frozen=True):
+class LoadProgress(msgspec.Struct, frozen=True):
     """Progress of a load."""
 
     submitted: int
@@ -215,7 +215,7 @@ class LoadRecorder(TraceRecorder):
 
 async def load(
     federation: Federation, trace: Trace, executor: Executor, payload: Payload | None = None,
-    watch: Callable[[Progress], None] | None = None, make_host: type[Host] = Host,
+    watch: Callable[[LoadProgress], None] | None = None, make_host: type[Host] = Host,
 ) -> Loaded:  # fmt: skip
     """Run a federation in this process and replay a trace against it, until every job is answered.
 
@@ -250,7 +250,7 @@ async def load(
                 complete.cancel()
                 stopped.result()  # raises what the component has raised
             if watch is not None:
-                watch(Progress(loader.submitted, loader.done, recorder.finished))
+                watch(LoadProgress(loader.submitted, loader.done, recorder.finished))
         stopped.cancel()
         for name, tally in at_work.host.facts.tallies.items():
             records.tallies[name] = tally

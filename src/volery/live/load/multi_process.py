@@ -20,7 +20,7 @@ from volery.core.model import NEVER, SECOND, Address, Message, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.live.assembly import running
-from volery.live.calibration.frames import FramingHost, Noted, noted
+from volery.live.calibration.frames import FrameNotes, FramingHost, noted
 from volery.live.config.federation import API_HOST, Choose, Federation, FederationFile, resolve
 from volery.live.load.load import Loader
 from volery.live.loop import run_loop
@@ -35,7 +35,7 @@ SETTLE_S: Final = 0.5
 LIMIT_S: Final = 120
 
 
-class Measured(NamedTuple):
+class LoadMeasurements(NamedTuple):
     """Measurements of a run.
 
     Args:
@@ -48,7 +48,7 @@ class Measured(NamedTuple):
 
     federation: Federation
     records: Records
-    noted: dict[HostName, Noted]
+    noted: dict[HostName, FrameNotes]
     broker_us: float
     origin_us: dict[HostName, Time]
 
@@ -71,7 +71,7 @@ class RecordingLoader(Loader):
 def load_apart(
     file: FederationFile, base: Path, choose: Choose, trace: Trace, make_host: type[Host] = Host,
     broker_s: Callable[[], float] = float,
-) -> Measured:  # fmt: skip
+) -> LoadMeasurements:  # fmt: skip
     """Load a federation, each of whose hosts is a process, until every task has ended.
 
     Args:
@@ -87,7 +87,7 @@ def load_apart(
         TimeoutError: it takes longer than two minutes.
     """
     federation = resolve(file, base, choose)
-    found: list[Measured] = []
+    found: list[LoadMeasurements] = []
     with ExitStack() as stack:
         lines = {
             name: stack.enter_context(_process_of(_hosted, file, base, choose, name, make_host)) for name in file.hosts
@@ -98,7 +98,7 @@ def load_apart(
 
 async def _loaded(
     federation: Federation, trace: Trace, lines: dict[HostName, Connection], make_host: type[Host],
-    broker_s: Callable[[], float], found: list[Measured],
+    broker_s: Callable[[], float], found: list[LoadMeasurements],
 ) -> None:  # fmt: skip
     records = Records(trace)
     loaders: list[RecordingLoader] = []
@@ -122,10 +122,10 @@ async def _loaded(
     notes = {name: note for name, (note, _) in told.items() if note is not None}
     frames = sum(one.published for one in notes.values())
     clocks = {name: origin_us for name, (_, origin_us) in told.items()}
-    found.append(Measured(federation, records, notes, used_s * SECOND / max(1, frames), clocks))
+    found.append(LoadMeasurements(federation, records, notes, used_s * SECOND / max(1, frames), clocks))
 
 
-def _told(host: Host) -> tuple[Noted | None, Time]:
+def _told(host: Host) -> tuple[FrameNotes | None, Time]:
     """The measurements of a host, and the time by the machine's clock when the host's showed 0."""
     return noted(host) if isinstance(host, FramingHost) else None, time.monotonic_ns() // 1000 - host.now()
 

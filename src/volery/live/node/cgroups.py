@@ -50,7 +50,7 @@ class GroupUsage(NamedTuple):
     out_of_memory: bool
 
 
-class Group:
+class ControlGroup:
     """One attempt's group.
 
     Args:
@@ -153,7 +153,7 @@ class Tree:
         except OSError as error:
             raise NotPermittedError(f"no control group can be made in {base}: {error.strerror}") from None
 
-    def make(self, name: str) -> Group:
+    def make(self, name: str) -> ControlGroup:
         """A group without limits.
 
         Raises:
@@ -163,11 +163,11 @@ class Tree:
         try:
             os.mkdir(folder)  # noqa: PTH102 - every start of a task waits for it
         except FileExistsError:
-            end_group(Group(folder))
+            end_group(ControlGroup(folder))
             os.mkdir(folder)  # noqa: PTH102 - likewise
-        return Group(folder)
+        return ControlGroup(folder)
 
-    def limited(self, name: str, cpu_milli: int, memory_mb: int, pids_max: int, cpu_limit: bool) -> Group:
+    def limited(self, name: str, cpu_milli: int, memory_mb: int, pids_max: int, cpu_limit: bool) -> ControlGroup:
         """A group that may have so much, as far as there are controllers; 0: no limit.
 
         Args:
@@ -291,10 +291,10 @@ def _handed_down(group: Path) -> frozenset[str]:
 def _end_groups(folder: Path) -> None:
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
-            end_group(Group(entry.path))
+            end_group(ControlGroup(entry.path))
 
 
-def end_group(group: Group) -> None:
+def end_group(group: ControlGroup) -> None:
     """Kill all that is in it, and wait until it is gone.
 
     Raises:

@@ -23,7 +23,7 @@ from volery.live.command import Payload
 from volery.live.config.discovery import gpus_of_host
 from volery.live.config.limits import Isolation
 from volery.live.messages import AttemptUsage
-from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
+from volery.live.node.cgroups import CONTROLLERS, ControlGroup, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.status import UNCONFINED
 
 MILLI: Final = 1000
@@ -72,7 +72,7 @@ class Hold:
 
     __slots__ = ("_devices", "_of", "_payload", "cpus", "environment", "group", "memory_mb")
 
-    def __init__(self, of: Confinement, payload: Payload, group: Group | None, devices: tuple[str, ...]) -> None:
+    def __init__(self, of: Confinement, payload: Payload, group: ControlGroup | None, devices: tuple[str, ...]) -> None:
         self._of = of
         self._payload = payload
         self.group = group

@@ -76,7 +76,7 @@ def extent(descriptor: int) -> Extent:
     return Extent(os.fstat(descriptor).st_size, kept_from(descriptor))
 
 
-class Piece(NamedTuple):
+class OutputPiece(NamedTuple):
     """Of an output: from an offset up to another, of so many bytes that it has now."""
 
     start: int
@@ -84,14 +84,14 @@ class Piece(NamedTuple):
     size: int
 
 
-def piece_from(there: Extent, offset: int) -> Piece:
+def piece_from(there: Extent, offset: int) -> OutputPiece:
     """The piece of an output from an offset on; later output is left for the next request."""
     size, kept = there
     start = max(offset, kept)
-    return Piece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
+    return OutputPiece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
 
 
-def piece_in(there: Extent, wanted: str) -> Piece | None:
+def piece_in(there: Extent, wanted: str) -> OutputPiece | None:
     """The piece that the header Range asks for, without dropped bytes (RFC 9110, 14.1.2); None: there is nothing of it.
 
     Raises:
@@ -104,7 +104,7 @@ def piece_in(there: Extent, wanted: str) -> Piece | None:
     first = int(found[1]) if found[1] else max(size - int(found[2]), 0)
     end = min(int(found[2]) + 1, size) if found[1] and found[2] else size
     start = max(first, kept)
-    return Piece(start, min(end, start + OUTPUT_BYTES_MAX), size) if start < end else None
+    return OutputPiece(start, min(end, start + OUTPUT_BYTES_MAX), size) if start < end else None
 
 
 async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:

@@ -26,13 +26,13 @@ from volery.core.model import Address, Task, TaskId
 from volery.live.command import Command, decode_payload
 from volery.live.config.accounts import SHELL, Account
 from volery.live.messages import AttemptState, AttemptUsage
-from volery.live.node.cgroups import Group
+from volery.live.node.cgroups import ControlGroup
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import ExecutorContext, attempt_name
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import attempt_environment, inherited_environment
 from volery.live.node.gate import StartGate, demand_program
-from volery.live.node.proctable import Status, processes
+from volery.live.node.proctable import ProcessStatus, processes
 
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
@@ -92,7 +92,7 @@ class _Attempt:
         return self.popen.pid
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> ControlGroup | None:
         """Its control group."""
         return self.held.group if self.held is not None else None
 
@@ -324,7 +324,7 @@ class ProcessExecutor:
         """Look once for all attempts that are being stopped whether anything of them still lives."""
         self._sweeper = None
         now = time.monotonic()
-        alive: dict[int, list[Status]] = {}
+        alive: dict[int, list[ProcessStatus]] = {}
         for status in processes():
             if status.lives and (status.session in self._leaving or status.group in self._leaving):
                 alive.setdefault(status.session if status.session in self._leaving else status.group, []).append(status)

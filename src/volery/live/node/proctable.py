@@ -14,7 +14,7 @@ _STAT_BYTES: Final = 4096
 _DEAD: Final = ("Z", "X")
 
 
-class Status(NamedTuple):
+class ProcessStatus(NamedTuple):
     """One process.
 
     Args:
@@ -37,7 +37,7 @@ class Status(NamedTuple):
         return self.state not in _DEAD
 
 
-def status_of(pid: int) -> Status | None:
+def status_of(pid: int) -> ProcessStatus | None:
     """A process, or None where there is none (any more)."""
     try:
         # Plain calls: a third of the time of a Path, and every start of a task waits for it.
@@ -52,10 +52,10 @@ def status_of(pid: int) -> Status | None:
         os.close(file)
     # The name stands in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    return Status(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    return ProcessStatus(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
-def processes() -> Iterator[Status]:
+def processes() -> Iterator[ProcessStatus]:
     """All of them, at about 15 us each."""
     for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
         if name.isdigit() and (found := status_of(int(name))):

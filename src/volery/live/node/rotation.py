@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from volery.live.config.limits import Output
+from volery.live.config.limits import OutputLimits
 from volery.live.node.output import STREAMS, kept_from
 
 MB: Final = 1 << 20
@@ -53,7 +53,7 @@ class OutputRotation:
         policy: what is kept.
     """
 
-    def __init__(self, root: Path, policy: Output) -> None:
+    def __init__(self, root: Path, policy: OutputLimits) -> None:
         self._root = root
         self._policy = policy
         self._running: dict[str, int] = {}
@@ -162,7 +162,7 @@ class _Old(NamedTuple):
     size: int
 
 
-def clean(root: Path, policy: Output, running: frozenset[str] = frozenset(), fresh_s: float = FRESH_S) -> int:
+def clean(root: Path, policy: OutputLimits, running: frozenset[str] = frozenset(), fresh_s: float = FRESH_S) -> int:
     """Remove the folders of attempts that are too old, and the oldest of those that are too many.
 
     Args:

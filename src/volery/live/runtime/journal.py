@@ -91,7 +91,7 @@ Entry = tuple[Address, Address, Any, int]
 """Component, source, event, checksum of the effects."""
 
 
-class Turn(NamedTuple):
+class JournalTurn(NamedTuple):
     """Events that were handled at one time and committed together."""
 
     now: Time
@@ -239,7 +239,7 @@ class JournalReader:
         except OSError as error:
             raise InputError(str(self.path), f"cannot be read: {error.strerror}") from None
 
-    def turns(self, messages: Iterable[type[Message]]) -> Iterator[Turn]:
+    def turns(self, messages: Iterable[type[Message]]) -> Iterator[JournalTurn]:
         """All turns, in order.
 
         Args:
@@ -257,7 +257,7 @@ class JournalReader:
             file.seek(self._first_turn)
             while (record := self._record(file)) is not None:
                 try:
-                    yield Turn(*decoder.decode(record))
+                    yield JournalTurn(*decoder.decode(record))
                 except msgspec.MsgspecError as error:
                     problem = f"holds an event that is not known here: {error}"
                     raise OtherVersionError(str(self.path), problem) from None

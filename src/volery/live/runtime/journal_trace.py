@@ -27,7 +27,7 @@ Link = tuple[Address, Address]
 NO_JOB: Final = "holds no job with a finished task; give the journals of all hosts of a federation that has run some"
 
 
-class Hop(msgspec.Struct, frozen=True):
+class HostDelay(msgspec.Struct, frozen=True):
     """Delays of messages between two hosts, from the turn that sent them to the turn that handled them.
 
     Args:
@@ -87,7 +87,7 @@ class Period(msgspec.Struct, frozen=True):
     constrained_tasks: int
     payload_tasks: int
     cancelled_jobs: int
-    hops: tuple[Hop, ...]
+    hops: tuple[HostDelay, ...]
     decisions: tuple[RecordedDecision, ...]
     cut: tuple[str, ...] = ()
 
@@ -186,7 +186,7 @@ class _Observed:
             name, arrivals, first, array("q", [self.duration_us[task.id] for task in listed]), estimates
         ), listed
 
-    def hops(self) -> tuple[Hop, ...]:
+    def hops(self) -> tuple[HostDelay, ...]:
         """By link class; a link of which a message was lost, or a journal is missing, tells nothing."""
         delays: dict[tuple[str, str], list[Time]] = {}
         for link, sent in self.sent.items():
@@ -195,7 +195,7 @@ class _Observed:
                 roles = (role_of(link[0]), role_of(link[1]))
                 delays.setdefault(roles, []).extend(b - a for a, b in zip(sent, heard, strict=True))
         return tuple(
-            Hop(*roles, len(found), sum(found) / len(found), _percentile(found, 50), _percentile(found, 99))
+            HostDelay(*roles, len(found), sum(found) / len(found), _percentile(found, 50), _percentile(found, 99))
             for roles, found in sorted(delays.items())
         )
 

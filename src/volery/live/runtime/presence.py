@@ -51,7 +51,7 @@ class _Entry:
         self.incarnation = self.missed = 0
 
 
-class Register:
+class HostRegister:
     """All hosts of a federation, as the API's host receives messages from them.
 
     Args:
@@ -170,7 +170,7 @@ class Presence:
         register: where this is that host.
     """
 
-    def __init__(self, to: HostName, register: Register | None = None) -> None:
+    def __init__(self, to: HostName, register: HostRegister | None = None) -> None:
         self._to = to
         self._register = register
         self._told = this_host()

@@ -11,7 +11,7 @@ from volery.core.model import Address
 from volery.live.config.federation import Federation
 from volery.live.messages import HostName
 from volery.live.node.reporter import reporter_of
-from volery.live.runtime.presence import Register
+from volery.live.runtime.presence import HostRegister
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -50,9 +50,9 @@ class SubmitterSite(NamedTuple):
         nodes = self.deployment.machines
         return {address: reporter_of(host) for host, address in self._others() if address in nodes}
 
-    def register(self, assigned: Callable[[], Mapping[Address, int]] = dict) -> Register:
+    def register(self, assigned: Callable[[], Mapping[Address, int]] = dict) -> HostRegister:
         """The register of all hosts; `assigned` gives how many jobs are assigned to a component."""
-        return Register(self.layout, self.deployment.machines, self.name, self.incarnation, assigned=assigned)
+        return HostRegister(self.layout, self.deployment.machines, self.name, self.incarnation, assigned=assigned)
 
 
 class Frontend:
@@ -67,7 +67,7 @@ class Frontend:
         open_to_all: whether the API asks for no tokens.
     """
 
-    def __init__(self, component: Component, register: Register | None = None) -> None:
+    def __init__(self, component: Component, register: HostRegister | None = None) -> None:
         self.component = component
         self.register = register
         self.url = ""

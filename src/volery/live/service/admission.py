@@ -13,7 +13,7 @@ from volery.core.events import MoreTasks, Submit
 from volery.core.model import Job, JobId, Message, Task, TaskId, Time
 from volery.live.command import decode_payload, encode_payload
 from volery.live.config.fleet import Fleet
-from volery.live.jobs import Demand, JobDescription, demands, merged_tasks, plan, submission, with_tasks
+from volery.live.jobs import JobDescription, TaskDemand, demands, merged_tasks, plan, submission, with_tasks
 from volery.live.loop import in_slices
 from volery.live.service.errors import ConflictError
 from volery.live.service.store import JobStore
@@ -39,7 +39,7 @@ class NewJob(NamedTuple):
     number: JobId
     first: TaskId
     description: JobDescription
-    wanted: list[Demand]
+    wanted: list[TaskDemand]
     place: str
 
     @property
@@ -91,7 +91,7 @@ class Submission(NamedTuple):
         return bool(self.ended) or len(job.tasks) < self.left
 
 
-async def wanted(demands: Iterator[Demand]) -> list[Demand]:
+async def wanted(demands: Iterator[TaskDemand]) -> list[TaskDemand]:
     """The needs of a job's tasks; others have turns meanwhile.
 
     Raises:

@@ -30,7 +30,7 @@ from volery.core.errors import InputError
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.forecaster import Forecaster, forecast_operations
-from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, Bounds, HttpServer
+from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
 from volery.live.service.intake import Intake
 from volery.live.service.job_service import JobService
 from volery.live.service.listings import JobQuery
@@ -57,7 +57,7 @@ from volery.live.service.requests import (
 )
 from volery.live.service.sessions import Sessions
 from volery.live.service.summary import summary_operation
-from volery.live.service.tokens import Gate, Principal
+from volery.live.service.tokens import Authenticator, Principal
 from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobPlan, JobState, JobStatus, Receipt, TaskStatus, Why
 
 LIMIT_MAX: Final = 10_000
@@ -128,7 +128,7 @@ def operations(
 
 
 def make_app(
-    service: JobService, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES,
+    service: JobService, outputs: Path, gate: Authenticator, names: Sequence[str] = LOCAL_NAMES,
     foreteller: Forecaster | None = None, pages: MakePages | None = None,
 ) -> Starlette:  # fmt: skip
     """The API of a job service.
@@ -344,7 +344,7 @@ def _seen(queries: JobQueries, number: int, who: Principal) -> JobStatus:
     return seen_job(queries, number, who)
 
 
-def demand_safe(host: str, gate: Gate, tls: Mapping[str, str] | None) -> None:
+def demand_safe(host: str, gate: Authenticator, tls: Mapping[str, str] | None) -> None:
     """Strangers must neither get in nor hear a token.
 
     Raises:
@@ -377,10 +377,10 @@ class ApiServer:
 
     def __init__(
         self, service: JobService, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
-        gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Forecaster | None = None,
-        bounds: Bounds | None = None, pages: MakePages | None = None,
+        gate: Authenticator | None = None, tls: Mapping[str, str] | None = None, foreteller: Forecaster | None = None,
+        bounds: ConnectionLimits | None = None, pages: MakePages | None = None,
     ) -> None:  # fmt: skip
-        self._queries, gate = service.queries, gate or Gate(None)
+        self._queries, gate = service.queries, gate or Authenticator(None)
         self.open_to_all = gate.open
         demand_safe(host, gate, tls)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -404,7 +404,7 @@ class ApiServer:
             lifespan="off", http=BoundedHttpProtocol, ws="none", timeout_graceful_shutdown=1,
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
-        self._server = HttpServer(config, self._socket, (bounds or Bounds()).held())
+        self._server = HttpServer(config, self._socket, (bounds or ConnectionLimits()).held())
         self._intake = app.state.intake
         self._serving: asyncio.Task[None] | None = None
 

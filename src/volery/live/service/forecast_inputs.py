@@ -17,7 +17,7 @@ from volery.core.model import Address, Amounts, Cluster, JobId, Time
 from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
 from volery.live.config.fleet import Fleet
 from volery.live.config.machine import Machine
-from volery.live.jobs import Demand, JobDescription, demands, estimate_us, label
+from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""
@@ -277,5 +277,5 @@ def _waiting(
             yield WaitingTasks(count, one.mask, _kind(lifetimes, description, one), one.request)
 
 
-def _kind(lifetimes: Lifetimes, description: JobDescription, demand: Demand) -> int:
+def _kind(lifetimes: Lifetimes, description: JobDescription, demand: TaskDemand) -> int:
     return lifetimes.place(description.user, label(description), demand.estimate_us)

@@ -45,17 +45,17 @@ BACKLOG: Final = 1_024
 log = logging.getLogger(__name__)
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """Connections that may be open at a time: in all, and from one address."""
 
     total: int = 2_000
     per_address: int = 500
 
-    def held(self) -> Bounds:
+    def held(self) -> ConnectionLimits:
         """The same, or as many as the limit of open files (RLIMIT_NOFILE) leaves room for."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         room = self.total if soft == resource.RLIM_INFINITY else max(1, soft - FILES_KEPT)
-        return Bounds(min(self.total, room), min(self.per_address, room))
+        return ConnectionLimits(min(self.total, room), min(self.per_address, room))
 
 
 class Connection:
@@ -81,7 +81,7 @@ class Connections:
         clock_s: seconds that never go back.
     """
 
-    def __init__(self, bounds: Bounds, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, bounds: ConnectionLimits, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds
         self._clock_s = clock_s
         self._open: set[Connection] = set()
@@ -244,7 +244,7 @@ class Listener:
         bounds: of connections.
     """
 
-    def __init__(self, listening: socket.socket, context: ssl.SSLContext | None, bounds: Bounds) -> None:
+    def __init__(self, listening: socket.socket, context: ssl.SSLContext | None, bounds: ConnectionLimits) -> None:
         self._socket = listening
         self._context = context
         self._known = Connections(bounds)
@@ -327,7 +327,7 @@ def _close_unserved(accepted: socket.socket, serving: asyncio.Task[None]) -> Non
 class HttpServer(uvicorn.Server):
     """Leaves signals to the program that it runs in, and accepting to the listener."""
 
-    def __init__(self, config: uvicorn.Config, listening: socket.socket, bounds: Bounds) -> None:
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, bounds: ConnectionLimits) -> None:
         super().__init__(config)
         config.load()
         self._listener = Listener(listening, config.ssl, bounds)

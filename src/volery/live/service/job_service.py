@@ -38,7 +38,7 @@ from volery.live.messages import (
     TaskReport,
 )
 from volery.live.runtime.decisions import DecisionBook
-from volery.live.runtime.presence import Register
+from volery.live.runtime.presence import HostRegister
 from volery.live.service.admission import admit, planned_jobs
 from volery.live.service.batches import BatchWriter
 from volery.live.service.history import AttemptCounts
@@ -300,7 +300,7 @@ def job_service(
     due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
     sharers: Collection[Address] = (), looks: bool = False, reports_late_s: float = REPORTS_LATE_S,
     standins: Sequence[Address] = (), detection_us: Time = 0, agents: Mapping[Address, Address] = {},
-    register: Callable[[Callable[[], Mapping[Address, int]]], Register] | None = None,
+    register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
     observe: Callable[[TaskReport], None] | None = None,
 ) -> JobService:  # fmt: skip
     """Assemble a job service.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from volery.core.model import Address, TaskId
 from volery.live.config.fleet import Fleet
 from volery.live.messages import ConfinementReport, PeerReport, TaskReport
-from volery.live.runtime.presence import Register
+from volery.live.runtime.presence import HostRegister
 from volery.live.status import HostStatus, NodeStatus
 
 
@@ -31,7 +31,7 @@ class NodeTable:
 
     def __init__(
         self, nodes: Mapping[Address, int], fleet: Fleet, drained: set[Address],
-        in_charge: Callable[[Address], tuple[Address, ...]] | None = None, register: Register | None = None,
+        in_charge: Callable[[Address], tuple[Address, ...]] | None = None, register: HostRegister | None = None,
     ) -> None:  # fmt: skip
         self.machines = nodes
         self.drained = drained

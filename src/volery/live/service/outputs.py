@@ -26,7 +26,7 @@ AGAIN_S: Final = 0.1
 """A host that reads for many others is asked again."""
 
 
-class Output(Protocol):
+class TaskOutput(Protocol):
     """An output that is there.
 
     Attributes:
@@ -54,11 +54,11 @@ class FileOutput:
         self.there = extent(file)
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `Output`."""
+        """See `TaskOutput`."""
         return blocks(self._file, start, end)
 
     def close(self) -> None:
-        """See `Output`."""
+        """See `TaskOutput`."""
         os.close(self._file)
 
 
@@ -128,7 +128,7 @@ class AskedOutput:
         self.there = there
 
     async def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `Output`; a host that goes away meanwhile breaks the answer off."""
+        """See `TaskOutput`; a host that goes away meanwhile breaks the answer off."""
         while start < end:
             limit = min(PIECE_BYTES_MAX, end - start)
             told = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
@@ -138,7 +138,7 @@ class AskedOutput:
             start += len(told.piece)
 
     def close(self) -> None:
-        """See `Output`."""
+        """See `TaskOutput`."""
 
 
 class Outputs:
@@ -153,7 +153,7 @@ class Outputs:
         self._root = root.resolve()
         self._asking = asking
 
-    async def open(self, task: TaskStatus, stream: str) -> Output | None:
+    async def open(self, task: TaskStatus, stream: str) -> TaskOutput | None:
         """The output of a task's last attempt; None: it is neither here nor on its node's host.
 
         Raises:
@@ -172,7 +172,7 @@ class Outputs:
         return AskedOutput(self._asking, task, stream, Extent(told.size, told.kept))
 
 
-def output_answer(output: Output, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
+def output_answer(output: TaskOutput, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
     """A piece of an output.
 
     Args:

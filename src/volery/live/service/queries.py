@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from volery.core.events import Look, Seen
 from volery.core.model import Address, Amounts, JobId, Message, Time
 from volery.live.config.fleet import Fleet
-from volery.live.jobs import Demand, JobDescription, demand_at, demands, task_count
+from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
 from volery.live.loop import in_slices
 from volery.live.runtime.decisions import DecisionBook, candidates, counted
 from volery.live.service.batches import BatchWriter
@@ -245,7 +245,7 @@ class JobQueries:
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
 
-    def wanted(self, number: JobId, place: int) -> Demand:
+    def wanted(self, number: JobId, place: int) -> TaskDemand:
         """The demand of a task of a job."""
         described = self._store.described(number)
         assert described is not None, "there is such a job"
@@ -279,7 +279,7 @@ class JobQueries:
             lost=len(self.lost()),
         )  # fmt: skip
 
-    def _candidates(self, wanted: Demand) -> list[tuple[str, list[int]]]:
+    def _candidates(self, wanted: TaskDemand) -> list[tuple[str, list[int]]]:
         drained, lost = self._table.drained_machines(), self._table.lost_machines()
         return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._table.taken(), lost)
 

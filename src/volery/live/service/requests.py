@@ -205,7 +205,7 @@ def choice(request: Request, name: str, known: tuple[str, ...], default: str | N
     return default if text is None else text
 
 
-class Known(Protocol):
+class JobLookup(Protocol):
     """Knows jobs, and those that have left for the archive."""
 
     def job(self, number: JobId) -> JobStatus | None:
@@ -215,7 +215,7 @@ class Known(Protocol):
         """The user of an archived job, and the number of its file."""
 
 
-def seen_job(jobs: Known, number: JobId, who: Principal) -> JobStatus:
+def seen_job(jobs: JobLookup, number: JobId, who: Principal) -> JobStatus:
     """A job, if there is one and it may be seen.
 
     Raises:

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from volery.live.service.tokens import Gate, Principal
+from volery.live.service.tokens import Authenticator, Principal
 
 COOKIE: Final = "volery"
 SECURE_COOKIE: Final = "__Host-volery"
@@ -34,7 +34,7 @@ class Sessions:
         clock_s: seconds that never go back.
     """
 
-    def __init__(self, gate: Gate, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, gate: Authenticator, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._gate = gate
         self._clock_s = clock_s
         self._sessions: dict[str, _Session] = {}

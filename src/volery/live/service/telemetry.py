@@ -47,7 +47,7 @@ def exporters(endpoint: str) -> tuple[SpanProcessor, MetricReader]:
     return BatchSpanProcessor(spans), PeriodicExportingMetricReader(figures)
 
 
-class _Job:
+class _JobSpan:
     """A job whose span is open.
 
     Attributes:
@@ -82,7 +82,7 @@ class Telemetry:
         self._tracers.add_span_processor(spans)
         self._meters = MeterProvider([reader], resource)
         self._tracer = self._tracers.get_tracer("volery", volery.__version__)
-        self._jobs: dict[JobId, _Job] = {}
+        self._jobs: dict[JobId, _JobSpan] = {}
         self._attempts: dict[tuple[TaskId, int], tuple[Span, Time]] = {}
         self._figures: dict[str, list[tuple[int, dict[str, str]]]] = {}
         meter = self._meters.get_meter("volery", volery.__version__)
@@ -137,7 +137,7 @@ class Telemetry:
             if report.state != "finished":
                 job.queued_us[report.task] = report.at_unix_us
 
-    def _launched(self, job: _Job, report: TaskReport, at_ns: int) -> Span:
+    def _launched(self, job: _JobSpan, report: TaskReport, at_ns: int) -> Span:
         queued_ns = job.queued_us.pop(report.task, job.submitted_us) * _NS
         attributes: dict[str, str | int] = {
             "volery.task": report.task - job.first_task, "volery.attempt": report.number, "volery.node": report.node,
@@ -147,7 +147,7 @@ class Telemetry:
         span.add_event("launched", timestamp=at_ns)
         return span
 
-    def _begun(self, store: JobStore, number: JobId) -> _Job | None:
+    def _begun(self, store: JobStore, number: JobId) -> _JobSpan | None:
         status, first_task = store.job(number), store.first_task(number)
         if status is None or first_task is None:
             return None
@@ -155,7 +155,7 @@ class Telemetry:
             "volery.job": number, "volery.name": status.name, "volery.user": status.user, "volery.tasks": status.tasks,
         }  # fmt: skip
         span = self._tracer.start_span("job", attributes=attributes, start_time=status.submitted_us * _NS)
-        job = self._jobs[number] = _Job(span, set_span_in_context(span), first_task, status.submitted_us)
+        job = self._jobs[number] = _JobSpan(span, set_span_in_context(span), first_task, status.submitted_us)
         return job
 
     def ended(self, store: JobStore, status: JobStatus) -> None:

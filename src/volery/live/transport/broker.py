@@ -74,7 +74,7 @@ def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
         yield bytes([mark]) + frame[at : at + size]
 
 
-class Assembly:
+class FrameAssembly:
     """Puts the pieces of one sender together; a frame that lacks its beginning, or has no end, is dropped."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class BrokerTransport:
         self._met: set[HostName] = set()
         self._misfit = ""
         self._changed = asyncio.Event()
-        self._assemblies: dict[HostName, Assembly] = {}
+        self._assemblies: dict[HostName, FrameAssembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
     async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
@@ -271,7 +271,7 @@ class BrokerTransport:
         sender = subject.rpartition(".")[2]
         assembly = self._assemblies.get(sender)
         if assembly is None:
-            assembly = self._assemblies[sender] = Assembly()
+            assembly = self._assemblies[sender] = FrameAssembly()
         frame = assembly.add(payload)
         if frame is not None:
             self._on_frame(sender, frame)

@@ -28,7 +28,7 @@ class CodecError(ValueError):
     """Bytes that this version of this federation does not understand."""
 
 
-class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class HostFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The messages of one host for another after a turn.
 
     Args:
@@ -67,11 +67,11 @@ class Codec:
         )
         self._encoder = msgspec.msgpack.Encoder()
 
-    def encode(self, frame: Frame) -> bytes:
+    def encode(self, frame: HostFrame) -> bytes:
         """The bytes of a frame."""
         return _VERSION_BYTE + self._encoder.encode(frame)
 
-    def decode(self, encoded: bytes) -> Frame:
+    def decode(self, encoded: bytes) -> HostFrame:
         """The frame that these bytes are.
 
         Raises:
@@ -81,7 +81,7 @@ class Codec:
             found = f"version {encoded[0]}" if encoded else "nothing"
             raise CodecError(f"a frame of {found} arrived, this host speaks version {VERSION}; update the older host")
         try:
-            return Frame(*self._decoder.decode(memoryview(encoded)[1:]))
+            return HostFrame(*self._decoder.decode(memoryview(encoded)[1:]))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise CodecError(f"a frame cannot be read ({error}); known messages are {', '.join(self._names)}") from None
 

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from volery.live.messages import HostName
-from volery.live.transport.codec import Codec, Frame, Parcel
+from volery.live.transport.codec import Codec, HostFrame, Parcel
 
 ACKNOWLEDGE_S: Final = 0.02
 RETRY_S: Final = 0.2
@@ -81,7 +81,7 @@ class _Line:
         self.sent: deque[tuple[int, float, bytes]] = deque()
         self.again = self.until = self.kept_bytes = 0
         self.number = self.heard = 0
-        self.early: dict[int, Frame] = {}
+        self.early: dict[int, HostFrame] = {}
         self.owes = False
         self.retry_s = RETRY_S
         self.again_at = 0.0
@@ -140,7 +140,7 @@ class Delivery:
         line.number += 1
         oldest = line.sent[0][0] if line.sent else line.number
         encoded = self._codec.encode(
-            Frame(self._incarnation, line.number, parcels, line.life, line.heard, oldest)
+            HostFrame(self._incarnation, line.number, parcels, line.life, line.heard, oldest)
         )  # fmt: skip
         now = self._loop.time()
         if not line.sent:
@@ -167,7 +167,7 @@ class Delivery:
         """Say something that is not worth saying twice."""
         line = self._line(to)
         line.owes = False
-        self._send(to, self._codec.encode(Frame(self._incarnation, 0, parcels, line.life, line.heard)))
+        self._send(to, self._codec.encode(HostFrame(self._incarnation, 0, parcels, line.life, line.heard)))
 
     def arrived(self, sender: HostName, encoded: bytes) -> None:
         """Take a frame in.
@@ -205,9 +205,9 @@ class Delivery:
         now = self._loop.time()
         if now >= line.corrected_at + CORRECT_S:
             line.corrected_at = now
-            self._send(peer, self._codec.encode(Frame(self._incarnation, 0, [], line.life, line.heard)))
+            self._send(peer, self._codec.encode(HostFrame(self._incarnation, 0, [], line.life, line.heard)))
 
-    def _in_order(self, line: _Line, frame: Frame, sender: HostName) -> None:
+    def _in_order(self, line: _Line, frame: HostFrame, sender: HostName) -> None:
         if frame.oldest > line.heard + 1:
             log.error("%d frames of host %s are lost for good", frame.oldest - line.heard - 1, sender)
             line.heard = frame.oldest - 1

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from volery.core.errors import InputError
 from volery.core.model import CONSTRAINT_BITS_MAX
-from volery.live.config.constraints import NOWHERE, Condition, Vocabulary, holds, parse_condition, parse_conditions
+from volery.live.config.constraints import (
+    NOWHERE,
+    MachineCondition,
+    Vocabulary,
+    holds,
+    parse_condition,
+    parse_conditions,
+)
 from volery.live.config.machine import Machine
 from volery.live.status import AttributeValue
 
@@ -28,11 +35,11 @@ machines = st.builds(
 fleets = st.lists(machines, min_size=1, max_size=8)
 
 
-def compared(attribute: str, known: tuple[AttributeValue, ...], ordered: bool) -> st.SearchStrategy[Condition]:
+def compared(attribute: str, known: tuple[AttributeValue, ...], ordered: bool) -> st.SearchStrategy[MachineCondition]:
     single = ("==", "!=", "<", "<=", ">", ">=") if ordered else ("==", "!=")
-    one = st.builds(Condition, st.just(attribute), st.sampled_from(single), st.tuples(st.sampled_from(known)))
+    one = st.builds(MachineCondition, st.just(attribute), st.sampled_from(single), st.tuples(st.sampled_from(known)))
     some = st.lists(st.sampled_from(known), min_size=1, max_size=3).map(tuple)
-    return one | st.builds(Condition, st.just(attribute), st.sampled_from(("in", "not in")), some)
+    return one | st.builds(MachineCondition, st.just(attribute), st.sampled_from(("in", "not in")), some)
 
 
 conditions = st.one_of(
@@ -45,7 +52,7 @@ conditions = st.one_of(
 
 
 @given(fleets, st.lists(conditions, max_size=4))
-def test_bits_agree_with_direct_evaluation(fleet: list[Machine], wanted: list[Condition]) -> None:
+def test_bits_agree_with_direct_evaluation(fleet: list[Machine], wanted: list[MachineCondition]) -> None:
     vocabulary = Vocabulary(fleet)
     if not any("zone" in machine.labels for machine in fleet):
         wanted = [condition for condition in wanted if condition.attribute != "label.zone"]
@@ -58,7 +65,7 @@ def test_bits_agree_with_direct_evaluation(fleet: list[Machine], wanted: list[Co
 
 
 @given(conditions)
-def test_a_condition_reads_as_it_is_written(condition: Condition) -> None:
+def test_a_condition_reads_as_it_is_written(condition: MachineCondition) -> None:
     assert parse_condition(str(condition), "constraint") == condition
 
 
@@ -73,8 +80,10 @@ def fleet_of(*zones: str, cores: int = 4) -> list[Machine]:
 
 
 def test_spelling_is_free_where_it_can_be() -> None:
-    assert parse_condition("cores>=1_000", "x") == Condition("cores", ">=", (1000,), "x")
-    assert parse_condition(" label.zone  not in ['a','b'] ", "x") == Condition("label.zone", "not in", ("a", "b"), "x")
+    assert parse_condition("cores>=1_000", "x") == MachineCondition("cores", ">=", (1000,), "x")
+    assert parse_condition(" label.zone  not in ['a','b'] ", "x") == MachineCondition(
+        "label.zone", "not in", ("a", "b"), "x"
+    )
 
 
 @pytest.mark.parametrize(

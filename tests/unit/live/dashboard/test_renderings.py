@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from volery.core.errors import InputError
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import Markup
 from volery.live.dashboard.renderings import EVERY_MAX_S, KEPT_MAX, Meter, Pacer, Renderings, thread_use
 from volery.live.service.requests import Traffic
@@ -87,10 +87,10 @@ def test_a_view_is_made_once_for_all_pages_that_show_it() -> None:
     pacer = Pacer(lambda: now_s[0], lambda: (0.0, 0.0))
     renderings = Renderings(pacer, lambda: revision[0], traffic, lambda: now_s[0])
 
-    async def show() -> View:
+    async def show() -> PageView:
         made.append(len(made))
         await asyncio.sleep(0)
-        return View("counted", Markup(str(len(made))), every_s=2.0)
+        return PageView("counted", Markup(str(len(made))), every_s=2.0)
 
     async def main() -> None:
         ada, bob = Principal("ada", "user"), Principal("bob", "user")

@@ -23,7 +23,7 @@ from volery.live.service.history import ThroughputMeter
 from volery.live.service.outputs import OutputRequests, Outputs
 from volery.live.service.sessions import SESSION_S, Sessions
 from volery.live.service.summary import AllocationTimes, allocation
-from volery.live.service.tokens import Gate, TokenFile
+from volery.live.service.tokens import Authenticator, TokenFile
 from volery.live.status import NodeStatus, PairStatus, TaskStatus
 
 
@@ -174,7 +174,7 @@ def asked(cookie: str = "", scheme: str = "https") -> Request:
 def test_a_session_ends_after_half_a_day(tmp_path: Path) -> None:
     tokens, now_s = TokenFile(tmp_path), [0.0]
     token = tokens.add("ada", "user")[0]
-    sessions, answer = Sessions(Gate(tokens), lambda: now_s[0]), Response()
+    sessions, answer = Sessions(Authenticator(tokens), lambda: now_s[0]), Response()
     assert sessions.begin(asked(), token, answer)
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith("__Host-volery=")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from volery.live.config.limits import Output
+from volery.live.config.limits import OutputLimits
 from volery.live.node.output import blocks, extent, kept_from, piece_from, piece_in
 from volery.live.node.rotation import BLOCK, DAY_S, bound, clean
 
@@ -143,20 +143,20 @@ def test_folders_go_when_they_are_old_and_their_jobs_with_the_last(tmp_path: Pat
     attempt(tmp_path, 1, 2, age_days=2)
     busy = attempt(tmp_path, 2, 3, age_days=9)
     (tmp_path / "mine" / "0.0").mkdir(parents=True)
-    assert clean(tmp_path, Output(keep_days=7), frozenset({str(busy)})) == 2
+    assert clean(tmp_path, OutputLimits(keep_days=7), frozenset({str(busy)})) == 2
     assert left(tmp_path) == {"1/2.0", "2/3.0", "mine/0.0"}
     assert not (tmp_path / "0").exists()
-    assert clean(tmp_path, Output(keep_days=7)) == 0, "another agent sees that it is in use"
+    assert clean(tmp_path, OutputLimits(keep_days=7)) == 0, "another agent sees that it is in use"
 
 
 def test_the_oldest_folders_go_when_all_are_too_large_and_none_that_is_fresh(tmp_path: Path) -> None:
     for task in range(4):
         attempt(tmp_path, 0, task, age_days=4 - task, size=KEEP // 2)
     attempt(tmp_path, 1, 4, age_days=0, size=2 * KEEP)
-    assert clean(tmp_path, Output(keep_mb=6)) == 2
+    assert clean(tmp_path, OutputLimits(keep_mb=6)) == 2
     assert left(tmp_path) == {"0/2.0", "0/3.0", "1/4.0"}
-    assert clean(tmp_path, Output(keep_mb=1)) == 2
+    assert clean(tmp_path, OutputLimits(keep_mb=1)) == 2
     assert left(tmp_path) == {"1/4.0"}
-    assert clean(tmp_path, Output()) == 0
+    assert clean(tmp_path, OutputLimits()) == 0
     shutil.rmtree(tmp_path / "1")
-    assert clean(tmp_path / "none", Output(keep_days=1)) == 0
+    assert clean(tmp_path / "none", OutputLimits(keep_days=1)) == 0

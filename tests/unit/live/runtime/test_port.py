@@ -15,14 +15,14 @@ from volery.core.component import Architecture, Component, Deployment
 from volery.core.events import Computed, Counted, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.live.config.plan import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.messages import HostName
 from volery.live.node.executor import OnEnd
 from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Entry, JournalReader, JournalWriter
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.replay import replay
-from volery.live.transport.codec import Codec, Frame
+from volery.live.transport.codec import Codec, HostFrame
 from volery.live.transport.transport import KnownLife, OnFrame, OnLater
 
 LIMIT_S = 20
@@ -94,7 +94,7 @@ class Puppet(Component):
     }
 
 
-def design() -> Plan:
+def design() -> FederationPlan:
     base = plan("oracle")
 
     def build(cluster: Cluster, config: object, streams: object) -> Deployment:
@@ -261,15 +261,15 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
         assert spies.done == ["commit", "send", "commit", "launch", "launch", "send", "commit"]
         for number in (1, 5, 2, 1):
             transport.on_frame(
-                "elsewhere", codec.encode(Frame(1, number, [("puppet/0", "elsewhere/0", Order("none"))]))
+                "elsewhere", codec.encode(HostFrame(1, number, [("puppet/0", "elsewhere/0", Order("none"))]))
             )
         await puppet.until(lambda: puppet.words.count("none") == 2)
-        frame = Frame(1, 6, [("puppet/0", "elsewhere/0", Order("none"))], oldest=5)
+        frame = HostFrame(1, 6, [("puppet/0", "elsewhere/0", Order("none"))], oldest=5)
         transport.on_frame("elsewhere", codec.encode(frame))
         await puppet.until(lambda: puppet.words.count("none") == 4)
         assert "2 frames of host elsewhere are lost for good" in caplog.text
         transport.on_frame("elsewhere", b"\x00")
-        transport.on_frame("elsewhere", codec.encode(Frame(1, 7, [("gm/9", "elsewhere/0", Order("none"))])))
+        transport.on_frame("elsewhere", codec.encode(HostFrame(1, 7, [("gm/9", "elsewhere/0", Order("none"))])))
         assert host.refused == 2
         assert caplog.text.count("host test rejected a message from host elsewhere") == 1
         await host.close()

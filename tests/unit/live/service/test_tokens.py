@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.live.service.tokens import ANYBODY, Gate, Principal, TokenFile
+from volery.live.service.tokens import ANYBODY, Authenticator, Principal, TokenFile
 
 
 def header(token: str) -> str:
@@ -19,8 +19,8 @@ def header(token: str) -> str:
 def test_a_token_names_its_user_and_role_and_is_not_kept(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path)
     token, kept = tokens.add("ada", "operator")
-    assert Gate(tokens).who(header(token)) == Principal("ada", "operator")
-    assert Gate(tokens).who(f"bearer {token}") == Principal("ada", "operator")
+    assert Authenticator(tokens).who(header(token)) == Principal("ada", "operator")
+    assert Authenticator(tokens).who(f"bearer {token}") == Principal("ada", "operator")
     written = tokens.path.read_text()
     assert token not in written
     assert token.rpartition("_")[2] not in written
@@ -35,19 +35,19 @@ WRONG = ("", "Bearer", "Bearer ", "Basic {}", "{}", "Bearer {}x", "Bearer  {}", 
 def test_what_is_no_token_proves_nothing(wrong: str, tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path)
     token, _ = tokens.add("ada", "user")
-    assert Gate(tokens).who(wrong.replace("{}", token)) is None
+    assert Authenticator(tokens).who(wrong.replace("{}", token)) is None
 
 
 def test_another_secret_under_a_known_id_proves_nothing(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path)
     _, kept = tokens.add("ada", "user")
     second, _ = tokens.add("bob", "admin")
-    assert Gate(tokens).who(header(f"volery_{kept.id}_{second.split('_', 2)[2]}")) is None
+    assert Authenticator(tokens).who(header(f"volery_{kept.id}_{second.split('_', 2)[2]}")) is None
 
 
 def test_without_a_file_nobody_is_asked_and_with_an_empty_one_nobody_is_let_in(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path)
-    gate = Gate(tokens)
+    gate = Authenticator(tokens)
     assert gate.who("") == ANYBODY
     token, _ = tokens.add("ada", "user")
     assert gate.who("") is None
@@ -60,7 +60,7 @@ def test_without_a_file_nobody_is_asked_and_with_an_empty_one_nobody_is_let_in(t
 
 def test_a_revoked_or_expired_token_is_void_and_others_stay(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path)
-    gate = Gate(tokens)
+    gate = Authenticator(tokens)
     first, kept = tokens.add("ada", "user")
     second, _ = tokens.add("ada", "user")
     late, _ = tokens.add("bob", "user", days=0)
@@ -82,7 +82,7 @@ def test_names_that_are_none_are_refused(name: str, tmp_path: Path) -> None:
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     TokenFile(tmp_path).path.write_text("[]")
     with pytest.raises(InputError, match="holds no tokens"):
-        Gate(TokenFile(tmp_path))
+        Authenticator(TokenFile(tmp_path))
 
 
 def test_roles_contain_each_other() -> None:

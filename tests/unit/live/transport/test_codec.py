@@ -8,7 +8,7 @@ import pytest
 from volery.architectures import registry
 from volery.core.events import JobDone, Submit
 from volery.core.model import Job, Message, Task
-from volery.live.transport.codec import VERSION, Codec, CodecError, Frame
+from volery.live.transport.codec import VERSION, Codec, CodecError, HostFrame
 
 
 class Old(Message, frozen=True, tag="Hop"):
@@ -23,21 +23,21 @@ class New(Message, frozen=True, tag="Hop"):
 @pytest.mark.parametrize("name", registry())
 def test_every_architecture_has_a_codec(name: str) -> None:
     codec = Codec(registry()[name].messages)
-    frame = Frame(2, 7, [("gm/0", "submitter", Submit(Job(1, 1, (Task(5, 1, 3, 10, b"what"),), 10, "ann")))])
+    frame = HostFrame(2, 7, [("gm/0", "submitter", Submit(Job(1, 1, (Task(5, 1, 3, 10, b"what"),), 10, "ann")))])
     assert codec.decode(codec.encode(frame)) == frame
 
 
 def test_a_newer_message_is_read_by_an_older_host_and_an_older_one_by_a_newer() -> None:
     new, old = Codec({New}), Codec({Old})
-    assert old.decode(new.encode(Frame(1, 1, [("a", "b", New(4, "because"))]))).parcels == [("a", "b", Old(4))]
-    assert new.decode(old.encode(Frame(1, 1, [("a", "b", Old(4))]))).parcels == [("a", "b", New(4))]
+    assert old.decode(new.encode(HostFrame(1, 1, [("a", "b", New(4, "because"))]))).parcels == [("a", "b", Old(4))]
+    assert new.decode(old.encode(HostFrame(1, 1, [("a", "b", Old(4))]))).parcels == [("a", "b", New(4))]
 
 
 def test_an_unknown_message_is_refused_by_name() -> None:
     class Stranger(Message, frozen=True):
         number: int
 
-    encoded = Codec({Stranger}).encode(Frame(1, 1, [("a", "b", Stranger(4))]))
+    encoded = Codec({Stranger}).encode(HostFrame(1, 1, [("a", "b", Stranger(4))]))
     with pytest.raises(CodecError, match="'Stranger'"):
         Codec(()).decode(encoded)
 
@@ -55,6 +55,6 @@ def test_two_messages_of_one_name_are_no_codec() -> None:
 
 def test_what_a_frame_holds_is_what_was_sent() -> None:
     codec = Codec(())
-    encoded = codec.encode(Frame(1, 3, [("submitter", "gm/0", JobDone(1))]))
+    encoded = codec.encode(HostFrame(1, 3, [("submitter", "gm/0", JobDone(1))]))
     assert encoded[0] == VERSION
     assert msgspec.msgpack.decode(encoded[1:]) == [1, 3, [["submitter", "gm/0", ["JobDone", 1, 0]]], 0, 0, 0]

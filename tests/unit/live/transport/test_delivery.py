@@ -141,9 +141,9 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
 
 
 def _frame_for(life: int) -> bytes:
-    from volery.live.transport.codec import Frame
+    from volery.live.transport.codec import HostFrame
 
-    return Codec(()).encode(Frame(1, 9, [], to=life))
+    return Codec(()).encode(HostFrame(1, 9, [], to=life))
 
 
 def test_a_long_loss_is_made_up_for_as_fast_as_it_is_acknowledged_and_nothing_is_sent_twice_without_need() -> None:
