@@ -66,7 +66,7 @@ async def running(
     Args:
         federation: of the file.
         name: of the host; `ALL` runs every component in this process, without a broker.
-        front: makes the submitter; by default the desk with its API.
+        front: makes the submitter; by default the job service with its API.
         recorder: is called for every attempt.
         executor: takes the place of the one that the file names.
         make_host: a kind of host that also measures itself.

@@ -1,4 +1,4 @@
-"""Submissions on their way to schedulers: a bounded number of tasks per turn of the desk's host, of all jobs in turn.
+"""Throttle of submissions: a bounded number of tasks goes to schedulers per turn of the job service's host.
 
 A turn runs to its end before anything else does. A job of a million tasks, or a hundred thousand jobs that are
 submitted again after a restart, must not make one turn of it: whoever asks for something meanwhile would wait. Jobs
@@ -22,7 +22,7 @@ WAITING_MAX: Final = 16
 
 
 class Outgoing(Message, frozen=True):
-    """Messages that the desk wants sent, handed to it by its host, so that they are sent in a turn; it stays there."""
+    """Messages that the job service sends in its next turn; they stay on its host."""
 
     to: Address
     messages: tuple[Message, ...]
@@ -32,7 +32,7 @@ class SubmitThrottle:
     """Hands messages to the host.
 
     Args:
-        post: hands an event to the desk in the host's next turn.
+        post: hands an event to the job service in the host's next turn.
     """
 
     def __init__(self, post: Callable[[Event], None]) -> None:
