@@ -125,11 +125,12 @@ async def _started(
     node = node_runtime(federation, name, deployment, scheduling, inbox.report, executor, unreceived)
     if node.reporter is not None:
         hosted[reporter_of(name)] = node.reporter
-    front = None
+    front = register = None
     if SUBMITTER in layout[name]:
         post = partial(inbox.post, SUBMITTER, source=SUBMITTER)
-        front = (make_front or job_frontend)(SubmitterSite(federation, deployment, post, layout, name, incarnation))
-        hosted[SUBMITTER] = front.component
+        site = SubmitterSite(federation, deployment, post, layout, name, incarnation)
+        front = (make_front or job_frontend)(site)
+        hosted[SUBMITTER], register = front.component, front.register or site.register()
     persist_incarnation(folder, name, incarnation)
     log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
     path = journal_path(folder / "journal", name, incarnation)
@@ -138,13 +139,12 @@ async def _started(
         name, hosted, inbox, executor=node.executor, codec=Codec(federation.plan.architecture.messages),
         transport=transport, journal=journal, incarnation=incarnation, explains=file.reports,
         watches=_watches(federation, name, deployment, where),
-        presence=Presence(where[SUBMITTER], front.register if front is not None else None),
+        presence=Presence(where[SUBMITTER], register),
     )  # fmt: skip
     on_new_life = partial(_greet, front, node.reporter, layout, deployment.machines)
+    nodes = [address for address in scheduling if address in deployment.machines]
     try:
-        await _begin(
-            host, node, front, [address for address in scheduling if address in deployment.machines], on_new_life
-        )
+        await _begin(host, node, front, nodes, on_new_life)
         yield LiveHost(host, front, str(path) if journal is not None else "")
     except Exception:
         if node.supervised is not None:

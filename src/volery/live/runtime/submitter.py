@@ -60,7 +60,7 @@ class Frontend:
 
     Args:
         component: stands at `SUBMITTER`.
-        register: of all hosts, where operators can see it.
+        register: of all hosts, if the frontend shows it; otherwise its host has one of its own.
 
     Attributes:
         url: of the API; empty without one.

@@ -380,9 +380,9 @@ class ApiServer:
         gate: Authenticator | None = None, tls: Mapping[str, str] | None = None, foreteller: Forecaster | None = None,
         bounds: ConnectionLimits | None = None, pages: MakePages | None = None,
     ) -> None:  # fmt: skip
-        self._queries, gate = service.queries, gate or Authenticator(None)
-        self.open_to_all = gate.open
+        gate = gate or Authenticator(None)
         demand_safe(host, gate, tls)
+        self._queries, self.open_to_all = service.queries, gate.open
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # Only of sockets that say TCP does asyncio switch off the wait for more to send, 40 ms per answer.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
