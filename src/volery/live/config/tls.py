@@ -1,4 +1,4 @@
-"""TODO."""
+"""TLS: certificates of the API and of the hosts on the broker, as the federation's file names them."""
 
 from __future__ import annotations
 

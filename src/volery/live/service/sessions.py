@@ -1,4 +1,8 @@
-"""TODO."""
+"""Sessions of browsers: a cookie stands for a token that was shown, see docs/decisions/0023.
+
+The cookie holds a random name of the session, never the token. Scripts cannot read it, and a browser sends it only
+with requests of pages of this very site. A session ends after half a day, with its token, and with this program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""TODO."""
+"""View of a federation that pages ask: at work, as it stands now, or a recording, as it stood at some moment.
+
+The queries of the job service answer about now; `volery.playback` answers about then.
+"""
 
 from __future__ import annotations
 
