@@ -37,7 +37,7 @@ from volery.core.model import SECOND
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.live.calibration.calibrate import TimedHost, host_costs
-from volery.live.config.building import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.load.load import as_lived
 from volery.metrics.allocation import allocation_parts
 from volery.workload import load_trace
@@ -79,7 +79,7 @@ def realtime() -> Iterator[bool]:
 class Lived(NamedTuple):
     """A live load: how long each task took to start, and the same work for the lab."""
 
-    plan: Plan
+    plan: FederationPlan
     allocation_us: Times
     work: Trace
     utilisation: float

@@ -32,8 +32,8 @@ from volery.core.model import SECOND, Time
 from volery.core.trace import Trace
 from volery.live.calibration.frames import FramingHost, model_of
 from volery.live.config.federation import API_HOST, FederationFile
-from volery.live.load.apart import Measured, load_apart
 from volery.live.load.load import as_lived
+from volery.live.load.multi_process import LoadMeasurements, load_apart
 from volery.live.runtime.host import Host
 from volery.workload import load_trace
 
@@ -67,7 +67,7 @@ class Server(NamedTuple):
         return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
-def run(architecture: str, server: Server, trace: Trace, make_host: type[Host] = Host) -> Measured:
+def run(architecture: str, server: Server, trace: Trace, make_host: type[Host] = Host) -> LoadMeasurements:
     """Load a federation over NATS."""
     file = FederationFile(
         architecture=architecture, broker=server.url, api="127.0.0.1:0", executor="sleep",
@@ -103,7 +103,7 @@ def main() -> None:
 
 def measure(architecture: str, server: Server, rounds: int) -> None:
     """All loads of one design."""
-    shown: list[Measured] = []
+    shown: list[LoadMeasurements] = []
     lived: dict[str, list[Lived]] = {name: [] for name in LOADS}
     for number in range(rounds):
         for spec, (name, load) in zip(PACES, LOADS.items(), strict=True):

@@ -41,9 +41,10 @@ from volery.cli.federation import choose
 from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, Address, Job, JobId, Message, Task, Time
+from volery.live.assembly import running
 from volery.live.config.federation import API_HOST, Federation, read_federation
 from volery.live.loop import run_loop
-from volery.live.running import Front, Post, running
+from volery.live.runtime.submitter import Frontend, Post, SubmitterSite
 
 NEXT: Final = "next"
 REST_S: Final = 4.0
@@ -264,9 +265,9 @@ async def measure(
     """Run the submitter's host here and print the figures of each phase."""
     loaders: list[tuple[Loader, Post]] = []
 
-    def front(_: Federation, deployment: Deployment, post: Post) -> Front:
-        loaders.append((Loader(deployment), post))
-        return Front(loaders[0][0])
+    def front(site: SubmitterSite) -> Frontend:
+        loaders.append((Loader(site.deployment), site.post))
+        return Frontend(loaders[0][0])
 
     async with running(federation, API_HOST, front):
         loader, post = loaders[0]

@@ -30,12 +30,13 @@ from volery.cli.federation import choose
 from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Message, Task, Time
+from volery.live.assembly import running
 from volery.live.asyncclient import AsyncClient
 from volery.live.command import Command, encode_payload
 from volery.live.config.federation import ALL, API_HOST, Federation, read_federation
 from volery.live.loop import run_loop
-from volery.live.node.executor import TaskReport
-from volery.live.running import Front, Post, running
+from volery.live.messages import TaskReport
+from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.tokens import TokenFile
 
 SIZE = 10
@@ -157,9 +158,9 @@ async def measure(federation: Federation, host: str, case: Case, jobs: int, foun
     """Run the loop's host here and fill in the figures."""
     loaders: list[Loader] = []
 
-    def front(_: Federation, deployment: Deployment, __: Post) -> Front:
-        loaders.append(Loader(case, jobs, deployment))
-        return Front(loaders[0])
+    def front(site: SubmitterSite) -> Frontend:
+        loaders.append(Loader(case, jobs, site.deployment))
+        return Frontend(loaders[0])
 
     cpu_s = time.process_time()
     async with running(federation, host, front):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from volery.core.model import Task
 from volery.live.command import Command, encode_payload
+from volery.live.messages import TaskReport
 from volery.live.node.agent import NodeAgent
-from volery.live.node.executor import TaskReport
 
 
 async def run(folder: Path, argv: tuple[str, ...]) -> None:

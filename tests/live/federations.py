@@ -13,17 +13,20 @@ from volery.architectures import configure, lookup
 from volery.core.component import Component
 from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
-from volery.live.config.building import Plan
 from volery.live.config.federation import located
+from volery.live.config.limits import Durability, JournalSize
+from volery.live.config.plan import FederationPlan
+from volery.live.messages import HostName
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
 from volery.live.runtime.host import Host
-from volery.live.runtime.journal import Durability, Header, unix_us
-from volery.live.runtime.segments import JournalSize, SegmentedJournal
+from volery.live.runtime.journal import Header, unix_us
+from volery.live.runtime.mailboxes import Inbox
+from volery.live.runtime.segments import SegmentedJournal
 from volery.live.times import clock_from_now
 from volery.live.transport.codec import Codec
 from volery.live.transport.memory import Memory
-from volery.live.transport.transport import HostName, Transport
+from volery.live.transport.transport import Transport
 
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}
@@ -39,9 +42,9 @@ DESIGNS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def plan(name: str, workers: int = 12, slots: int = 1, **parameters: Any) -> Plan:
+def plan(name: str, workers: int = 12, slots: int = 1, **parameters: Any) -> FederationPlan:
     architecture = lookup(name)
-    return Plan(
+    return FederationPlan(
         architecture,
         configure(architecture, {**DESIGNS.get(name, {}), **parameters}),
         Cluster.uniform(workers, slots),
@@ -71,7 +74,7 @@ class Federation:
     """Hosts on one loop; one of them holds the loader."""
 
     def __init__(
-        self, plan: Plan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
+        self, plan: FederationPlan, executor: Executor | None = None, split: bool = False, journal: Path | None = None,
         durability: Durability = "flush", transport: Callable[[], Transport] | None = None,
         size: JournalSize | None = None,
     ) -> None:  # fmt: skip
@@ -99,9 +102,8 @@ class Federation:
                 scheduling = {address: hosted[address] for address in header.addresses}
                 writer = SegmentedJournal(journal, header, durability, size or JournalSize(), scheduling)
             self.hosts[name] = Host(
-                name, hosted, executor=executor or InstantExecutor(), codec=codec,
-                transport=(transport or medium.transport)() if split else None, where=located(layout), journal=writer,
-                clock=clock,
+                name, hosted, Inbox(located(layout), clock), executor=executor or InstantExecutor(), codec=codec,
+                transport=(transport or medium.transport)() if split else None, journal=writer,
             )  # fmt: skip
         self.entry = next(host for name, host in self.hosts.items() if SUBMITTER in layout[name])
 
@@ -131,7 +133,7 @@ class Federation:
         self.post(job, Cancel(job))
 
     def post(self, job: JobId, message: Message) -> None:
-        self.entry.post(self._deployment.entry(job), message, SUBMITTER)
+        self.entry.inbox.post(self._deployment.entry(job), message, SUBMITTER)
 
     async def until_done(self, jobs: int) -> None:
         async with asyncio.timeout(LIMIT_S):
@@ -143,7 +145,7 @@ class Federation:
                 await self.loader.changed.wait()
 
 
-def header_of(plan: Plan, host: HostName, addresses: tuple[Address, ...], origin_unix_us: Time = 0) -> Header:
+def header_of(plan: FederationPlan, host: HostName, addresses: tuple[Address, ...], origin_unix_us: Time = 0) -> Header:
     return Header(
         "test", host, 1, plan.seed, plan.architecture.name, msgspec.to_builtins(plan.config), plan.cluster, addresses,
         plan.configuration, origin_unix_us,

@@ -17,7 +17,7 @@ from volery.core.port import Problem
 from volery.live.config.fleet import Fleet
 from volery.live.config.machine import Machine
 from volery.live.node.agent import NodeAgent
-from volery.live.service.desk import Desk
+from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
 
 MACHINES = [Machine("x86_64", "linux", "6.1", cores, 1024, {"zone": zone}) for cores, zone in ((4, "a"), (8, "b"))]
@@ -39,10 +39,10 @@ class Loopback:
         self.fleet = Fleet(MACHINES, [1, 1])
         self.store = JobStore(folder / "jobs.sqlite")
         nodes = {"node/0": 0, "node/1": 1}
-        self.desk = Desk(
+        self.service = job_service(
             self.store, self.fleet, lambda job, user: f"gm/{job}", nodes, self.post, standins=standins
         )  # fmt: skip
-        self.desk.bind(self)
+        self.service.bind(self)
         self.agent = NodeAgent(folder / "tasks", report=self.post)
         self.submitted: list[int] = []
         self.sent_to: list[Address] = []
@@ -54,7 +54,7 @@ class Loopback:
         self._left: dict[int, set[TaskId]] = {}
 
     def post(self, event: Event) -> None:
-        asyncio.get_running_loop().call_soon(self.desk.handle, event, "here", 0)
+        asyncio.get_running_loop().call_soon(self.service.handle, event, "here", 0)
 
     def send(self, to: Address, message: Message) -> None:
         match message:
@@ -118,9 +118,9 @@ async def loopback(
 ) -> AsyncIterator[Loopback]:
     """One that runs, and leaves nothing behind."""
     it = Loopback(folder, rejections, standins)
-    await it.desk.open(elsewhere)
+    await it.service.open(elsewhere)
     try:
         yield it
     finally:
         await it.agent.close()
-        await it.desk.close()
+        await it.service.close()

@@ -12,12 +12,13 @@ from typing import Any
 from tests.live.loopback import Loopback, loopback
 
 from volery.cli.federation import choose
+from volery.live.assembly import LiveHost, running
 from volery.live.config.federation import FederationFile, resolve
-from volery.live.node.executor import TaskReport
+from volery.live.dashboard.routes import window_routes
+from volery.live.messages import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
-from volery.live.running import Running, running
 from volery.live.service.api import ApiServer
-from volery.live.service.tokens import Gate, TokenFile
+from volery.live.service.tokens import Authenticator, TokenFile
 
 
 @contextmanager
@@ -28,13 +29,13 @@ def serving(folder: Path, port: int = 0, tokens: TokenFile | None = None) -> Ite
 
     async def serve() -> None:
         async with loopback(folder) as it:
-            server = ApiServer(it.desk, folder / "tasks", port=port, gate=Gate(tokens))
+            server = ApiServer(it.service, folder / "tasks", port=port, gate=Authenticator(tokens), pages=window_routes)
             await server.start()
             found.append((server.url, it, asyncio.get_running_loop()))
             ready.set()
             await stop.wait()
             await it.agent.close()
-            await it.desk.close()
+            await it.service.close()
             await server.close()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
@@ -64,10 +65,10 @@ def _at_work(folder: Path, duration_us: Duration | None, keys: Mapping[str, Any]
     given: dict[str, Any] = {"executor": "instant", "journal": False, **keys}
     federation = resolve(FederationFile(folder=str(folder), api="127.0.0.1:0", **given), Path(), choose)
     ready, stop = threading.Event(), asyncio.Event()
-    found: list[tuple[Running, asyncio.AbstractEventLoop]] = []
+    found: list[tuple[LiveHost, asyncio.AbstractEventLoop]] = []
 
     def report(told: TaskReport) -> None:
-        found[0][0].host.report(told)
+        found[0][0].host.inbox.report(told)
 
     async def serve() -> None:
         executor = SleepExecutor(duration_us, report) if duration_us is not None else None

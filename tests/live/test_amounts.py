@@ -18,13 +18,14 @@ from volery.cli.federation import choose
 from volery.cli.main import main
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
+from volery.live.assembly import LiveHost, running
 from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
 from volery.live.config.federation import ALL, Federation, FederationFile, resolve
-from volery.live.config.isolation import Isolation, NodeRules
+from volery.live.config.limits import Isolation, NodeRules
+from volery.live.messages import TaskReport
 from volery.live.node.agent import NodeAgent
-from volery.live.node.executor import OnEnd, TaskReport
-from volery.live.running import Running, running
+from volery.live.node.executor import OnEnd
 from volery.live.status import UNCONFINED
 
 SMALL = {"count": 4, "capacity": {"cpu_milli": 2000, "memory_mb": 1000, "gpus": 0, "disk_mb": 900}}
@@ -77,10 +78,10 @@ async def at_work(folder: Path, broker: str, **parameters: Any) -> AsyncIterator
         name=f"amounts-{folder.name}", **keys,
     )  # fmt: skip
     federation = resolve(file, Path(), choose)
-    hosts: dict[str, Running] = {}
+    hosts: dict[str, LiveHost] = {}
 
     def told(report: TaskReport) -> None:
-        hosts["node" if broker else ALL].host.report(report)
+        hosts["node" if broker else ALL].host.inbox.report(report)
 
     audited = Audited(federation, told)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT_S):

@@ -220,7 +220,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
             with socket.create_server(("127.0.0.1", 0)) as other:
                 port = other.getsockname()[1]
                 with pytest.raises(InputError, match=f"127.0.0.1:{port}: the API cannot listen there"):
-                    ApiServer(it.desk, tmp_path, port=port)
+                    ApiServer(it.service, tmp_path, port=port)
 
     asyncio.run(run())
 

@@ -99,7 +99,7 @@ def test_where_hosts_may_die_people_see_small_numbers_of_attempts(folder: Path) 
     with serving(words) as (second,), Client(second.ready()["api"]) as client:
         task = until_running(client, number, 1)
         assert Path(task.folder).name == "0.1"
-        second.running.kill()  # it goes on under its keeper
+        second.running.kill()  # it goes on under its supervisor
         second.running.wait(30)
     with serving(words) as (third,), Client(third.ready()["api"]) as client:
         assert until_running(client, number, 1).folder == task.folder

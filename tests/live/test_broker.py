@@ -15,8 +15,9 @@ from volery.architectures.hydra.manager import IDS
 from volery.architectures.megha.surviving_messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.runtime.host import Host, Superseded
-from volery.live.transport.broker import DOUBT_S, LIFE_MAX, Assembly, BrokerTransport, pieces
-from volery.live.transport.codec import Codec, Frame
+from volery.live.runtime.mailboxes import Inbox
+from volery.live.transport.broker import DOUBT_S, LIFE_MAX, BrokerTransport, FrameAssembly, pieces
+from volery.live.transport.codec import Codec, HostFrame
 from volery.roles.recovery.channel import RENEWALS
 
 LIMIT_S = 20
@@ -24,7 +25,7 @@ LIMIT_S = 20
 
 @given(frame=st.binary(max_size=40), payload_max=st.integers(2, 12))
 def test_pieces_make_the_frame_again(frame: bytes, payload_max: int) -> None:
-    assembly = Assembly()
+    assembly = FrameAssembly()
     cut = list(pieces(frame, payload_max))
     assert all(len(piece) <= payload_max for piece in cut)
     answers = [assembly.add(piece) for piece in cut]
@@ -32,7 +33,7 @@ def test_pieces_make_the_frame_again(frame: bytes, payload_max: int) -> None:
 
 
 def test_a_frame_without_its_beginning_is_dropped_and_the_next_one_is_whole() -> None:
-    assembly = Assembly()
+    assembly = FrameAssembly()
     first, second = list(pieces(b"abcdef", 3)), list(pieces(b"ghijkl", 3))
     assert [assembly.add(piece) for piece in [*first[1:], *first[:2], *second]] == [None] * 6 + [b"ghijkl"]
 
@@ -102,7 +103,7 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
 
     def host(name: str, life: int) -> Host:
         transport = BrokerTransport(broker, "lives", "same", lambda trouble: None)
-        return Host(name, {}, codec=Codec(()), transport=transport, where=where, incarnation=life)
+        return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=life)
 
     async def scenario() -> None:
         gm, node = host("gm", 1), host("node", 1)
@@ -112,7 +113,7 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
             node.start()
             liar = BrokerTransport(broker, "lives", "same", lambda trouble: None)
             await liar.open("liar", lambda sender, frame: None)
-            liar.send("gm", Codec(()).encode(Frame(1, 1, [], to=9)))
+            liar.send("gm", Codec(()).encode(HostFrame(1, 1, [], to=9)))
             while not gm.refused:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.2)
@@ -123,7 +124,7 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
             await again.connect("gm")
             await again.open("gm", lambda sender, frame: None)
             await asyncio.sleep(DOUBT_S)
-            liar.send("gm", Codec(()).encode(Frame(1, 2, [], to=2)))
+            liar.send("gm", Codec(()).encode(HostFrame(1, 2, [], to=2)))
             with pytest.raises(Superseded, match="life 2"):
                 await gm.run()
             again.begun(2, lambda life: None)
@@ -161,7 +162,7 @@ def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(bro
 
     async def scenario() -> None:
         gm, node = (
-            Host(name, {}, codec=codec, transport=transport(), where=where, incarnation=life)
+            Host(name, {}, Inbox(where), codec=codec, transport=transport(), incarnation=life)
             for name, life in (("gm", 8), ("node", 2))
         )
         async with asyncio.timeout(LIMIT_S):
@@ -198,7 +199,7 @@ def test_a_host_that_runs_as_an_earlier_incarnation_than_its_peer_has_met_logs_w
     async def scenario() -> None:
         def host(name: str, life: int) -> Host:
             transport = BrokerTransport(broker, "late", "same", lambda trouble: None)
-            return Host(name, {}, codec=Codec(()), transport=transport, where=where, incarnation=life)
+            return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=life)
 
         gm, node = host("gm", 1), host("node", 1)
         async with asyncio.timeout(LIMIT_S):

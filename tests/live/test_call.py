@@ -19,7 +19,7 @@ import pytest
 from tests.live.bench import Bench, bench, is_gone, lines_of, written
 
 from volery.live.command import Call
-from volery.live.node.executor import TaskReport
+from volery.live.messages import TaskReport
 
 
 def call(function: Callable[..., Any], *arguments: object, timeout_s: float = 0.0, **named: object) -> Call:

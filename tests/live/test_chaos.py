@@ -16,7 +16,7 @@ SEED = 29
 
 
 def test_nothing_is_lost_and_nothing_succeeds_twice(broker_program: str, open_folder: Path) -> None:
-    """Every kind of fault once, against masters, nodes, keepers and the API."""
+    """Every kind of fault once, against masters, nodes, supervisors and the API."""
     told: list[str] = []
     schedule = draw_schedule(lookup("megha"), SEED, SECONDS * SECOND)
     run = Chaos(open_folder, broker_program, schedule, told.append).play()

@@ -16,8 +16,8 @@ from tests.live.bench import LIMIT_S
 from tests.live.serving import serving
 
 from volery.core.errors import InputError
-from volery.live import asking
-from volery.live.asking import ApiError, CallFailedError
+from volery.live import api_calls as asking
+from volery.live.api_calls import ApiError, CallFailedError
 from volery.live.asyncclient import AsyncClient
 from volery.live.client import Client
 from volery.live.status import JobStatus

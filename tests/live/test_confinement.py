@@ -19,9 +19,9 @@ from tests.live.bench import Bench, bench, gone, is_gone, lines_of, written
 
 from volery.core.errors import InputError
 from volery.live.command import Call, Command
-from volery.live.config.isolation import Isolation, NodeRules
+from volery.live.config.limits import Isolation, NodeRules
 from volery.live.node.agent import NodeAgent
-from volery.live.node.cgroups import TREE, Group, NotPermittedError, Tree, delegated_base
+from volery.live.node.cgroups import TREE, ControlGroup, NotPermittedError, Tree, delegated_base
 from volery.live.node.confinement import PER_PROCESS, mark_of
 
 AMOUNTS = NodeRules(amounts=True)
@@ -70,7 +70,7 @@ def needs(tree: Tree, *controllers: str) -> None:
         pytest.skip(f"the control groups of this machine have no controller for {', '.join(sorted(missing))}")
 
 
-def started_in(group: Group, *words: str) -> subprocess.Popen[bytes]:
+def started_in(group: ControlGroup, *words: str) -> subprocess.Popen[bytes]:
     running = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
     group.take_in(running.pid)
     return running

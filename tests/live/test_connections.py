@@ -16,9 +16,9 @@ import pytest
 from tests.live.certificates import Authority
 from tests.live.serving import at_work
 
-from volery.live.service import listening
-from volery.live.service.listening import BODY_BYTES_PER_S, BODY_S, HEAD_S, Bounds, Connection, Connections
-from volery.live.transport.tls import ServerTls
+from volery.live.config.tls import ServerTls
+from volery.live.service import http_server as listening
+from volery.live.service.http_server import BODY_BYTES_PER_S, BODY_S, HEAD_S, Connection, ConnectionLimits, Connections
 
 LIMIT_S = 30
 HALF = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx-half: "
@@ -153,7 +153,7 @@ def test_connections_that_made_room_leave_nothing_behind(tmp_path: Path, caplog:
 
 def test_a_body_may_be_slow_but_has_to_come() -> None:
     now_s, ended = 0.0, list[str]()
-    known = Connections(Bounds(), lambda: now_s)
+    known = Connections(ConnectionLimits(), lambda: now_s)
     slow, trickled = (Connection("a", partial(ended.append, name)) for name in ("slow", "trickled"))
     for one in (slow, trickled):
         assert known.admit(one)
@@ -171,7 +171,7 @@ def test_a_body_may_be_slow_but_has_to_come() -> None:
 
 def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s, ended = 0.0, list[str]()
-    known = Connections(Bounds(3, 2), lambda: now_s)
+    known = Connections(ConnectionLimits(3, 2), lambda: now_s)
 
     def connection(address: str) -> Connection:
         return Connection(address, lambda: ended.append(address))
@@ -216,4 +216,4 @@ def test_a_handshake_that_does_not_end_is_given_up(tmp_path: Path, monkeypatch: 
 
 def test_connections_leave_files_for_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 4096))
-    assert Bounds(2000, 500).held() == Bounds(128, 128)
+    assert ConnectionLimits(2000, 500).held() == ConnectionLimits(128, 128)

@@ -16,7 +16,7 @@ from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.model import Address, Time
 from volery.live.runtime.journal import Header
-from volery.live.runtime.period import read_period
+from volery.live.runtime.journal_trace import read_period
 from volery.live.runtime.replay import journals
 from volery.playback.camera import Camera
 from volery.playback.film import FINISHED, Filmed

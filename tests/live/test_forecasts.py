@@ -20,8 +20,8 @@ from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Task
 from volery.live.client import Client
-from volery.live.service import foretelling
-from volery.live.service.standing import Answer, Question
+from volery.live.service import forecaster as foretelling
+from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
 from volery.live.service.tokens import TokenFile
 
 SLOTS = 6
@@ -50,7 +50,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
             yield Users(ada, bob, olga, url)
 
 
-async def in_a_thread(question: Question) -> Answer:
+async def in_a_thread(question: ForecastRequest) -> ForecastReply:
     return await asyncio.to_thread(answer, question)
 
 
@@ -118,9 +118,9 @@ def test_who_would_be_preempted_is_named_to_those_who_may_know(users: Users, mon
 def test_a_job_under_way_has_a_forecast_that_serves_all_who_ask_soon(
     users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Question] = []
+    asked: list[ForecastRequest] = []
 
-    async def counted(question: Question) -> Answer:
+    async def counted(question: ForecastRequest) -> ForecastReply:
         asked.append(question)
         return await in_a_thread(question)
 

@@ -19,8 +19,8 @@ from volery.architectures import REGISTRY
 from volery.conformance.examples import examples
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.live.service.tokens import TokenFile
-from volery.live.transport.broker import Assembly
-from volery.live.transport.codec import Codec, CodecError, Frame
+from volery.live.transport.broker import FrameAssembly
+from volery.live.transport.codec import Codec, CodecError, HostFrame
 
 QUICK: Final = settings(
     derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate],
@@ -111,7 +111,7 @@ def test_hostile_names_are_refused_or_come_back_as_they_are(http: httpx2.Client,
 CODEC: Final = Codec(REGISTRY["megha"].messages)
 KINDS: Final = sorted({*REGISTRY["megha"].messages, *SUBMITTER_MESSAGES}, key=lambda kind: kind.__name__)
 WHOLE: Final = tuple(
-    CODEC.encode(Frame(1, number, [("gm/0", "lm/0", message)]))
+    CODEC.encode(HostFrame(1, number, [("gm/0", "lm/0", message)]))
     for number, kind in enumerate(KINDS, 1)
     for message in examples(kind)
 )
@@ -149,7 +149,7 @@ def demand_refused_or_read(encoded: bytes) -> None:
 @settings(QUICK, max_examples=200)
 @given(payloads=st.lists(st.binary(max_size=5), max_size=12))
 def test_pieces_in_any_order_are_put_together_or_dropped(payloads: list[bytes]) -> None:
-    assembly = Assembly()
+    assembly = FrameAssembly()
     for payload in payloads:
         found = assembly.add(payload)
         assert found is None or len(found) <= sum(map(len, payloads))

@@ -21,12 +21,14 @@ from tests.live.serving import at_work
 
 from volery.core.errors import InputError
 from volery.live.client import Client
+from volery.live.messages import HostReport
 from volery.live.runtime import presence
 from volery.live.runtime.host import Host
-from volery.live.runtime.lives import held
-from volery.live.runtime.presence import MISSED_MAX, HostTold, Presence, Register, this_host
+from volery.live.runtime.incarnations import host_lock
+from volery.live.runtime.mailboxes import Inbox
+from volery.live.runtime.presence import MISSED_MAX, HostRegister, Presence, this_host
+from volery.live.service.counters import UserLoad
 from volery.live.service.summary import summary_of
-from volery.live.service.tally import UserLoad
 from volery.live.status import HostStatus, NodeStatus
 from volery.live.transport.codec import Codec
 from volery.live.transport.memory import Memory, MemoryTransport
@@ -205,12 +207,12 @@ def test_a_second_volery_up_leaves_the_first_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_host_is_free_again_when_its_process_has_ended(tmp_path: Path) -> None:
-    with held(tmp_path, "gm"):
-        with pytest.raises(InputError, match="runs this host already"), held(tmp_path, "gm"):
+    with host_lock(tmp_path, "gm"):
+        with pytest.raises(InputError, match="runs this host already"), host_lock(tmp_path, "gm"):
             pass
-        with held(tmp_path, "lm"):
+        with host_lock(tmp_path, "lm"):
             pass
-    with held(tmp_path, "gm"):
+    with host_lock(tmp_path, "gm"):
         pass
 
 
@@ -224,19 +226,18 @@ class Clock:
         return self.now_us
 
 
-def register_at(clock: Clock) -> Register:
-    return Register(LAYOUT, {"node/0", "node/1", "node/2"}, "api", 3, clock)
+def register_at(clock: Clock, assigned: Callable[[], dict[str, int]] = dict) -> HostRegister:
+    return HostRegister(LAYOUT, {"node/0", "node/1", "node/2"}, "api", 3, clock, assigned)
 
 
-TOLD: Final = HostTold("1.0", "machine-7", 42, 5)
+TOLD: Final = HostReport("1.0", "machine-7", 42, 5)
 
 
 def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with_the_next(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    register = register_at(clock)
-    register.assigned = lambda: {"gm/0": 14}
+    register = register_at(clock, lambda: {"gm/0": 14})
     register.heard("gm-0", TOLD, 8)
     register.heard("stranger", TOLD, 8)
     assert [(host.name, host.state) for host in register.statuses()] == [
@@ -304,7 +305,7 @@ def test_a_host_that_disconnects_sends_no_presence_any_more(monkeypatch: pytest.
 
     async def scenario() -> None:
         where = {"gm/0": "gm", "submitter": "api"}
-        gm = Host("gm", {}, codec=Codec(()), transport=Slow(medium), where=where, presence=Presence("api"))
+        gm = Host("gm", {}, Inbox(where), codec=Codec(()), transport=Slow(medium), presence=Presence("api"))
         api = MemoryTransport(medium)
         await api.open("api", lambda sender, frame: None)
         await gm.open()

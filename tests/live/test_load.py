@@ -16,7 +16,7 @@ from volery.cli.loading import federation_of, load_here, report_of
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, Task
-from volery.live.load.load import Loaded, Progress, sped_up
+from volery.live.load.load import Loaded, LoadProgress, sped_up
 from volery.live.runtime.replay import journals
 from volery.policies.queueing import ConstraintQueue
 
@@ -99,10 +99,10 @@ def test_the_command_reports_progress_and_figures_and_keeps_the_journal(tmp_path
 
 
 def test_progress_is_told_to_the_end(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[LoadProgress] = []
     trace = workload.load_trace(SPEC)
     load_here(federation_of("megha", 12, 1, 2, 2, tmp_path, 0), trace, "sleep", told.append)
-    assert told[-1] == Progress(30, 30, 150)
+    assert told[-1] == LoadProgress(30, 30, 150)
 
 
 def test_tasks_that_spin_are_processes(tmp_path: Path) -> None:

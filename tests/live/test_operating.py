@@ -17,8 +17,8 @@ from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.jsonlog import JsonLines
-from volery.live.runtime.explaining import DecisionStep
-from volery.live.service.tokens import Gate, Principal, TokenFile
+from volery.live.service.tokens import Authenticator, Principal, TokenFile
+from volery.live.status import DecisionStep
 
 MACHINES: list[dict[str, Any]] = [{"count": 3, "labels": {"zone": "a"}}, {"count": 3, "labels": {"zone": "b"}}]
 LONG = {"command": "true", "estimate_s": 60}
@@ -146,7 +146,7 @@ def test_tokens_by_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "There are no tokens" in volery("list")
     token = volery("add", "ada", "--role", "operator", "--days", "2").strip()
     made = json.loads(volery("add", "bob", "--json"))
-    assert Gate(TokenFile(tmp_path / "f")).who(f"Bearer {token}") == Principal("ada", "operator")
+    assert Authenticator(TokenFile(tmp_path / "f")).who(f"Bearer {token}") == Principal("ada", "operator")
     listed = volery("list", "--json")
     assert [one["user"] for one in json.loads(listed)["tokens"]] == ["ada", "bob"]
     assert "hash" not in listed

@@ -18,7 +18,7 @@ from tests.live.bench import LIMIT_S, Bench, bench, gone, is_gone, lines_of, wri
 from volery.core.errors import InputError
 from volery.core.model import Task
 from volery.live.command import Command, encode_payload
-from volery.live.config.isolation import NodeRules, Output
+from volery.live.config.limits import NodeRules, OutputLimits
 from volery.live.node.agent import NodeAgent
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.output import kept_from
@@ -417,7 +417,7 @@ def test_of_long_output_the_newest_is_kept_while_the_task_writes(
         assert 1 << 20 <= len(kept) <= (9 << 17) + BLOCK
         assert kept.startswith(b"[volery: the first ")
 
-    bench(tmp_path, scenario, rules=NodeRules(output=Output(stream_mb=1)))
+    bench(tmp_path, scenario, rules=NodeRules(output=OutputLimits(stream_mb=1)))
 
 
 def test_old_folders_go_while_tasks_run(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ def test_old_folders_go_while_tasks_run(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
         assert Path(end.folder).exists()
 
-    bench(tmp_path, scenario, rules=NodeRules(output=Output(keep_days=1)))
+    bench(tmp_path, scenario, rules=NodeRules(output=OutputLimits(keep_days=1)))
 
 
 def test_a_task_does_not_get_more_memory_than_it_has_asked_for(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.live.federations import DESIGNS, Federation
 
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
-from volery.live.config.building import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.node.sleep import SleepExecutor
 
 
@@ -21,7 +21,9 @@ def test_jobs_run_and_are_cancelled(name: str, split: bool) -> None:
 
     async def scenario() -> None:
         executor = SleepExecutor(lambda task: 3600_000_000 if task.job == 0 else 1_000)
-        async with Federation(Plan(architecture, config, Cluster.uniform(12), seed=7), executor, split) as federation:
+        async with Federation(
+            FederationPlan(architecture, config, Cluster.uniform(12), seed=7), executor, split
+        ) as federation:
             federation.submit(5)
             for size in (1, 3, 0, 40):
                 federation.submit(size)

@@ -19,8 +19,9 @@ from tests.live.test_tls import Guarded, guarded
 
 from volery.core.model import SUBMITTER
 from volery.live.client import Client
-from volery.live.node.reading import PIECE_BYTES_MAX, READS_MAX, OutputAsked, OutputReader, OutputTold, read
-from volery.live.node.reporting import Reporter
+from volery.live.messages import OutputReply, OutputRequest
+from volery.live.node.output import PIECE_BYTES_MAX, READS_MAX, OutputReader, read
+from volery.live.node.reporter import Reporter
 
 __all__ = ["guarded"]
 LIMIT_S = 30
@@ -122,10 +123,10 @@ def test_a_host_that_does_not_answer_is_named_and_its_output_is_there_when_it_is
 
 def test_only_the_submitter_is_answered_and_only_about_folders_of_attempts(tmp_path: Path) -> None:
     told: list[tuple[object, str]] = []
-    reporter = Reporter("node", lambda what, source: told.append((what, source)), outputs=tmp_path)
+    reporter = Reporter("node", lambda what, source="": told.append((what, source)), outputs=tmp_path)
     (tmp_path / "3" / "7.0").mkdir(parents=True)
     (tmp_path / "3" / "7.0" / "stdout").write_text("secret")
-    question = OutputAsked(1, f"{tmp_path}/3/7.0", "stdout", 2, 3)
+    question = OutputRequest(1, f"{tmp_path}/3/7.0", "stdout", 2, 3)
 
     async def scenario() -> None:
         reporter.on_output_asked(question, "gm/0", 0)
@@ -136,19 +137,19 @@ def test_only_the_submitter_is_answered_and_only_about_folders_of_attempts(tmp_p
             await asyncio.sleep(0.01)
 
     asyncio.run(scenario())
-    assert told == [(OutputTold(1, "here", 6, 0, b"cre"), "agent/node")]
+    assert told == [(OutputReply(1, "here", 6, 0, b"cre"), "agent/node")]
     for folder, stream in ((f"{tmp_path}/3/../3/7.0", "stdout"), (str(tmp_path), "stdout"), ("3/7.0", "../stdout")):
-        assert read(tmp_path, OutputAsked(2, folder, stream, 0, 9)).found == "not here"
-    assert read(tmp_path, OutputAsked(3, "3/7.0", "stdout", 0, 1 << 40)).piece == b"secret"
+        assert read(tmp_path, OutputRequest(2, folder, stream, 0, 9)).found == "not here"
+    assert read(tmp_path, OutputRequest(3, "3/7.0", "stdout", 0, 1 << 40)).piece == b"secret"
 
 
 def test_a_host_reads_so_many_at_a_time(tmp_path: Path) -> None:
-    told: list[OutputTold] = []
+    told: list[OutputReply] = []
 
     async def scenario() -> None:
         reader = OutputReader(tmp_path, told.append)
         for number in range(READS_MAX + 1):
-            reader.asked(OutputAsked(number, "1/1.0", "stdout", 0, 1))
+            reader.asked(OutputRequest(number, "1/1.0", "stdout", 0, 1))
         while len(told) <= READS_MAX:
             await asyncio.sleep(0.01)
 

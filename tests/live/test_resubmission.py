@@ -15,8 +15,8 @@ from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
 from volery.live.node.executor import OnEnd
 from volery.live.node.sleep import InstantExecutor
-from volery.live.service import accepting
-from volery.live.service.accepting import Sent
+from volery.live.service import admission as accepting
+from volery.live.service.admission import Submission
 
 CHUNK = 10
 TASKS = 3 * CHUNK + 4
@@ -51,7 +51,7 @@ def test_a_job_that_was_partly_sent_when_its_submitter_restarted_runs_each_task_
 ) -> None:
     monkeypatch.setattr(accepting, "TASKS_PER_TURN", CHUNK)
     description = job_from_table({"command": "true", "tasks": TASKS}, "job")
-    sent = Sent(0, 0, description, FLEET, TASKS)
+    sent = Submission(0, 0, description, FLEET, TASKS)
     first, *further = sent.messages(0)
     assert isinstance(first, Submit)
     assert len(first.job.tasks) == CHUNK

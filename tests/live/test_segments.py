@@ -19,11 +19,11 @@ from volery.architectures import REGISTRY, lookup
 from volery.cli.filming import Part, of_journals
 from volery.core.component import Component
 from volery.core.errors import InputError
+from volery.live.config.limits import JournalSize
 from volery.live.runtime import segments, snapshots
 from volery.live.runtime.journal import journal_order, snapshot_path
-from volery.live.runtime.period import read_period
+from volery.live.runtime.journal_trace import read_period
 from volery.live.runtime.replay import journals, replay, replay_all
-from volery.live.runtime.segments import JournalSize
 from volery.live.runtime.snapshots import first_difference, read_snapshot, snapshot_apart, write_snapshot
 
 SMALL = JournalSize(segment_mb=20, keep_mb=1_000_000)

@@ -13,7 +13,7 @@ from tests.live.conftest import RUN_AS
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
 from volery.live.client import Client
-from volery.live.config.building import Plan, recovery, survives
+from volery.live.config.plan import FederationPlan, recovery, survives
 from volery.live.status import JobStatus
 
 CONFIG = f"""
@@ -82,7 +82,7 @@ def _written(client: Client, job: int, place: int, line_count: int) -> str:
 )
 def test_what_a_design_bears_is_said(name: str, given: dict[str, object], bears: str) -> None:
     architecture = lookup(name)
-    deployment = Plan(architecture, configure(architecture, given), Cluster.uniform(100)).build()
+    deployment = FederationPlan(architecture, configure(architecture, given), Cluster.uniform(100)).build()
     assert bears in recovery(architecture, deployment)
     assert survives(architecture, deployment) == ("recovers when any host" in bears)
 

@@ -18,8 +18,9 @@ from volery.cli.federation import choose
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.config.federation import FederationFile, resolve
-from volery.live.running import traced
+from volery.live.frontend import job_tracer
 from volery.live.service import telemetry
+from volery.live.service.store import JobStore
 
 COLLECTOR = "http://127.0.0.1:4318/"
 
@@ -140,7 +141,7 @@ def test_it_is_off_by_default_and_then_nobody_imports_it(tmp_path: Path, monkeyp
 def test_what_it_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def federation(endpoint: str) -> object:
         file = FederationFile(machines=[{"count": 3}], folder=str(tmp_path), telemetry=endpoint)
-        return traced(resolve(file, Path(), choose))
+        return job_tracer(resolve(file, Path(), choose), JobStore(tmp_path / f"{len(endpoint)}.sqlite"))
 
     with pytest.raises(InputError, match="no address of a collector"):
         federation("127.0.0.1:4318")

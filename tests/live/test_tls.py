@@ -16,11 +16,11 @@ from tests.live.conftest import Server
 
 from volery.cli.federation import choose
 from volery.core.errors import InputError
+from volery.live.assembly import running
 from volery.live.client import Client
 from volery.live.config.federation import read_federation
-from volery.live.running import running
+from volery.live.config.tls import BrokerAccess, BrokerTls
 from volery.live.transport.broker import BrokerTransport
-from volery.live.transport.tls import BrokerAccess, BrokerTls
 
 LIMIT_S = 20
 HOSTS = ("gm", "lm", "node", "api")

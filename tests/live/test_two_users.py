@@ -13,10 +13,10 @@ from tests.live.loopback import Loopback
 from tests.live.serving import serving
 
 from volery.core.errors import InputError
-from volery.live.asking import Credentials
+from volery.live.api_calls import Credentials
 from volery.live.client import Client
 from volery.live.service.api import ApiServer
-from volery.live.service.tokens import Gate, TokenFile
+from volery.live.service.tokens import Authenticator, TokenFile
 
 
 class Door(NamedTuple):
@@ -196,7 +196,7 @@ def test_an_api_for_others_needs_tokens_and_certificates(tmp_path: Path) -> None
         ApiServer(desk, tmp_path, "0.0.0.0", 0)  # type: ignore[arg-type] # never asked
     TokenFile(tmp_path).add("ada", "user")
     with pytest.raises(InputError, match="tokens would travel readable"):
-        ApiServer(desk, tmp_path, "0.0.0.0", 0, gate=Gate(TokenFile(tmp_path)))  # type: ignore[arg-type] # never asked
+        ApiServer(desk, tmp_path, "0.0.0.0", 0, gate=Authenticator(TokenFile(tmp_path)))  # type: ignore[arg-type] # never asked
 
 
 def test_what_is_kept_of_jobs_is_for_the_owner_of_the_federation_alone(door: Door, tmp_path: Path) -> None:

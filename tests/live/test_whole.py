@@ -15,13 +15,13 @@ from volery.architectures import configure, lookup
 from volery.core.events import Event
 from volery.core.model import SUBMITTER
 from volery.live.asyncclient import AsyncClient
-from volery.live.config.building import Plan
 from volery.live.config.fleet import Fleet
 from volery.live.config.machine import Machine
+from volery.live.config.plan import FederationPlan
 from volery.live.node.agent import NodeAgent
 from volery.live.runtime.host import Host
 from volery.live.service.api import ApiServer
-from volery.live.service.desk import Desk
+from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
 
 MACHINES = [
@@ -35,25 +35,25 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     """A client of a federation of eight machines with two slots each, or with this capacity."""
     fleet = Fleet(MACHINES, [2] * len(MACHINES), capacities=[capacity] * len(MACHINES) if capacity else ())
     architecture = lookup(name)
-    deployment = Plan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
+    deployment = FederationPlan(architecture, configure(architecture, DESIGNS[name]), fleet.cluster, seed=1).build()
 
     def post(event: Event) -> None:
-        host.post(SUBMITTER, event, SUBMITTER)
+        host.inbox.post(SUBMITTER, event, SUBMITTER)
 
-    desk = Desk(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry_for, deployment.machines, post)
-    agent = NodeAgent(folder / "tasks", report=lambda report: host.report(report), workers=2)
-    host = Host("all", {**deployment.components, SUBMITTER: desk}, executor=agent)
+    service = job_service(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry_for, deployment.machines, post)
+    agent = NodeAgent(folder / "tasks", report=lambda report: host.inbox.report(report), workers=2)
+    host = Host("all", {**deployment.components, SUBMITTER: service}, executor=agent)
     await host.open()
     host.start()
-    await desk.open()
-    server = ApiServer(desk, folder / "tasks", port=0)
+    await service.open()
+    server = ApiServer(service, folder / "tasks", port=0)
     await server.start()
     try:
         async with asyncio.timeout(LIMIT_S), AsyncClient(server.url) as client:
             yield client
     finally:
         await host.close()
-        await desk.close()
+        await service.close()
         await server.close()
 
 

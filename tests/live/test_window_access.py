@@ -18,8 +18,8 @@ from tests.live.browsing import BROWSER, chromium, opened
 from tests.live.serving import at_work, serving
 
 from volery.cli.forecasting import answer
-from volery.live.service import foretelling
-from volery.live.service.standing import Answer, Question
+from volery.live.service import forecaster as foretelling
+from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
 from volery.live.service.tokens import TokenFile
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
@@ -121,7 +121,7 @@ def test_on_paper_there_is_all_and_nothing_to_click(browser: Browser, busy: str)
         assert part.evaluate("one => getComputedStyle(one).overflowX") == "visible"
 
 
-async def in_a_thread(question: Question) -> Answer:
+async def in_a_thread(question: ForecastRequest) -> ForecastReply:
     return await asyncio.to_thread(answer, question)
 
 

@@ -110,7 +110,7 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
     from volery.core.component import role_of
     from volery.core.costs import CostModel
     from volery.live.calibration.frames import FramingHost, model_of
-    from volery.live.load.apart import load_apart
+    from volery.live.load.multi_process import load_apart
 
     shown = []
     with tempfile.TemporaryDirectory(prefix="volery-") as name:

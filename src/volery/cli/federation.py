@@ -17,7 +17,7 @@ from volery.core.errors import InputError
 from volery.live.status import DEFAULT_PORT
 
 if TYPE_CHECKING:
-    from volery.live.running import Running
+    from volery.live.assembly import LiveHost
     from volery.live.runtime.replay import Replayed
 
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
@@ -141,8 +141,8 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
         InputError: there is no such host, or what it needs is not there.
     """
     try:
+        from volery.live.assembly import serve
         from volery.live.loop import run_loop
-        from volery.live.running import serve
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
     from volery.live.jsonlog import JsonLines, PlainLines
@@ -151,7 +151,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
     handler.setFormatter(JsonLines(name) if log_json else PlainLines())
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
-    def tell(running: Running) -> None:
+    def tell(running: LiveHost) -> None:
         url = running.front.url if running.front is not None else ""
         closed = running.front is not None and not running.front.open_to_all
         if as_json:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from volery.core.component import Component
     from volery.core.model import Address
-    from volery.live.dashboard.frame import View
+    from volery.live.dashboard.frame import PageView
     from volery.live.runtime.journal import Header
     from volery.playback.filming import FilmedRun
     from volery.report.folder import KeptTimeline
@@ -106,7 +106,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
 
         stage = staged(self.title, self.subtitle, self.cluster, self.deployment, self.origin_us)
 
-        def design() -> View:
+        def design() -> PageView:
             text = explanation(self.architecture)
             return design_view(
                 self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment))

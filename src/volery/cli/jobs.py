@@ -53,7 +53,7 @@ Since = Annotated[
 def connected(api: str | None, as_json: bool) -> Iterator[Client]:
     """A client; what fails beyond the user's reach ends with status 1."""
     try:
-        from volery.live.asking import ApiError
+        from volery.live.api_calls import ApiError
         from volery.live.client import Client
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None

@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.cli.loading import LoadReport
-    from volery.live.load.load import Progress
+    from volery.live.load.load import LoadProgress
 
 Work = Literal["sleep", "spin"]
 PARTS = ("total", "framework_queueing", "processing", "worker_queueing", "communication")
@@ -75,13 +75,13 @@ def needs_live() -> None:
         InputError: naming it.
     """
     try:
-        import volery.live.load.remote  # noqa: F401 - it imports all that the extra brings
+        import volery.live.load.api_load  # noqa: F401 - it imports all that the extra brings
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
 
 
 @contextmanager
-def watching(jobs: int, silent: bool) -> Iterator[Callable[[Progress], None]]:
+def watching(jobs: int, silent: bool) -> Iterator[Callable[[LoadProgress], None]]:
     """A line on the terminal that says how far a load is; it is gone when the load is through."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -93,7 +93,7 @@ def watching(jobs: int, silent: bool) -> Iterator[Callable[[Progress], None]]:
     with display:
         line = display.add_task("", total=jobs, state="")
 
-        def watch(progress: Progress) -> None:
+        def watch(progress: LoadProgress) -> None:
             state = f"{progress.submitted:,} of {jobs:,} jobs submitted, {progress.finished:,} tasks finished"
             display.update(line, completed=progress.done, state=state, refresh=True)
 

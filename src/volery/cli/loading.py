@@ -17,9 +17,9 @@ from volery.core.model import NEVER, SECOND, Cluster, TaskId
 from volery.core.trace import Trace
 from volery.live.command import Command, encode_payload
 from volery.live.config.federation import Federation, FederationFile, resolve
-from volery.live.load.load import Loaded, Progress
+from volery.live.load.api_load import Work, command, load_by_api
+from volery.live.load.load import Loaded, LoadProgress
 from volery.live.load.load import load as load_federation
-from volery.live.load.remote import Work, command, load_by_api
 from volery.live.loop import run_loop
 from volery.live.node.agent import NodeAgent
 from volery.live.node.sleep import SleepExecutor
@@ -101,7 +101,7 @@ def federation_of(
     return resolve(file, Path(), choose)
 
 
-def load_here(federation: Federation, trace: Trace, work: Work, watch: Callable[[Progress], None]) -> Loaded:
+def load_here(federation: Federation, trace: Trace, work: Work, watch: Callable[[LoadProgress], None]) -> Loaded:
     """Replay the trace against a federation in this process."""
     loads: list[Loaded] = []
     durations = trace.duration_us
@@ -121,7 +121,7 @@ def load_here(federation: Federation, trace: Trace, work: Work, watch: Callable[
     return loads[0]
 
 
-def load_there(api: str, trace: Trace, work: Work, watch: Callable[[Progress], None]) -> Loaded:
+def load_there(api: str, trace: Trace, work: Work, watch: Callable[[LoadProgress], None]) -> Loaded:
     """Replay the trace through the API of a running federation."""
     loads: list[Loaded] = []
 

@@ -13,7 +13,7 @@ from volery.cli.output import print_json, terminal
 from volery.cli.trace import trace_app
 
 if TYPE_CHECKING:
-    from volery.live.runtime.period import Period
+    from volery.live.runtime.journal_trace import Period
 
 
 @trace_app.command("from-journal")
@@ -27,7 +27,7 @@ def trace_from_journal(
 ) -> None:
     """Turn a live period into a trace for the lab, and say what its messages and decisions took."""
     from volery.architectures import lookup
-    from volery.live.runtime.period import read_period
+    from volery.live.runtime.journal_trace import read_period
     from volery.live.runtime.replay import journals
     from volery.workload import write_tr
 

@@ -15,8 +15,7 @@ from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.core.standing import Interval
-    from volery.live.forecasts import Forecast, ForecastRecord
-    from volery.live.runtime.explaining import FunnelStep, JobPlan
+    from volery.live.status import Forecast, ForecastRecord, FunnelStep, JobPlan
 
 SECONDS: Final = 1_000_000
 MOMENTS: Final = {

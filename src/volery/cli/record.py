@@ -72,7 +72,7 @@ def _source(
         with connected(api, as_json) as client:
             yield ((job, client.tasks(job.id)) for job in _jobs(client, state, user, since_us))
         return
-    from volery.live.service.archiving import archived
+    from volery.live.service.archive import archived
 
     yield (
         (job, tasks)

@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from volery.live.runtime.explaining import Why
+    from volery.live.status import Why
     from volery.metrics.why import Staleness
     from volery.study.why import JobAnswer, Step, TaskAnswer
 

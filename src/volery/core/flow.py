@@ -113,8 +113,8 @@ def entry_roles(deployment: Deployment) -> frozenset[str]:
 
 def draining_roles(deployment: Deployment) -> frozenset[str]:
     """The roles that are told which nodes are drained."""
-    in_charge = deployment.owners_of
-    return frozenset({role_of(one) for node in deployment.machines for one in in_charge(node)} if in_charge else ())
+    owners = deployment.owners_of
+    return frozenset({role_of(one) for node in deployment.machines for one in owners(node)} if owners else ())
 
 
 def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:

@@ -9,11 +9,20 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from volery.live import asking
-from volery.live.asking import Asked, EventReader, JobLike
+from volery.live import api_calls as asking
+from volery.live.api_calls import ApiCall, EventReader, JobLike
 from volery.live.client import NOTHING_MORE, RECONNECT_S, TIMEOUT
-from volery.live.forecasts import Forecast, ForecastRecord
-from volery.live.status import HostStatus, JobStatus, NodeStatus, PreemptionStatus, Receipt, ShareStatus, TaskStatus
+from volery.live.status import (
+    Forecast,
+    ForecastRecord,
+    HostStatus,
+    JobStatus,
+    NodeStatus,
+    PreemptionStatus,
+    Receipt,
+    ShareStatus,
+    TaskStatus,
+)
 
 AnswerT = TypeVar("AnswerT")
 
@@ -39,7 +48,7 @@ class AsyncClient:
     ) -> None:
         await self._http.aclose()
 
-    async def _ask(self, asked: Asked[AnswerT]) -> AnswerT:
+    async def _ask(self, asked: ApiCall[AnswerT]) -> AnswerT:
         try:
             return asked.answer(await self._http.request(**asked.request))
         except httpx2.TransportError as error:

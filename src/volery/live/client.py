@@ -21,15 +21,16 @@ from typing import Any, Final, TypeVar
 import httpx2
 
 from volery.core.errors import InputError
-from volery.live import asking
-from volery.live.asking import Asked, EventReader, JobLike, LogPiece
-from volery.live.forecasts import Forecast, ForecastRecord
+from volery.live import api_calls as asking
+from volery.live.api_calls import ApiCall, EventReader, JobLike, LogPiece
 from volery.live.node.output import OUTPUT_BYTES_MAX
-from volery.live.runtime.explaining import JobPlan, Why
 from volery.live.status import (
     ENDED_TASKS,
     RESULTS_MAX,
+    Forecast,
+    ForecastRecord,
     HostStatus,
+    JobPlan,
     JobStatus,
     NodeStatus,
     PreemptionStatus,
@@ -38,6 +39,7 @@ from volery.live.status import (
     TaskStatus,
     UserStatus,
     WeightChange,
+    Why,
 )
 
 RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -97,7 +99,7 @@ class Client:
             self._follower.close()
         self._http.close()
 
-    def _ask(self, asked: Asked[AnswerT]) -> AnswerT:
+    def _ask(self, asked: ApiCall[AnswerT]) -> AnswerT:
         try:
             return asked.answer(self._http.request(**asked.request))
         except httpx2.TransportError as error:

@@ -1,4 +1,4 @@
-"""What a task carries to its executor: a command to run, or a Python callable to call.
+"""Payloads of tasks: a command to run, or a Python callable to call.
 
 Schedulers never look into it: it is `Task.payload`, opaque bytes.
 """
@@ -115,7 +115,7 @@ def encode_payload(payload: Payload) -> bytes:
 
 
 def decode_payload(payload: bytes) -> Payload:
-    """What the bytes say.
+    """The payload that these bytes encode.
 
     Raises:
         ValueError: the bytes are no payload of this version.

@@ -67,7 +67,7 @@ Amount = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What tasks have in common; a task takes over from its job what it does not say itself."""
+    """Fields that jobs and tasks share; a task inherits from its job the fields that it leaves out."""
 
     command: Annotated[Text | Texts, Meta(description="program and arguments, or a line for the shell")] = ()
     call: Annotated[
@@ -328,7 +328,7 @@ def _size(work: Work) -> int:
 
 
 def task_count(job: Work) -> int:
-    """How many tasks a job has, or a description of equal tasks."""
+    """The number of tasks of a job, or of a description of equal tasks."""
     if isinstance(job, TaskDescription):
         return job.count
     assert isinstance(job, JobDescription)
@@ -371,8 +371,8 @@ class _Compiled:
         return self._known[key]
 
 
-class Demand(NamedTuple):
-    """What equal tasks of a job need: so many `tasks` from place `first` on; `obstacle`: why no machine has it.
+class TaskDemand(NamedTuple):
+    """Demand of equal tasks of a job: `tasks` from place `first` on; `obstacle`: why no machine meets it.
 
     Their own `estimate_us` is what their user expects of them, where schedulers are told the mean of the job.
     """
@@ -385,8 +385,8 @@ class Demand(NamedTuple):
     estimate_us: Time
 
 
-def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[Demand]:
-    """What the tasks of a job need, in order.
+def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[TaskDemand]:
+    """The demands of a job's tasks, in order.
 
     Raises:
         InputError: constraints that the fleet's machines give no meaning to, or a relative `cwd`.
@@ -394,18 +394,18 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[D
     return (wanted for _, wanted in _wanted(job, fleet, place))
 
 
-def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, Demand]]:
+def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, TaskDemand]]:
     compiled, first = _Compiled(job, fleet, place), 0
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
             raise InputError(f"{where}.cwd", f"{work.cwd[:80]!r} is not an absolute path; nodes know no other")
         mask, request, obstacle = compiled.of(work, where)
         estimate = round((work.estimate_s or 0.0) * SECOND)
-        yield work, Demand(first, task_count(work), mask, request, obstacle, estimate)
+        yield work, TaskDemand(first, task_count(work), mask, request, obstacle, estimate)
         first += task_count(work)
 
 
-def demand_at(job: JobDescription, place: int, fleet: Fleet) -> Demand:
+def demand_at(job: JobDescription, place: int, fleet: Fleet) -> TaskDemand:
     """The demand of the task at a place of a job.
 
     Raises:
@@ -424,7 +424,7 @@ def demand_at(job: JobDescription, place: int, fleet: Fleet) -> Demand:
 
 
 def estimate_us(job: JobDescription) -> Time:
-    """What schedulers are told of a job: one estimate, the mean, in microseconds; 0: none."""
+    """The estimate that schedulers get of a job: the mean, in microseconds; 0: none."""
     if isinstance(job.tasks, int):
         return round((job.estimate_s or 0.0) * SECOND)
     total = sum((task.estimate_s or job.estimate_s or 0.0) * task.count for task in job.tasks)
@@ -432,7 +432,7 @@ def estimate_us(job: JobDescription) -> Time:
 
 
 def label(job: JobDescription) -> str:
-    """What tells jobs of one kind: their name, else what their first task runs."""
+    """The label of jobs of one kind: their name, else the command of their first task."""
     if job.name:
         return job.name
     work = job.tasks[0] if isinstance(job.tasks, tuple) and job.tasks[0].command else job

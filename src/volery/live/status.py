@@ -1,4 +1,4 @@
-"""What the API says of jobs, tasks and nodes; the same structs are stored, sent as JSON and described in OpenAPI."""
+"""Status of jobs, tasks, nodes and forecasts, as the API sends it as JSON and describes it in OpenAPI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from volery.core.model import SUBMITTER
-from volery.live.config.machine import Value
+from volery.core.standing import Known, Moments, Preempted
 
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""
@@ -29,6 +29,8 @@ HostState = Literal["up", "lost", "unseen"]
 ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
 
+AttributeValue = str | int
+"""Of a label, or another attribute of a machine."""
 UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
 Revision = Annotated[int, Meta(description="grows with every change of anything; the id of the event that tells it")]
 
@@ -57,7 +59,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """True if it has ended."""
         return self.state in ENDED_JOBS
 
 
@@ -102,7 +104,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
     cores: int
     memory_mb: int
-    labels: dict[str, Value]
+    labels: dict[str, AttributeValue]
     gpus: int = 0
     gpu: Annotated[str, Meta(description="what its GPUs are, as their driver calls the first")] = ""
     disk: Annotated[str, Meta(description="what the folder of its tasks lies on: ssd, hdd or unknown")] = "unknown"
@@ -113,7 +115,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> NodeState:
-        """Whether tasks can be placed there; a drained node that is lost is lost."""
+        """The state of the node; a drained node that is lost is lost."""
         return "lost" if self.lost else "drained" if self.drained else "in use"
 
 
@@ -215,3 +217,147 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     known: Annotated[bool, Meta(description="a job with this key was there already; nothing was submitted")] = False
     warnings: tuple[str, ...] = ()
+
+
+class FunnelStep(msgspec.Struct, frozen=True):
+    """How many machines are left after one more demand."""
+
+    demand: str
+    machines: int
+
+
+class RejectionCount(msgspec.Struct, frozen=True):
+    """Units that were passed over for one reason."""
+
+    scope: str
+    reason: str
+    count: int
+
+
+class DecisionStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision about a task."""
+
+    at_us: Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
+    by: str
+    chosen: str
+    node: str = ""
+    asked: Annotated[str, Meta(description="who had to confirm it, or has refused it")] = ""
+    view_age_us: Annotated[int, Meta(description="since the scheduler had last heard of that part of the cluster")] = 0
+    passed: tuple[RejectionCount, ...] = ()
+    omitted: Annotated[int, Meta(description="decisions before this one that are not kept")] = 0
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a task is where it is, or nowhere yet."""
+
+    job: int
+    index: int
+    state: str
+    reason: str = ""
+    waiting: Annotated[int, Meta(description="tasks of the job that have not been started")] = 0
+    funnel: tuple[FunnelStep, ...] = ()
+    decisions: tuple[DecisionStep, ...] = ()
+    explained: Annotated[bool, Meta(description="whether schedulers report their decisions here")] = False
+    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
+
+
+class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal tasks of a job that has not been submitted."""
+
+    first: Annotated[int, Meta(description="place of the first in the job")]
+    count: int
+    obstacle: Annotated[str, Meta(description="why no machine can ever run it; empty where one can")] = ""
+    funnel: tuple[FunnelStep, ...] = ()
+    at_once: Annotated[
+        int | None, Meta(description="how many there is room for now, if nobody else came; null: not known of amounts")
+    ] = None
+    nodes: Annotated[tuple[str, ...], Meta(description="some that could have one now")] = ()
+
+
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job would meet if it were submitted now; nothing is submitted."""
+
+    tasks: int
+    waiting: Annotated[int, Meta(description="tasks of all users that wait already, and as a rule come first")]
+    groups: tuple[PlannedGroup, ...]
+    absent: Annotated[tuple[str, ...], Meta(description="a sentence about each host that does not answer")] = ()
+    lost: Annotated[int, Meta(description="nodes that do not answer, and are not counted")] = 0
+
+
+class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduler's view of a part of the cluster, by what it has decided on it."""
+
+    by: str
+    asked: Annotated[str, Meta(description="who is in charge of that part")]
+    decisions: int
+    refused: Annotated[int, Meta(description="the view was wrong: who was asked has said no")]
+    view_age_us: Annotated[int, Meta(description="the mean of all decisions")]
+    recent: Annotated[int, Meta(description="decisions of the last five minutes")] = 0
+    recent_refused: Annotated[int, Meta(description="of these")] = 0
+    recent_view_age_us: Annotated[int | None, Meta(description="the mean of these; null: there were none")] = None
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job would start and end if it were submitted now, and whom it would preempt; nobody else being submitted.
+
+    The interval holds what came over four of five times where durations are known well; `volery plan --record` says
+    how often it did.
+    """
+
+    made_us: UnixMicroseconds
+    tasks: int
+    runs: Annotated[int, Meta(description="of the lab, over durations drawn anew; 0: the time did not suffice for one")]
+    moments: Moments | None = None
+    known: Known = Known()
+    preempts: tuple[Preempted, ...] = ()
+    problem: Annotated[str, Meta(description="why there is no forecast; empty where there is one")] = ""
+
+
+class ActualMoments(msgspec.Struct, frozen=True):
+    """When what was foretold of a job has come to pass, microseconds after its submission; null: never."""
+
+    first_start: int | None
+    first_end: int | None
+    last_start: int | None
+    last_end: int | None
+
+
+class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A forecast and what came."""
+
+    job: int
+    made_us: UnixMicroseconds
+    delay_us: Annotated[int, Meta(description="microseconds from the forecast to the submission of the job")]
+    moments: Moments
+    came: ActualMoments
+
+
+class MomentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How good forecasts of one moment were."""
+
+    moment: str
+    settled: Annotated[int, Meta(description="forecasts whose moment has come")]
+    covered: Annotated[int, Meta(description="of these, that came within the interval")]
+    off_us: Annotated[int | None, Meta(description="the median of how far the foretold median was off; null: of none")]
+
+
+class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How good forecasts were."""
+
+    expected: Annotated[float, Meta(description="part of all moments that intervals are meant to cover")] = 0.8
+    open: Annotated[int, Meta(description="forecasts whose job has not ended, or may still be submitted")]
+    moments: tuple[MomentRecord, ...]
+    last: tuple[ForecastOutcome, ...]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What is wrong, and where."""
+
+    place: str
+    problem: str
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The answer to what cannot be done."""
+
+    error: Problem

@@ -11,7 +11,7 @@ from typing import Final
 
 from volery.core.component import Architecture, Deployment
 from volery.core.flow import Hop, flow_of
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import Markup, Piece, facts, joined, name_of, section, tag
 from volery.live.dashboard.tables import Column, table
 from volery.playback.bar import DESIGN
@@ -22,7 +22,7 @@ _HOPS: Final = (
 )  # fmt: skip
 
 
-def design_view(entry: Architecture, deployment: Deployment, explanation: str, picture: Callable[[], str]) -> View:
+def design_view(entry: Architecture, deployment: Deployment, explanation: str, picture: Callable[[], str]) -> PageView:
     """The page.
 
     Args:
@@ -44,7 +44,7 @@ def design_view(entry: Architecture, deployment: Deployment, explanation: str, p
         known, *_prose(explanation), section("Who says what to whom", drawn), section("Messages", table(_HOPS, hops)),
         section("What its module says", tag("pre", text)),
     )  # fmt: skip
-    return View(f"Design {entry.name}", joined(parts), place=DESIGN, every_s=0)
+    return PageView(f"Design {entry.name}", joined(parts), place=DESIGN, every_s=0)
 
 
 def _prose(explanation: str) -> list[Markup]:

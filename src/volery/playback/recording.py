@@ -33,7 +33,7 @@ class Staged(msgspec.Struct, frozen=True, eq=False):
         subtitle: how many machines, and where it comes from.
         cluster: the machines.
         nodes: address of each node -> number of its machine.
-        in_charge: who is in charge of each node, where the scheduler has said so.
+        owners: the components responsible for each node, where the scheduler has said so.
         due: per user who has one, its share.
         shares: the tree of shares.
         origin_us: the film's time 0, microseconds since 1970; 0: a run that counts from its beginning.
@@ -43,7 +43,7 @@ class Staged(msgspec.Struct, frozen=True, eq=False):
     subtitle: str
     cluster: Cluster
     nodes: Mapping[Address, int]
-    in_charge: Mapping[Address, Sequence[Address]] = {}
+    owners: Mapping[Address, Sequence[Address]] = {}
     due: Mapping[str, Fraction] = {}
     shares: tuple[Share, ...] = ()
     origin_us: Time = 0
@@ -53,8 +53,8 @@ def staged(
     title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
 ) -> Staged:  # fmt: skip
     """Where a deployment was filmed."""
-    in_charge = deployment.owners_of
-    known = {} if in_charge is None else {node: in_charge(node) for node in deployment.machines}
+    owners = deployment.owners_of
+    known = {} if owners is None else {node: owners(node) for node in deployment.machines}
     tree = deployment.shares({}) if deployment.shares is not None else ()
     return Staged(title, subtitle, cluster, deployment.machines, known, deployment.guaranteed_shares, tree, origin_us)
 

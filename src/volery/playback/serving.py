@@ -24,10 +24,10 @@ from starlette.routing import Route
 
 from volery.core.errors import InputError
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import View, page
+from volery.live.dashboard.frame import PageView, page
 from volery.live.dashboard.html import joined
-from volery.live.dashboard.serving import file_of, pages, problem_view, window_script, window_style
-from volery.live.service.admission import NotThereError
+from volery.live.dashboard.routes import file_of, pages, problem_view, window_script, window_style
+from volery.live.service.requests import NotThereError
 from volery.live.service.tokens import Principal
 from volery.playback import snapshot as snapshots
 from volery.playback.bar import DESIGN, VIEW, asked_us, bar
@@ -40,7 +40,7 @@ LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 VIEWER: Final = Principal("", "operator", known=False)
 """Whoever looks: sees all, and changes nothing, because there is nothing to change."""
 
-Shown = Callable[[Snapshot, Request], Awaitable[View]]
+Shown = Callable[[Snapshot, Request], Awaitable[PageView]]
 
 
 class Theatre:
@@ -52,7 +52,7 @@ class Theatre:
         lasts_s: so long it takes at first, without its pauses.
     """
 
-    def __init__(self, recording: Recording, design: Callable[[], View] | None = None, lasts_s: int = 30) -> None:
+    def __init__(self, recording: Recording, design: Callable[[], PageView] | None = None, lasts_s: int = 30) -> None:
         self._lasts_s = lasts_s
         self._recording = recording
         self._stage = Stage(recording)
@@ -76,11 +76,11 @@ class Theatre:
     def _first(self) -> Snapshot:
         return snapshots.at(self._recording, self._recording.begin_us)
 
-    def _pages(self, snapshot: Snapshot) -> tuple[tuple[str, Callable[[Request], Awaitable[View]]], ...]:
+    def _pages(self, snapshot: Snapshot) -> tuple[tuple[str, Callable[[Request], Awaitable[PageView]]], ...]:
         return pages(snapshot, None, snapshot)
 
     def _page(self, place: int) -> Callable[[Request], Awaitable[Response]]:
-        async def show(snapshot: Snapshot, request: Request) -> View:
+        async def show(snapshot: Snapshot, request: Request) -> PageView:
             path, made = self._pages(snapshot)[place]
             view = await made(request)
             if path != frame.HOME:
@@ -90,7 +90,7 @@ class Theatre:
 
         return self._answering(show)
 
-    async def _of_design(self, _snapshot: Snapshot, _request: Request) -> View:
+    async def _of_design(self, _snapshot: Snapshot, _request: Request) -> PageView:
         if self._design is None:
             raise NotThereError(DESIGN, "this recording does not say what design it shows")
         return await asyncio.to_thread(self._design)

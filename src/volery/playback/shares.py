@@ -8,7 +8,7 @@ from typing import Final
 
 from volery.core.model import JobId, Time
 from volery.core.shares import ShareChange
-from volery.live.service.sharing import WHY
+from volery.live.service.user_shares import WHY
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, WeightChange
 from volery.playback.recording import Recording
 

@@ -10,25 +10,22 @@ import numpy as np
 
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.runtime.explaining import (
+from volery.live.runtime.decisions import candidates, counted
+from volery.live.service.counters import UserLoad
+from volery.live.service.history import Sample
+from volery.live.service.listings import NEWEST, JobOrder, JobQuery
+from volery.live.status import (
     DecisionStep,
     FunnelStep,
-    PairStatus,
-    Passed,
-    Why,
-    candidates,
-    counted,
-)
-from volery.live.service.history import Sample
-from volery.live.service.listing import NEWEST, JobOrder, JobQuery
-from volery.live.service.tally import UserLoad
-from volery.live.status import (
     HostStatus,
     JobStatus,
     NodeStatus,
+    PairStatus,
+    RejectionCount,
     TaskState,
     TaskStatus,
     UserStatus,
+    Why,
 )
 from volery.playback.counts import BUSY, CANCELLED, FAULTY, PENDING, STATES, Counts
 from volery.playback.film import FAILED, FINISHED, KILLED
@@ -49,7 +46,7 @@ def at(recording: Recording, time_us: Time) -> Snapshot:
 
 
 class Snapshot:
-    """See `volery.live.dashboard.watched.Watched`.
+    """See `volery.live.service.view.FederationView`.
 
     Args:
         recording: of which.
@@ -138,7 +135,7 @@ class Snapshot:
 
     def partitions(self) -> Mapping[Address, Sequence[Address]]:
         """Who is in charge of each node, where the scheduler has said so."""
-        return self._stage.in_charge
+        return self._stage.owners
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
@@ -323,7 +320,7 @@ class Snapshot:
             DecisionStep(
                 at_us=self._unix(time_us), by=by, chosen=one.chosen, node=self.recording.node_on.get(one.machine, ""),
                 asked=one.asked, view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
-                passed=tuple(Passed(passed.scope, passed.reason, passed.count) for passed in one.rejected),
+                passed=tuple(RejectionCount(passed.scope, passed.reason, passed.count) for passed in one.rejected),
             )
             for place, (time_us, by, one) in enumerate(decided.of_task.get(task, ()))
             if time_us <= self.time_us

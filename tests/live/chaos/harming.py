@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.live.chaos.links import Relay
-from tests.live.chaos.roles import Role, Supervisor, keeper_of
+from tests.live.chaos.roles import Role, Supervisor, supervisor_of
 from tests.live.conftest import Server
 
 from volery.core.model import SECOND
@@ -79,7 +79,7 @@ class Harming:
                 self._broker.kill()
                 return self._broker.start
             case "kill" | "stop" if harm.host.endswith(KEEPER):
-                return self._harm_keeper(harm)
+                return self._harm_supervisor(harm)
             case "slow":
                 self._links.slow(harm.host, harm.extra_us)
                 return lambda: self._links.mend(harm.host, harm.lasts_us)
@@ -104,9 +104,9 @@ class Harming:
                 role.kill()
         return role.start
 
-    def _harm_keeper(self, harm: HostFault) -> Callable[[], None]:
+    def _harm_supervisor(self, harm: HostFault) -> Callable[[], None]:
         """Its host begins anew when it is gone, and starts another."""
-        pid = keeper_of(self._folder, harm.base)
+        pid = supervisor_of(self._folder, harm.base)
         with suppress(ProcessLookupError):
             if pid:
                 os.kill(pid, signal.SIGKILL if harm.kind == "kill" else signal.SIGSTOP)

@@ -17,7 +17,7 @@ LOOK_S = 0.1
 END_S = 20
 FULL_BYTES = 4096
 """No file may grow beyond this while a disk is full; journals and the store of jobs have long reached it."""
-KEEPER_MODULE = "volery.live.node.keeper"
+SUPERVISOR_MODULE = "volery.live.node.supervisor"
 
 
 class Role:
@@ -91,8 +91,8 @@ class Role:
         self._log.close()
 
 
-def keeper_of(folder: Path, host: str) -> int:
-    """The process number of the keeper of a host's tasks; 0: there is none.
+def supervisor_of(folder: Path, host: str) -> int:
+    """The process number of the supervisor of a host's tasks; 0: there is none.
 
     Args:
         folder: of the federation.
@@ -103,7 +103,7 @@ def keeper_of(folder: Path, host: str) -> int:
         if entry.name.isdigit():
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                if KEEPER_MODULE in words and state in words:
+                if SUPERVISOR_MODULE in words and state in words:
                     return int(entry.name)
     return 0
 

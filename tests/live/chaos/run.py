@@ -26,9 +26,9 @@ from tests.live.conftest import RUN_AS, Server
 from volery.core.model import SECOND
 from volery.faults.scenario import RESOURCES, ScenarioJob
 from volery.faults.schedule import API, Schedule
-from volery.live.asking import EventReader
+from volery.live.api_calls import EventReader
+from volery.live.config.tls import trusting
 from volery.live.status import TaskStatus
-from volery.live.transport.tls import trusting
 
 REST_S = 150
 """More than the submitter waits for ends that do not come: what is unknown then is told to be so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 from volery.cli.reference.structs import cell
@@ -11,13 +12,14 @@ from volery.look.markdown import table
 
 def api() -> Iterator[str]:
     """What can be asked over HTTP, and what is sent back."""
-    from volery.live.service.admission import Traffic
     from volery.live.service.api import operations
-    from volery.live.service.desk import Desk
-    from volery.live.service.foretelling import Foreteller
+    from volery.live.service.forecaster import Forecaster
+    from volery.live.service.job_service import JobService
     from volery.live.service.openapi import describe
+    from volery.live.service.requests import Traffic
 
-    known = operations(cast(Desk, None), None, Traffic(), cast(Foreteller, object()))  # nothing is asked of them here
+    service = SimpleNamespace(queries=None)  # nothing is asked of it here
+    known = operations(cast(JobService, service), None, Traffic(), cast(Forecaster, object()))
     description = describe(known)
     yield from (
         "# The API over HTTP",

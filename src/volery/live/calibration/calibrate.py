@@ -48,14 +48,14 @@ Matrix = npt.NDArray[np.float64]
 
 
 class Timed(Protocol):
-    """What a host has noted of its turns; see `TimedHost`."""
+    """Measurements of a host's turns; see `TimedHost`."""
 
     stamps: Stamps
     preempted_ns: array[int]
 
 
 class Stamps:
-    """When what began: the number of a kind, the tasks that the event carries, nanoseconds.
+    """Time stamps: the number of a kind, the tasks that the event carries, nanoseconds.
 
     Numbers in one flat array, not the events: to keep those would have a host allocate fresh memory for each, and work
     with colder caches than it does when nobody is looking.
@@ -86,7 +86,7 @@ class TimedHost(Host):
         super().__init__(*arguments, **named)
         self.stamps = Stamps()
         self.preempted_ns = array("q")
-        for address, door in self._doors.items():
+        for address, door in self._mailboxes.items():
             door.handle = stamped(self.stamps, address, door.handle)
 
     def _turn(self) -> None:
@@ -139,7 +139,7 @@ def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Ca
 
 
 def stamp_us() -> float:
-    """What a stamp itself adds to a piece, by the best of many short rounds: others on the processor add to most."""
+    """The cost of one time stamp, by the best of many short rounds: other processes add to most."""
 
     def nothing(event: Any, source: Address, now: Time) -> None:
         pass
@@ -155,7 +155,7 @@ def stamp_us() -> float:
     return max(0.0, (with_stamp - without) / STAMPS / 1000)
 
 
-class Piece(msgspec.Struct):
+class TimedPiece(msgspec.Struct):
     """A part of a turn.
 
     Args:
@@ -175,9 +175,9 @@ class Piece(msgspec.Struct):
     end_us: float = 0.0
 
 
-def turns_of(host: Timed) -> Iterator[list[Piece]]:
+def turns_of(host: Timed) -> Iterator[list[TimedPiece]]:
     """The turns that nobody interrupted; start and answers to the submitter are left out."""
-    turn: list[Piece] = []
+    turn: list[TimedPiece] = []
     number = -1
     for (kind, tasks, at), (_, _, following) in itertools.pairwise(host.stamps.rows()):
         if kind == TURN:
@@ -193,7 +193,7 @@ def turns_of(host: Timed) -> Iterator[list[Piece]]:
         if kind[1] == Submit.__name__:
             for piece in turn:
                 piece.tasks += tasks if piece.kind[0] == SUBMITTER else 0
-        turn.append(Piece(kind, (following - at) / 1000, tasks, first, turn[0].at_us if turn else at / 1000))
+        turn.append(TimedPiece(kind, (following - at) / 1000, tasks, first, turn[0].at_us if turn else at / 1000))
 
 
 class _Fit:
@@ -202,7 +202,7 @@ class _Fit:
     def __init__(self) -> None:
         self.rows: dict[Kind, list[tuple[float, float, float]]] = {}
 
-    def add(self, turn: Iterable[Piece], last: dict[Kind, float]) -> None:
+    def add(self, turn: Iterable[TimedPiece], last: dict[Kind, float]) -> None:
         """Take a turn in; `last` says when which kind was handled last, and is brought up to date."""
         ended: dict[Kind, float] = {}
         for piece in turn:
@@ -289,7 +289,7 @@ def _sum_of(costs: Mapping[Kind, EventCost], *kinds: Kind) -> EventCost:
 
 
 async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
-    """What a frame takes between two hosts: half of the median time there and back.
+    """The time of a frame between two hosts: half of the median time there and back.
 
     Args:
         first, second: transports that are not open yet.

@@ -21,17 +21,17 @@ import numpy as np
 from volery.core.costs import EventCost, Frames, HostCosts, carried
 from volery.core.model import Time
 from volery.live.calibration.calibrate import PREEMPTED_NS, TimedHost, fitted, host_costs, turn_spans
+from volery.live.messages import HostName
 from volery.live.transport.broker import BrokerTransport
 from volery.live.transport.codec import Parcel
 from volery.live.transport.nats import NatsClient
-from volery.live.transport.transport import HostName
 
 QUANTILES: Final = 200
 """Of the delays of frames: so many stand for all."""
 
 
 class Socket:
-    """What a host has noted of its socket.
+    """Measurements of a host's socket.
 
     Attributes:
         writes, reads: nanoseconds when it began and when it ended, how much of that the processor was somebody else's,
@@ -50,8 +50,8 @@ class Socket:
         self.published = 0
 
 
-class Noted:
-    """What one host has noted, as it is handed from process to process.
+class FrameNotes:
+    """Measurements of one host, as they are sent from process to process.
 
     Attributes:
         stamps, preempted_ns: of its turns, see `TimedHost`.
@@ -85,7 +85,7 @@ class FramingHost(TimedHost):
 
     @property
     def runs_tasks(self) -> bool:
-        """Whether nodes stand here."""
+        """True where nodes are on this host."""
         return self._executor is not None
 
     def _send(self, peer: HostName, parcels: list[Parcel]) -> None:
@@ -98,9 +98,9 @@ class FramingHost(TimedHost):
         self.socket.sent.append((peer, self._delivery.numbers(peer)[0]))
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
-        before = len(self.inbox)
+        before = len(self.inbox.events)
         super()._arrived(sender, encoded)
-        if len(self.inbox) > before and self._delivery is not None:
+        if len(self.inbox.events) > before and self._delivery is not None:
             self.socket.taken.append((sender, self._delivery.numbers(sender)[1]))
 
 
@@ -124,14 +124,14 @@ def timed_client(host: FramingHost) -> type[NatsClient]:
                 socket.sent.clear()
 
         def read(self, wire: Any, said: bytes) -> None:
-            before = len(host.inbox)
+            before = len(host.inbox.events)
             cpu, began = time.thread_time_ns(), time.perf_counter_ns()
             super().read(wire, said)
             ended = time.perf_counter_ns()
             others = ended - began - (time.thread_time_ns() - cpu)
             taken = socket.taken
             if taken:
-                messages = carried(event for _, event, _ in islice(host.inbox, before, None))
+                messages = carried(event for _, event, _ in islice(host.inbox.events, before, None))
                 socket.reads.extend((began, ended, others, len(taken), messages))
                 socket.came.extend((began, peer, number) for peer, number in taken)
                 taken.clear()
@@ -152,13 +152,13 @@ def _pieces(flat: array[int]) -> Iterator[_Piece]:
         yield _Piece(*flat[at : at + 5])
 
 
-def noted(host: FramingHost) -> Noted:
-    """What a host has noted so far."""
-    return Noted(host)
+def noted(host: FramingHost) -> FrameNotes:
+    """The measurements of a host so far."""
+    return FrameNotes(host)
 
 
-def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
-    """How long frames were on their way that were written alone, and whose receiver was at rest, microseconds.
+def delays_us(hosts: Mapping[HostName, FrameNotes]) -> list[float]:
+    """Delays in microseconds of frames that were written alone to a receiver at rest.
 
     Of frames that are written together the later ones wait for the broker and for cores, which are parts of the model.
 
@@ -182,7 +182,9 @@ def delays_us(hosts: Mapping[HostName, Noted]) -> list[float]:
     return found
 
 
-def model_of(runs: Sequence[Mapping[HostName, Noted]], broker_us: float) -> tuple[dict[HostName, HostCosts], Frames]:
+def model_of(
+    runs: Sequence[Mapping[HostName, FrameNotes]], broker_us: float
+) -> tuple[dict[HostName, HostCosts], Frames]:
     """The costs of each host, and what lies between them.
 
     Args:
@@ -196,11 +198,11 @@ def model_of(runs: Sequence[Mapping[HostName, Noted]], broker_us: float) -> tupl
 
 
 def spread(delays: Sequence[float]) -> tuple[Time, ...]:
-    """So many quantiles of delays, whole microseconds."""
+    """Quantiles of delays, whole microseconds."""
     return tuple(round(float(one)) for one in np.percentile(delays, (np.arange(QUANTILES) + 0.5) / QUANTILES * 100))
 
 
-def framed_costs(runs: Sequence[Noted]) -> HostCosts:
+def framed_costs(runs: Sequence[FrameNotes]) -> HostCosts:
     """The costs of a host that speaks in frames: those of its turns, and of its socket."""
     costs = host_costs(runs)
     written, read = (

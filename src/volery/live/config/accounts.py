@@ -30,11 +30,11 @@ class Account(msgspec.Struct, frozen=True):
     home: str
 
     def becoming(self) -> dict[str, Any]:
-        """What makes a new process run as this account, for `subprocess.Popen`."""
+        """Arguments of `subprocess.Popen` for a process of this account."""
         return {"user": self.uid, "group": self.gid, "extra_groups": list(self.groups)}
 
     def environment(self) -> dict[str, str]:
-        """What the environment says of whom a process runs as."""
+        """Environment variables that name the account of a process."""
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
     def own(self, folder: Path, files: Iterable[int] = ()) -> None:
@@ -50,7 +50,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class Accounts:
-    """Which account the tasks of a user run as.
+    """The account of each user's tasks.
 
     Args:
         run_as: user of the federation -> account, `*` for all others; or one account for all. Empty: this process's

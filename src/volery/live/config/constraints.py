@@ -17,7 +17,8 @@ import msgspec
 
 from volery.core.errors import InputError, suggestion
 from volery.core.model import CONSTRAINT_BITS_MAX
-from volery.live.config.machine import LABEL, Machine, Value
+from volery.live.config.machine import LABEL, Machine
+from volery.live.status import AttributeValue
 
 NOWHERE: Final = 1 << (CONSTRAINT_BITS_MAX - 1)
 """The bit that no machine offers: what asks for it is unsatisfiable."""
@@ -42,7 +43,7 @@ _TOKEN: Final = re.compile(
 _EXAMPLE: Final = 'as cores >= 8, arch == "x86_64" or label.zone in ["a", "b"]'
 
 
-class Condition(msgspec.Struct, frozen=True):
+class MachineCondition(msgspec.Struct, frozen=True):
     """One comparison of an attribute with a value, or with several.
 
     Args:
@@ -54,7 +55,7 @@ class Condition(msgspec.Struct, frozen=True):
 
     attribute: str
     operator: str
-    values: tuple[Value, ...]
+    values: tuple[AttributeValue, ...]
     place: str = "constraint"
 
     def __str__(self) -> str:
@@ -62,8 +63,8 @@ class Condition(msgspec.Struct, frozen=True):
         listed = f"[{', '.join(shown)}]" if self.operator in _MEMBERS else shown[0]
         return f"{self.attribute} {self.operator} {listed}"
 
-    def accepts(self, value: Value | None) -> bool:
-        """Whether a machine with this value will do; None stands for a label that the machine does not have."""
+    def accepts(self, value: AttributeValue | None) -> bool:
+        """True if a machine with this value meets the condition; None: the machine lacks the label."""
         match self.operator:
             case "==" | "in":
                 return value in self.values
@@ -74,14 +75,14 @@ class Condition(msgspec.Struct, frozen=True):
         return _ORDERED[self.operator](_rank(self.attribute, value), _rank(self.attribute, self.values[0]))
 
 
-def _rank(attribute: str, value: Value) -> Any:
-    """What is compared: a number, or the numbers of a version."""
+def _rank(attribute: str, value: AttributeValue) -> Any:
+    """The sort key of a value: a number, or the numbers of a version."""
     if attribute in VERSIONS:
         return tuple(int(part) for part in re.findall(r"\d+", str(value)))
     return value
 
 
-def parse_condition(text: str, place: str) -> Condition:
+def parse_condition(text: str, place: str) -> MachineCondition:
     """Read one condition.
 
     Raises:
@@ -108,7 +109,7 @@ def parse_condition(text: str, place: str) -> Condition:
             problem = "is one condition each: write several as a list; for alternatives of one attribute use in [...]"
             raise InputError(place, f"{text!r}, column {tokens[at][2]}: {problem}")
         raise fail(at, "the end of the condition")
-    return Condition(tokens[0][1], operator, values, place)
+    return MachineCondition(tokens[0][1], operator, values, place)
 
 
 _Token = tuple[str, str, int]
@@ -134,7 +135,7 @@ def _operator(tokens: Sequence[_Token]) -> tuple[str, int]:
     return (words[0], 2) if words and words[0] in (*_ORDERED, "==", "!=", "in") else ("", 2)
 
 
-def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> Value:
+def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> AttributeValue:
     if at < len(tokens):
         kind, content, _ = tokens[at]
         if kind == "text":
@@ -146,7 +147,7 @@ def _value(tokens: Sequence[_Token], at: int, fail: _Fail) -> Value:
     raise fail(at, "a whole number or text in quotes")
 
 
-def _list(tokens: Sequence[_Token], at: int, fail: _Fail) -> tuple[tuple[Value, ...], int]:
+def _list(tokens: Sequence[_Token], at: int, fail: _Fail) -> tuple[tuple[AttributeValue, ...], int]:
     if at >= len(tokens) or tokens[at][1] != "[":
         raise fail(at, "a list in [ ]")
     values = [_value(tokens, at + 1, fail)]
@@ -172,8 +173,8 @@ class Vocabulary:
     def __init__(self, machines: Iterable[Machine]) -> None:
         fleet = [machine.attributes() for machine in machines]
         names = sorted({name for attributes in fleet for name in attributes})
-        self._values: dict[str, list[Value | None]] = {}
-        self._bits: dict[str, dict[Value | None, int]] = {}
+        self._values: dict[str, list[AttributeValue | None]] = {}
+        self._bits: dict[str, dict[AttributeValue | None, int]] = {}
         for name in names:
             found = {attributes.get(name) for attributes in fleet}
             if len({type(value) for value in found if value is not None}) > 1:
@@ -212,7 +213,7 @@ class Vocabulary:
                     bits |= bit
         return bits
 
-    def needed(self, conditions: Iterable[Condition]) -> int:
+    def needed(self, conditions: Iterable[MachineCondition]) -> int:
         """The bits that a task with all of these conditions needs; `NOWHERE` where a condition selects nothing.
 
         Raises:
@@ -228,7 +229,7 @@ class Vocabulary:
                     bits |= bit
         return bits
 
-    def obstacle(self, conditions: Sequence[Condition], offers: Iterable[int]) -> str:
+    def obstacle(self, conditions: Sequence[MachineCondition], offers: Iterable[int]) -> str:
         """Why no machine of those that offer these bits will do, in words; empty when one does."""
         for condition in conditions:
             if not self._selected(condition):
@@ -238,7 +239,7 @@ class Vocabulary:
             return ""
         return f"no single machine has {', '.join(map(str, conditions))}, although each is met by some"
 
-    def _selected(self, condition: Condition) -> set[Value | None]:
+    def _selected(self, condition: MachineCondition) -> set[AttributeValue | None]:
         values = self._values.get(condition.attribute)
         if values is None:
             problem = f"unknown attribute {condition.attribute!r}"
@@ -266,7 +267,7 @@ class Vocabulary:
         return f"{'are' if len(values) > 1 else 'is'} {shown}"
 
 
-def parse_conditions(texts: object, place: str) -> tuple[Condition, ...]:
+def parse_conditions(texts: object, place: str) -> tuple[MachineCondition, ...]:
     """Read a list of conditions, all of which must hold.
 
     Raises:
@@ -277,7 +278,7 @@ def parse_conditions(texts: object, place: str) -> tuple[Condition, ...]:
     return tuple(parse_condition(text, f"{place}[{i}]") for i, text in enumerate(texts))
 
 
-def holds(conditions: Iterable[Condition], machine: Machine) -> bool:
-    """Whether a machine meets all conditions, judged on its attributes and not on bits."""
-    attributes: Mapping[str, Value] = machine.attributes()
+def holds(conditions: Iterable[MachineCondition], machine: Machine) -> bool:
+    """True if a machine's attributes meet all conditions; no bits are used."""
+    attributes: Mapping[str, AttributeValue] = machine.attributes()
     return all(condition.accepts(attributes.get(condition.attribute)) for condition in conditions)

@@ -1,4 +1,4 @@
-"""What the kernel says of this machine: processors and memory that are really ours, GPUs, and the disk of a folder.
+"""Discovery of this machine: usable processors and memory, GPUs, and the disk of a folder.
 
 A program in a container may have fewer processors and less memory than the machine: by its affinity, and by the limits
 of its control group and of all those above it, of version 2 (cpu.max, memory.max) or 1 (cpu.cfs_quota_us,
@@ -30,7 +30,7 @@ class Gpu(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """Where a folder lies: `kind` is ssd, hdd or unknown; MB are 2^20 bytes."""
+    """The disk of a folder: `kind` is ssd, hdd or unknown; MB are 2^20 bytes."""
 
     kind: str
     size_mb: int
@@ -138,7 +138,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _mounts(root: Path, controller: str) -> list[tuple[str, str]]:
-    """Where a hierarchy is mounted, and which of its groups."""
+    """The mount point of a hierarchy, and the group that is mounted."""
     found = []
     for line in _text(root / "proc/self/mountinfo").splitlines():
         before, _, behind = line.partition(" - ")
@@ -157,7 +157,7 @@ def _line(path: Path, heading: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """What a file holds; nothing where it cannot be read."""
+    """The content of a file; empty where it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

@@ -34,16 +34,14 @@ from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
-from volery.live.config.building import Plan
 from volery.live.config.fleet import Fleet
-from volery.live.config.isolation import Isolation, Output, Retention
+from volery.live.config.limits import Durability, Isolation, JournalSize, OutputLimits, Retention
 from volery.live.config.machine import Machine, amounts, discover, machine_from_table
+from volery.live.config.plan import FederationPlan
 from volery.live.config.tables import misfit, read_table
-from volery.live.runtime.journal import Durability
-from volery.live.runtime.segments import JournalSize
+from volery.live.config.tls import BrokerAccess, BrokerTls, ServerTls
+from volery.live.messages import HostName
 from volery.live.status import DEFAULT_PORT
-from volery.live.transport.tls import BrokerAccess, BrokerTls, ServerTls
-from volery.live.transport.transport import HostName
 
 API_HOST: Final = "api"
 ALL: Final = "all"
@@ -77,7 +75,7 @@ Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
 
 
 class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the file holds."""
+    """The content of the file."""
 
     machines: Annotated[
         list[dict[str, Any]], Meta(description="tables of equal machines: count, slots or capacity, attributes")
@@ -114,7 +112,7 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     isolation: Annotated[Isolation, Meta(description="how tasks are held to the amounts that they ask for")] = (
         Isolation()
     )
-    output: Annotated[Output, Meta(description="how much of what tasks leave behind is kept")] = Output()
+    output: Annotated[OutputLimits, Meta(description="how much of what tasks leave behind is kept")] = OutputLimits()
     retention: Annotated[Retention, Meta(description="how long the API's database keeps jobs that have ended")] = (
         Retention()
     )
@@ -138,7 +136,7 @@ class Federation(msgspec.Struct, frozen=True):
     """
 
     file: FederationFile
-    plan: Plan
+    plan: FederationPlan
     fleet: Fleet
     folder: Path
     api: tuple[str, int]
@@ -146,13 +144,13 @@ class Federation(msgspec.Struct, frozen=True):
 
     @property
     def broker(self) -> BrokerAccess:
-        """How its hosts get at the broker."""
+        """The address and the credentials of the broker."""
         file = self.file
         login = self.base / file.broker_login if file.broker_login else None
         return BrokerAccess(file.broker, file.broker_tls, login, self.base)
 
     def layout(self, addresses: Iterable[Address]) -> dict[HostName, tuple[Address, ...]]:
-        """Which components stand on which host; the submitter is on the API's.
+        """The components of each host; the submitter is on the API's.
 
         Raises:
             InputError: a pattern that nothing is left for, or an address that no pattern takes.
@@ -250,7 +248,7 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
         raise InputError("machines", "there is none; add [[machines]] with count = 30")
     fleet = Fleet(machines, slots, file.name, _alike(capacities))
     check_vectors(file.architecture, vectors=architecture.vectors, cluster=fleet.cluster)
-    plan = Plan(architecture, config, fleet.cluster, file.seed)
+    plan = FederationPlan(architecture, config, fleet.cluster, file.seed)
     if "@" in file.broker:
         raise InputError("broker", "a password does not belong into a URL; name a file with it as broker_login")
     return Federation(file, plan, fleet, folder, _listening(file.api), base)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from volery.core.errors import InputError, suggestion
 from volery.core.misses import nearest_miss
 from volery.core.model import Amounts, Cluster
-from volery.live.config.constraints import Condition, Vocabulary
+from volery.live.config.constraints import MachineCondition, Vocabulary
 from volery.live.config.machine import Machine
 
 
@@ -40,7 +40,7 @@ class Fleet:
         self.cluster = Cluster(offers, tuple(slots), name, names, amounts)
         self._kinds = sorted(set(self.cluster.constraints))
 
-    def needed(self, conditions: Sequence[Condition], request: Amounts = ()) -> tuple[int, str]:
+    def needed(self, conditions: Sequence[MachineCondition], request: Amounts = ()) -> tuple[int, str]:
         """The constraint set of a task, and why no machine can run it (empty where one can).
 
         Raises:
@@ -52,7 +52,7 @@ class Fleet:
         return mask, obstacle
 
     def request(self, asked: Mapping[str, int], place: str) -> Amounts:
-        """What a task asks for, in the cluster's order; what it does not name it asks nothing of.
+        """The request of a task, in the cluster's order of resources; 0 where it names none.
 
         Raises:
             InputError: at `place`, a resource that machines do not offer, or none at all where they offer some.

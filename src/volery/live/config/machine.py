@@ -16,8 +16,8 @@ import msgspec
 
 from volery.core.errors import InputError, suggestion
 from volery.live.config import discovery
+from volery.live.status import AttributeValue
 
-Value = str | int
 LABEL: Final = "label."
 MEMORY_STEP_MB: Final = 256
 """Kernels keep a few MB more or less for themselves on equal machines, which are to look equal."""
@@ -27,7 +27,7 @@ _LABEL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a machine is.
+    """The attributes of a machine.
 
     Args:
         arch: instruction set, as `uname -m` calls it.
@@ -46,14 +46,14 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernel: str
     cores: int
     memory_mb: int
-    labels: Mapping[str, Value] = {}
+    labels: Mapping[str, AttributeValue] = {}
     gpus: int = 0
     gpu: str = ""
     disk: str = discovery.UNKNOWN_DISK
 
-    def attributes(self) -> dict[str, Value]:
+    def attributes(self) -> dict[str, AttributeValue]:
         """Everything that a constraint can ask for, by name."""
-        found: dict[str, Value] = {name: getattr(self, name) for name in ATTRIBUTES}
+        found: dict[str, AttributeValue] = {name: getattr(self, name) for name in ATTRIBUTES}
         return found | {LABEL + name: value for name, value in self.labels.items()}
 
 
@@ -63,9 +63,9 @@ MAY_BE_ZERO: Final = frozenset({"gpus"})
 
 
 def discover(
-    labels: Mapping[str, Value] | None = None, folder: Path | None = None, root: Path = discovery.ROOT
+    labels: Mapping[str, AttributeValue] | None = None, folder: Path | None = None, root: Path = discovery.ROOT
 ) -> Machine:
-    """What the kernel says of the machine that we run on.
+    """The attributes of this machine.
 
     Args:
         labels: what is said besides.
@@ -88,7 +88,7 @@ def discover(
 
 
 def amounts(folder: Path, parts: int = 1, root: Path = discovery.ROOT) -> dict[str, int]:
-    """What this machine has for tasks, or each of so many equal parts of it.
+    """The amounts that this machine offers to tasks, or each of so many equal parts of it.
 
     Args:
         folder: of its tasks; its disk has so much free now.
@@ -105,13 +105,13 @@ def amounts(folder: Path, parts: int = 1, root: Path = discovery.ROOT) -> dict[s
     return {name: amount // parts for name, amount in whole.items()}
 
 
-def check_labels(labels: Mapping[str, object], place: str) -> dict[str, Value]:
+def check_labels(labels: Mapping[str, object], place: str) -> dict[str, AttributeValue]:
     """Labels as they may be declared: names without blanks or dots, values that are text or whole numbers.
 
     Raises:
         InputError: naming the label.
     """
-    found: dict[str, Value] = {}
+    found: dict[str, AttributeValue] = {}
     for name, value in labels.items():
         if not _LABEL_NAME.fullmatch(name):
             raise InputError(f"{place}.{name}", "a label's name has letters, digits, - and _, and begins with a letter")

@@ -54,10 +54,10 @@ def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong:
 
 
 def told(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:
-    """What the script draws; it is fetched again with the live part of the page."""
+    """The data of the drawing; it is fetched again with the live part of the page."""
     return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes, lost, wrong)).decode())
 
 
 def drawn() -> Markup:
-    """Where the script draws it, which stays; nothing without scripts."""
+    """The canvas of the drawing; empty without scripts."""
     return tag("div", id="field", data_nodes=frame.NODES)

@@ -43,8 +43,8 @@ _UNSCRIPTED: Final = (
 )
 
 
-class View(msgspec.Struct, frozen=True):
-    """What a page shows.
+class PageView(msgspec.Struct, frozen=True):
+    """The content of a page.
 
     Args:
         title: its heading, as plain text.
@@ -72,7 +72,7 @@ def policy(nonce: str) -> str:
 
 
 class Again(msgspec.Struct, frozen=True):
-    """When a page is to fetch its live part again.
+    """The time at which a page fetches its live part again.
 
     Args:
         after_s: in so many seconds, if something changes; 0: never.
@@ -95,13 +95,13 @@ class Again(msgspec.Struct, frozen=True):
 NEVER: Final = Again()
 
 
-def live_part(view: View, again: Again) -> Response:
-    """What a page takes in place of the live part that it has."""
+def live_part(view: PageView, again: Again) -> Response:
+    """The live part of a page, as a fragment."""
     return HTMLResponse(str(_live(view, again)), headers=again.headers())
 
 
 def page(
-    view: View,
+    view: PageView,
     who: Principal | None,
     federation: str = "",
     status: int = 200,
@@ -145,7 +145,7 @@ def page(
     )
 
 
-def _live(view: View, again: Again) -> Markup:
+def _live(view: PageView, again: Again) -> Markup:
     told: dict[str, str] = {}
     if again.tag:
         made = utc(round((time.time() - again.age_s) * SECOND_US))
@@ -156,7 +156,7 @@ def _live(view: View, again: Again) -> Markup:
     return tag("div", view.live, id="live", tabindex=-1, **told)
 
 
-def _bar(view: View, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
+def _bar(view: PageView, who: Principal | None, federation: str, *, recorded: bool) -> Markup:
     if who is None:
         return tag("header", tag("strong", "Volery"), class_="bar")
     there = _VIEWS if not recorded else [one for one in _VIEWS if one[0] not in (PLAN, HOSTS)]

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from volery.core.misses import amount_text
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -36,12 +36,12 @@ from volery.live.dashboard.logs import logs
 from volery.live.dashboard.reasons import reasons
 from volery.live.dashboard.tables import Column, pager, slice_of, table
 from volery.live.dashboard.users import last_preemptions
-from volery.live.dashboard.watched import Watched
 from volery.live.jobs import JobDescription
-from volery.live.service.admission import choice, number, principal
-from volery.live.service.listing import ORDERS, JobOrder, JobQuery
+from volery.live.service.listings import ORDERS, JobOrder, JobQuery
 from volery.live.service.outputs import Outputs
-from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
+from volery.live.service.requests import choice, number, principal
+from volery.live.service.view import FederationView
+from volery.live.status import ENDED_TASKS, UNCONFINED, JobState, JobStatus, TaskStatus, TaskUsage
 
 COMMAND_SHOWN: Final = 2_000
 CELLS: Final = 500
@@ -73,7 +73,7 @@ _TELLING: Final = ("failed", "running", "finished", "killed")
 """Of which task of a job the output is shown: the first in the first of these states."""
 
 
-async def jobs_view(desk: Watched, request: Request) -> View:
+async def jobs_view(queries: FederationView, request: Request) -> PageView:
     """Jobs, filtered, sorted, cut into pages.
 
     Raises:
@@ -87,11 +87,11 @@ async def jobs_view(desk: Watched, request: Request) -> View:
     found: list[JobStatus] = []
     if who.sees is None or asked["user"] in (None, who.sees):
         query = JobQuery(state, who.sees or asked["user"], reason=asked["reason"], name=asked["name"])
-        found = await desk.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
+        found = await queries.search(query, shown.rows + 1, JobOrder(shown.key, shown.falling, shown.skip))
     here = found[: shown.rows]
     listed = table(COLUMNS, [_row(job) for job in here], shown, "No such jobs.", "jobs")
     pages = pager(shown, len(here), len(found) > len(here))
-    return View("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
+    return PageView("Jobs", joined((pages, listed)), _filters(asked, others=who.sees is None), frame.JOBS)
 
 
 def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
@@ -147,12 +147,12 @@ def progress(job: JobStatus) -> Markup:
 
 
 async def job_view(
-    desk: Watched, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
-) -> View:
+    queries: FederationView, job: JobStatus, request: Request, outputs: Outputs | None, *, foretells: bool = False
+) -> PageView:
     """One job.
 
     Args:
-        desk: knows.
+        queries: knows.
         job: which.
         request: who asks, and from which task on.
         outputs: finds what tasks have said; None: that is not known.
@@ -162,17 +162,17 @@ async def job_view(
         InputError: the query holds something else than it may.
     """
     first = min(number(request, "first", 0), max(0, job.tasks - 1)) // CELLS * CELLS
-    tasks = desk.tasks(job.id, first, CELLS)
+    tasks = queries.tasks(job.id, first, CELLS)
     where = f"{frame.JOBS}/{job.id}"
     cancel = None
-    if desk.takes_orders and not job.ended:
+    if queries.takes_orders and not job.ended:
         question = f"Cancel job {job.id} of {job.user or 'nobody'}? What waits never runs, and what runs is killed."
         cancel = frame.order("cancel this job", f"/jobs/{job.id}/cancel", question, "cancel")
     took = None if job.ended_us is None else job.ended_us - job.submitted_us
     known = facts(
         ("name", name_of(job.name)),
         ("user", user_of(job.user)),
-        *submitted(desk.description(job.id)),
+        *submitted(queries.description(job.id)),
         ("state", state_of(job.state)),
         ("reason", name_of(job.reason) if job.reason else NOTHING),
         *([("scheduled", name_of(job.moved))] if job.moved else []),
@@ -187,19 +187,19 @@ async def job_view(
     shown_always = ("pending", "running", "finished")
     told = [(state, whole(count)) for state, count in states if count or state in shown_always]
     counts = figures(("tasks", whole(job.tasks)), *told)
-    why = await desk.explain(job.id, None)
+    why = await queries.explain(job.id, None)
     shown = next((task for state in _TELLING for task in tasks if task.state == state and task.folder), None)
     listed = section("Tasks", _choosing(job, where, first), grid(job, tasks), _legend(tasks))
     await asyncio.sleep(0)  # either takes long where there are many tasks, and others wait
-    drawn = section("Over time", timeline(tasks, desk.now_us))
+    drawn = section("Over time", timeline(tasks, queries.now_us))
     parts = (
         cancel, known, counts, asking(job) if foretells and not job.ended else None,
         section("Why", reasons(why, task=f"{where}/tasks/{why.index}") if why else None),
         listed, drawn,
-        section("Preemptions", last_preemptions(desk, request, job.id)),
+        section("Preemptions", last_preemptions(queries, request, job.id)),
         await logs(shown, outputs, f"Task {shown.index}: ") if shown is not None and outputs is not None else None,
     )  # fmt: skip
-    return View(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
+    return PageView(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
 
 
 def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
@@ -276,14 +276,14 @@ def grid(job: JobStatus, tasks: Sequence[TaskStatus]) -> Markup:
 
 
 def _end_us(task: TaskStatus, now_us: int) -> int:
-    """When a task's last attempt has ended; if it has not, now."""
+    """The end of a task's last attempt; now, if it still runs."""
     if task.ended_us is not None:
         return task.ended_us
     return 0 if task.state in ENDED_TASKS else now_us
 
 
 def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
-    """When tasks ran, one line per task, each as its last attempt left it; times in microseconds since 1970."""
+    """The timeline of tasks, one line each, of their last attempts; times in microseconds since 1970."""
     ran = [(task, task.started_us) for task in tasks if task.started_us is not None]
     if not ran:
         return None
@@ -309,3 +309,36 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     )
     until = f" to {duration(span)} later; one line per task, as its last attempt left it"
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))
+
+
+async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> PageView:
+    """One task.
+
+    Args:
+        queries: knows why.
+        task: which.
+        outputs: finds what tasks have said; None: that is not known.
+    """
+    why = await queries.explain(task.job, task.index)
+    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
+    took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
+    known = facts(
+        ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
+        ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
+        ("exit code", NOTHING if task.exit_code is None else task.exit_code),
+        ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
+        ("took", duration(took)), *_used(task.usage),
+    )  # fmt: skip
+    said = None if outputs is None else await logs(task, outputs)
+    live = joined((known, section("Why", reasons(why) if why else None), said))
+    idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
+    return PageView(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
+
+
+def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
+    """The usage of the last attempt, as far as it is known."""
+    if usage is None:
+        return []
+    peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
+    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
+    return [*known, ("held", usage.held or UNCONFINED)]

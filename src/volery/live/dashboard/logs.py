@@ -45,8 +45,8 @@ class Tail(msgspec.Struct, frozen=True):
     strange: bool
 
 
-class News(msgspec.Struct, frozen=True):
-    """What has been written by a task since.
+class NewOutput(msgspec.Struct, frozen=True):
+    """The output of a task since the last request.
 
     Args:
         over: nothing more will come, or the page is about another attempt.
@@ -79,7 +79,7 @@ def _cut(content: bytes) -> bytes:
 
 
 def is_text(content: bytes) -> bool:
-    """Whether most of it can be read."""
+    """True if most of the bytes are text."""
     text = legible(content, partial=True)
     return b"\0" not in content and text.count("\N{REPLACEMENT CHARACTER}") <= STRANGE * len(text)
 
@@ -133,8 +133,8 @@ def _told(size: int, gone: int, shown: int, *, strange: bool) -> str:
     return f"The last {whole(shown)} of {words}" if shown and shown < size - gone else words
 
 
-async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str, int]) -> News:
-    """What a task has written since.
+async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str, int]) -> NewOutput:
+    """The output of a task since the last request.
 
     Args:
         task: as it is now.
@@ -143,12 +143,12 @@ async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str
         since: stream -> offset that it knows.
     """
     if task.attempt != attempt or not task.folder:
-        return News(over=True)
+        return NewOutput(over=True)
     try:
         found = {stream: await tail_of(outputs, task, stream, since[stream]) for stream in since}
     except AwayError:  # the page goes on with what it has
         found = {}
-    return News(over=task.state in ENDED_TASKS, **found)
+    return NewOutput(over=task.state in ENDED_TASKS, **found)
 
 
 async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:

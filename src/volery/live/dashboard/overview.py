@@ -9,9 +9,7 @@ from starlette.requests import Request
 
 from volery.core.model import Address
 from volery.live.dashboard import cells, frame
-from volery.live.dashboard.curves import curves
-from volery.live.dashboard.frame import View
-from volery.live.dashboard.hosts import absences
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -22,18 +20,21 @@ from volery.live.dashboard.html import (
     figures,
     joined,
     link,
+    moment,
     part,
     section,
     share,
     tag,
     whole,
 )
+from volery.live.dashboard.nodes import absences
 from volery.live.dashboard.reasons import UNREPORTED
 from volery.live.dashboard.tables import Column, table
-from volery.live.dashboard.watched import Watched
-from volery.live.runtime.explaining import PairStatus
-from volery.live.service.admission import principal
+from volery.live.service.history import Sample
+from volery.live.service.requests import principal
 from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
+from volery.live.service.view import FederationView
+from volery.live.status import PairStatus
 
 HEAT_STEPS: Final = 5
 JUDGED_MIN: Final = 100
@@ -49,27 +50,29 @@ _CLUSTERS: Final = (
 )
 
 
-def overview(desk: Watched, request: Request, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]]) -> View:
+def overview(
+    queries: FederationView, request: Request, pace: Pacing, owners: Mapping[Address, Sequence[Address]]
+) -> PageView:
     """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
 
     Args:
-        desk: answers.
+        queries: answers.
         request: who asks.
         pace: remembers how fast tasks have ended.
-        in_charge: who is in charge of each node.
+        owners: the components responsible for each node.
     """
-    nodes, who = desk.nodes(), principal(request)
-    found, everybody = summary_of(desk, pace, in_charge, who.sees, nodes), who.sees is None
+    nodes, who = queries.nodes(), principal(request)
+    found, everybody = summary_of(queries, pace, owners, who.sees, nodes), who.sees is None
     parts = [section("Clusters", partitions(found.clusters)), section("Allocation time", waits(found.allocation))]
     views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
-    over_time = section("Over time", curves(desk.samples())) if everybody else None
+    over_time = section("Over time", curves(queries.samples())) if everybody else None
     pieces = (
-        absences(desk), cells.told(nodes, desk.lost(), desk.mistaken(request.query_params.get("view", ""))),
+        absences(queries), cells.told(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
         figures(*_known(found, everybody=everybody)), over_time,
         tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
     )  # fmt: skip
-    return View("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
+    return PageView("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
 
 
 def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
@@ -127,7 +130,7 @@ def waits(found: AllocationTimes | None) -> Markup | None:
 
 
 def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
-    """How old whose view of whose part was when it decided, a square per pair."""
+    """The age of views at decisions, a square per pair of components."""
 
     def square(pair: PairStatus) -> tuple[str, int, str]:
         if (age_us := pair.recent_view_age_us) is None:
@@ -142,7 +145,7 @@ def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
 
 
 def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
-    """How often whose view of whose part was wrong, a square per pair."""
+    """The frequency of inconsistencies, a square per pair of components."""
 
     def square(pair: PairStatus) -> tuple[str, int, str]:
         words = f"since the start {whole(pair.refused)} of {whole(pair.decisions)}"
@@ -160,7 +163,7 @@ def inconsistencies(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
 
 
 def _step(value: int, of: int) -> int:
-    """How dark a square is: 0 where there is nothing, else from 1 up to the darkest."""
+    """The shade of a square: 0 where there is nothing, else from 1 up to the darkest."""
     return 0 if not value or not of else min(HEAT_STEPS - 1, 1 + (HEAT_STEPS - 1) * value // of)
 
 
@@ -186,3 +189,48 @@ def _squares(
         tag("div", drawn, class_="scroll", tabindex=0, role="group", aria_label=label),
         tag("p", told, class_="soft"),
     )
+
+
+POINTS_MAX: Final = 180
+"""Of one curve; several samples share a point where there are more."""
+WIDE: Final = 600
+TALL: Final = 60
+
+
+def curves(samples: Sequence[Sample]) -> Markup | None:
+    """The curves; nothing before there are two samples."""
+    if len(samples) < 2:
+        return None
+    size = -(-len(samples) // POINTS_MAX)
+    groups = [samples[at : at + size] for at in range(0, len(samples), size)]
+    used = [sum(one.used for one in group) / max(1, sum(one.usable for one in group)) for group in groups]
+    waiting = [max(one.waiting for one in group) for group in groups]
+    failed = [sum(one.failed for one in group) for group in groups]
+    last, span_us = samples[-1], samples[-1].at_us - samples[0].at_us
+    drawn = (
+        _curve("utilisation", used, 1.0, f"last {share(last.used, last.usable)}", lambda top: share(top, 1)),
+        _curve("tasks that wait", waiting, max(waiting), f"last {whole(last.waiting)}", lambda top: whole(round(top))),
+        _curve(
+            "failed attempts", failed, max(failed), f"{whole(sum(failed))} in all", lambda top: whole(round(top)),
+        ),
+    )  # fmt: skip
+    told = joined((moment(samples[0].at_us), " to ", moment(last.at_us), f", {duration(span_us)}"))
+    return joined((tag("div", *drawn, class_="curves"), tag("p", told, class_="soft")))
+
+
+def _curve(title: str, values: Sequence[float], top: float, last: str, words: Callable[[float], str]) -> Markup:
+    """One curve above its axis, with its largest value in words."""
+    step = WIDE / max(1, len(values) - 1)
+    points = " ".join(
+        f"{step * place:.1f},{TALL - TALL * min(1.0, value / top) if top else TALL:.1f}"
+        for place, value in enumerate(values)
+    )
+    highest = words(max(values))
+    area = tag("polygon", points=f"0,{TALL} {points} {WIDE},{TALL}")
+    line = tag("polyline", points=points)
+    drawn = tag(
+        "svg", tag("title", f"{title}: {last}, at most {highest}"), area, line, viewbox=f"0 0 {WIDE} {TALL}",
+        preserveAspectRatio="none", role="img", class_="curve",
+    )  # fmt: skip
+    said = tag("figcaption", tag("b", title), f" {last}, at most {highest}")
+    return tag("figure", said, drawn)

@@ -7,7 +7,7 @@ from typing import Final
 
 from volery.live.dashboard.html import Markup, Piece, bar, duration, joined, link, moment, name_of, part, tag, whole
 from volery.live.dashboard.tables import Column, table
-from volery.live.runtime.explaining import DecisionStep, FunnelStep, Why
+from volery.live.status import DecisionStep, FunnelStep, Why
 
 _DECISIONS: Final = (
     Column("when", text=True),

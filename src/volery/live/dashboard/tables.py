@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from volery.core.errors import InputError
 from volery.live.dashboard.html import Markup, Piece, address, joined, link, tag, whole
-from volery.live.service.admission import number
+from volery.live.service.requests import number
 
 ROWS: Final = 50
 ROWS_MAX: Final = 500
@@ -31,7 +31,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Which rows of a table are asked for.
+    """The rows of a table that a request asks for.
 
     Args:
         path: of the page.
@@ -54,12 +54,12 @@ class Slice(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> str:
-        """What it is sorted by, as the query has it."""
+        """The sort order, as the query has it."""
         return f"-{self.key}" if self.falling else self.key
 
 
 def slice_of(request: Request, columns: Iterable[Column], default: str, kept: Mapping[str, str | int | None]) -> Slice:
-    """What a request asks for of a table.
+    """The slice of a table that a request asks for.
 
     Raises:
         InputError: there is no such column, or a number is none.
@@ -124,7 +124,7 @@ def _head(column: Column, shown: Slice | None) -> Markup:
 
 
 def pager(shown: Slice, here: int, more: bool, total: int | None = None) -> Markup:
-    """Where the rows are among all, and the way to the others.
+    """The place of the rows among all, with links to the others.
 
     Args:
         shown: which rows.

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import View
+from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -27,8 +27,8 @@ from volery.live.dashboard.html import (
     whole,
 )
 from volery.live.dashboard.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
-from volery.live.dashboard.watched import Watched
-from volery.live.service.admission import number, principal
+from volery.live.service.requests import number, principal
+from volery.live.service.view import FederationView
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 
 LAST: Final = 10
@@ -70,7 +70,7 @@ _PREEMPTIONS: Final = (
 )
 
 
-def users_view(desk: Watched, request: Request) -> View:
+def users_view(queries: FederationView, request: Request) -> PageView:
     """Users with something under way or a share; the tree of shares; the last preemptions.
 
     Raises:
@@ -78,11 +78,11 @@ def users_view(desk: Watched, request: Request) -> View:
     """
     who = principal(request)
     shown = slice_of(request, _USERS, "-tasks_running", {})
-    found = desk.users(who.sees)
+    found = queries.users(who.sees)
     found.sort(
         key=lambda user: getattr(user, shown.key) or 0 if shown.key != "user" else user.user, reverse=shown.falling
     )
-    slots = sum(node.slots for node in desk.nodes() if node.state == "in use")
+    slots = sum(node.slots for node in queries.nodes() if node.state == "in use")
     here = found[shown.skip : shown.skip + shown.rows]
     rows = [_user(user, slots) for user in here]
     listed = table(_USERS, rows, shown, "Nobody has anything under way.", "users")
@@ -92,10 +92,10 @@ def users_view(desk: Watched, request: Request) -> View:
         "no running task is taken away."
     )
     parts = (
-        pages, listed, tag("p", told, class_="soft"), _tree(desk, request),
-        section("Preemptions", last_preemptions(desk, request, None)),
+        pages, listed, tag("p", told, class_="soft"), _tree(queries, request),
+        section("Preemptions", last_preemptions(queries, request, None)),
     )  # fmt: skip
-    return View("Users", joined(parts), place=frame.USERS, every_s=5.0)
+    return PageView("Users", joined(parts), place=frame.USERS, every_s=5.0)
 
 
 def _user(user: UserStatus, slots: int) -> Sequence[Piece]:
@@ -117,26 +117,26 @@ def _user(user: UserStatus, slots: int) -> Sequence[Piece]:
 
 
 def _use(running: int, slots: int, entitled: float | None) -> Markup:
-    """What a user has, as a bar, and a line at what it is due."""
+    """The use of a user as a bar, with a line at its share."""
     width = min(100.0, 100 * running / slots) if slots else 0
     due = None if entitled is None else part(1, "due", max(0.01, min(99.0, 100 * entitled)))
     return bar(part(width, "running"), due)
 
 
-def _tree(desk: Watched, request: Request) -> Markup:
-    """Who is due what; an administrator may change it."""
+def _tree(queries: FederationView, request: Request) -> Markup:
+    """The tree of shares; an administrator may change it."""
     who = principal(request)
-    listed = desk.sharing.listed(who.sees)
+    listed = queries.sharing.listed(who.sees)
     if not listed:
         told = 'The scheduler knows no shares; Megha does with the parameter shares, as shares = "ann:2+bob:1".'
         return (
             Markup("")
-            if who.sees is not None or desk.sharing.due()
+            if who.sees is not None or queries.sharing.due()
             else section("Shares", tag("p", told, class_="soft"))
         )
     changed: dict[str, WeightChange] = {}
     if who.may("operator"):
-        for change in desk.sharing.changes(None, CHANGES):
+        for change in queries.sharing.changes(None, CHANGES):
             changed.setdefault(change.name, change)
     may = who.may("admin")
     return section("Shares", table(_SHARES, [_share(one, changed, may=may) for one in listed], label="shares"))
@@ -169,8 +169,8 @@ def _changing(one: ShareStatus) -> Markup:
     return frame.setting("change", where, question, f"share-{one.name}", "weight", one.weight)
 
 
-def preemptions_view(desk: Watched, request: Request) -> View:
-    """Who has lost what to whom.
+def preemptions_view(queries: FederationView, request: Request) -> PageView:
+    """The view of preemptions.
 
     Raises:
         InputError: the query holds something else than it may.
@@ -178,7 +178,7 @@ def preemptions_view(desk: Watched, request: Request) -> View:
     user, job = request.query_params.get("user") or None, number(request, "job", None)
     before, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
     who = principal(request)
-    found = desk.sharing.preemptions(user, job, before, max(1, rows) + 1, who.sees)
+    found = queries.sharing.preemptions(user, job, before, max(1, rows) + 1, who.sees)
     here = found[: max(1, rows)]
     asked = {"user": user, "job": job, "rows": None if rows == ROWS else rows}
     links = [link(address(frame.PREEMPTIONS, asked), "newest", id="page-first")] if before is not None else []
@@ -193,12 +193,12 @@ def preemptions_view(desk: Watched, request: Request) -> View:
     form = tag(
         "form", *fields, tag("button", "show"), clear, class_="controls", action=frame.PREEMPTIONS, role="search"
     )  # fmt: skip
-    return View("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
+    return PageView("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
 
 
-def last_preemptions(desk: Watched, request: Request, job: int | None) -> Markup | None:
+def last_preemptions(queries: FederationView, request: Request, job: int | None) -> Markup | None:
     """The last ones, of a job or of all; None where there are none."""
-    found = desk.sharing.preemptions(None, job, None, LAST, principal(request).sees)
+    found = queries.sharing.preemptions(None, job, None, LAST, principal(request).sees)
     if not found:
         return None
     where = address(frame.PREEMPTIONS, {"job": job})

@@ -14,19 +14,20 @@ from typing import Final
 
 import msgspec
 
-from volery.core.component import Component, Deployment
+from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Outcome, Submit, TimerFired
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.records import PATH_SHIFT, Records
 from volery.core.trace import Trace, longs
 from volery.core.workflows import comes_in_parts
+from volery.live.assembly import running
 from volery.live.config.federation import ALL, Federation
-from volery.live.node.executor import Confined, Executor, TaskReport
-from volery.live.node.records import TraceRecorder
-from volery.live.running import Front, Post, running
-from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
+from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, PreemptionReport, TaskReport
+from volery.live.node.executor import Executor
+from volery.live.node.recorder import TraceRecorder
 from volery.live.runtime.host import Host
+from volery.live.runtime.submitter import Frontend, SubmitterSite
 
 LEAD_US: Final = 20_000
 """Between the start of the federation and the first job."""
@@ -36,8 +37,8 @@ TOLD_EVERY_S: Final = 0.25
 Payload = Callable[[TaskId], bytes]
 
 
-class Progress(msgspec.Struct, frozen=True):
-    """How far a load is."""
+class LoadProgress(msgspec.Struct, frozen=True):
+    """Progress of a load."""
 
     submitted: int
     done: int
@@ -45,7 +46,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What came of a load.
+    """Result of a load.
 
     Args:
         records: arrivals are those of the submissions as they were made, all on the federation's clock.
@@ -171,7 +172,7 @@ class Loader(Component):
         self._port.set_timer(message.job, now + max(1, message.retry_after_us))
 
     def on_heard(self, message: Message, source: Address, now: Time) -> None:
-        """What a desk would write down."""
+        """Ignore what a job service would write down."""
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         TimerFired: on_timer,
@@ -179,10 +180,10 @@ class Loader(Component):
         JobRejected: on_rejected,
         JobDone: on_done,
         TaskReport: on_heard,
-        Confined: on_heard,
-        Explained: on_heard,
-        PreemptionTold: on_heard,
-        PeerTold: on_heard,
+        ConfinementReport: on_heard,
+        DecisionReport: on_heard,
+        PreemptionReport: on_heard,
+        PeerReport: on_heard,
     }
 
 
@@ -214,7 +215,7 @@ class LoadRecorder(TraceRecorder):
 
 async def load(
     federation: Federation, trace: Trace, executor: Executor, payload: Payload | None = None,
-    watch: Callable[[Progress], None] | None = None, make_host: type[Host] = Host,
+    watch: Callable[[LoadProgress], None] | None = None, make_host: type[Host] = Host,
 ) -> Loaded:  # fmt: skip
     """Run a federation in this process and replay a trace against it, until every job is answered.
 
@@ -233,10 +234,10 @@ async def load(
     recorder = LoadRecorder(records)
     loaders: list[Loader] = []
 
-    def front(_: Federation, deployment: Deployment, __: Post) -> Front:
-        recorder.machines.update(deployment.machines)
-        loaders.append(Loader(trace, records, deployment.entry_for, payload))
-        return Front(loaders[0])
+    def front(site: SubmitterSite) -> Frontend:
+        recorder.machines.update(site.deployment.machines)
+        loaders.append(Loader(trace, records, site.deployment.entry_for, payload))
+        return Frontend(loaders[0])
 
     async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
         recorder.host = at_work.host
@@ -249,7 +250,7 @@ async def load(
                 complete.cancel()
                 stopped.result()  # raises what the component has raised
             if watch is not None:
-                watch(Progress(loader.submitted, loader.done, recorder.finished))
+                watch(LoadProgress(loader.submitted, loader.done, recorder.finished))
         stopped.cancel()
         for name, tally in at_work.host.facts.tallies.items():
             records.tallies[name] = tally

@@ -10,17 +10,17 @@ from volery.core.errors import InputError
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
 from volery.live.config.accounts import Accounts
-from volery.live.config.isolation import NO_RULES, NodeRules
-from volery.live.node.becoming import Starters
+from volery.live.config.limits import NO_RULES, NodeRules
 from volery.live.node.call import CallExecutor
 from volery.live.node.confinement import confinement_of, limit_processes
+from volery.live.node.context import ExecutorContext
 from volery.live.node.descendants import Descendants
 from volery.live.node.executor import OnEnd, Report
 from volery.live.node.folders import AttemptFolders
-from volery.live.node.means import Means
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.processes import ProcessExecutor
-from volery.live.node.rotation import Outputs
+from volery.live.node.rotation import OutputRotation
+from volery.live.node.run_as import Spawners
 
 
 class NodeAgent:
@@ -60,8 +60,8 @@ class NodeAgent:
             self._ledger.close()
             raise
         limit_processes(rules.isolation.account_pids_max)
-        self._means = Means(
-            folders, self._ledger, confinement, Outputs(folders.root, rules.output), Starters(),
+        self._means = ExecutorContext(
+            folders, self._ledger, confinement, OutputRotation(folders.root, rules.output), Spawners(),
             Descendants(self._ledger.folder), accounts, rules.environment, by_incarnation,
         )  # fmt: skip
         self.held = confinement.words

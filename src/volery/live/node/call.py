@@ -21,11 +21,11 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
+from volery.live.node.context import ExecutorContext, attempt_name
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import WORKER_VARIABLES, attempt_environment, inherited_environment
-from volery.live.node.means import Means, attempt_name
 from volery.live.node.processes import signal_name
-from volery.live.node.worker import LENGTH, Answer, Request, frame
+from volery.live.node.worker import LENGTH, CallAnswer, CallRequest, frame
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
 _LEFT_S: Final = 1.0
@@ -54,7 +54,7 @@ class _Worker:
         self.writer = writer
         self._exit = os.pidfd_open(self.pid)
 
-    async def ask(self, request: Request) -> Answer:
+    async def ask(self, request: CallRequest) -> CallAnswer:
         """Have a call made.
 
         Raises:
@@ -63,7 +63,7 @@ class _Worker:
         self.writer.write(frame(request))
         await self.writer.drain()
         (length,) = LENGTH.unpack(await self.reader.readexactly(LENGTH.size))
-        return msgspec.msgpack.decode(await self.reader.readexactly(length), type=Answer)
+        return msgspec.msgpack.decode(await self.reader.readexactly(length), type=CallAnswer)
 
     def kill(self) -> None:
         """Kill it and all in its process group."""
@@ -86,7 +86,7 @@ class _Worker:
         return int(self.popen.returncode)
 
 
-class _Attempt:
+class _CallAttempt:
     """One launch; `worker` is the process that it is being called in."""
 
     __slots__ = ("attempt", "folder", "held", "node", "number", "on_end", "stopped", "task", "worker")
@@ -112,12 +112,12 @@ class CallExecutor:
         report: hears of every start and end; the last report of a call holds its pickled result or exception.
     """
 
-    def __init__(self, means: Means, workers: int = 0, report: Report | None = None) -> None:
+    def __init__(self, means: ExecutorContext, workers: int = 0, report: Report | None = None) -> None:
         self._means = means
         self._worker_max = workers or os.cpu_count() or 1
         self._report = report
-        self._attempts: dict[tuple[TaskId, int], _Attempt] = {}
-        self._waiting: asyncio.Queue[_Attempt] = asyncio.Queue()
+        self._attempts: dict[tuple[TaskId, int], _CallAttempt] = {}
+        self._waiting: asyncio.Queue[_CallAttempt] = asyncio.Queue()
         self._idle = 0
         self._serving: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -126,7 +126,7 @@ class CallExecutor:
         """Call as soon as a worker is free; an attempt that has been started already is ignored."""
         if self._closed or (task.id, attempt) in self._attempts:
             return
-        started = _Attempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
+        started = _CallAttempt(node, task, attempt, self._means.number_of(task, attempt), on_end)
         self._attempts[task.id, attempt] = started
         self._waiting.put_nowait(started)
         if self._idle < self._waiting.qsize() and len(self._serving) < self._worker_max:
@@ -231,7 +231,7 @@ class CallExecutor:
         self._means.descendants.release(worker.mark)
         return code
 
-    async def _call(self, worker: _Worker, attempt: _Attempt) -> bool:
+    async def _call(self, worker: _Worker, attempt: _CallAttempt) -> bool:
         """Make one call; whether the worker can make another."""
         task = attempt.task
         try:
@@ -258,10 +258,10 @@ class CallExecutor:
                 )
             )  # fmt: skip
         environment = attempt_environment(attempt.node, task, attempt.number, task.id - call.first)
-        request = Request(call.pickled, attempt.folder, environment)
+        request = CallRequest(call.pickled, attempt.folder, environment)
         if held is not None:
             environment |= held.environment
-            request = Request(call.pickled, attempt.folder, environment, held.memory_mb, held.cpus)
+            request = CallRequest(call.pickled, attempt.folder, environment, held.memory_mb, held.cpus)
         try:
             async with asyncio.timeout(call.timeout_s or None):
                 answer = await worker.ask(request)
@@ -284,8 +284,8 @@ class CallExecutor:
         # A kill may have come while the answer was on its way.
         return free and not attempt.stopped
 
-    def _freed(self, worker: _Worker, attempt: _Attempt) -> bool:
-        """Whether the worker is out of what has held its call; what else the call has started is ended."""
+    def _freed(self, worker: _Worker, attempt: _CallAttempt) -> bool:
+        """Take the worker out of the group of its call, and end what else the call has started; true if it worked."""
         if attempt.held is None:
             return True
         try:
@@ -295,14 +295,14 @@ class CallExecutor:
         return True
 
     async def _cleared(self, worker: _Worker) -> bool:
-        """Whether all that a call has started and left is gone."""
+        """True if all that a call has started and left is gone."""
         for _ in range(round(_LEFT_S / _LEFT_LOOK_S)):
             if not self._means.descendants.kill_all(worker.mark, worker.pid):
                 return True
             await asyncio.sleep(_LEFT_LOOK_S)
         return False
 
-    def _end(self, attempt: _Attempt, outcome: Outcome, reason: str, result: bytes = b"") -> None:
+    def _end(self, attempt: _CallAttempt, outcome: Outcome, reason: str, result: bytes = b"") -> None:
         task = attempt.task
         del self._attempts[task.id, attempt.attempt]
         usage = usage_of(attempt.held, None)
@@ -320,7 +320,7 @@ class CallExecutor:
 
 
 def _user_of(task: Task) -> str:
-    """Whose call it is; nobody's where the task carries none, which fails later."""
+    """The user of a call; empty where the task carries none, which fails later."""
     try:
         return decode_payload(task.payload).user
     except ValueError:

@@ -37,7 +37,7 @@ class NotPermittedError(Exception):
 
 
 class GroupUsage(NamedTuple):
-    """What a group has used.
+    """Usage of a control group.
 
     Args:
         cpu_us: processor time, microseconds.
@@ -50,7 +50,7 @@ class GroupUsage(NamedTuple):
     out_of_memory: bool
 
 
-class Group:
+class ControlGroup:
     """One attempt's group.
 
     Args:
@@ -96,21 +96,21 @@ class Group:
                 os.close(handle)
 
     def pids(self) -> list[int]:
-        """What is in it, zombies left out."""
+        """The processes of the group, without zombies."""
         with suppress(OSError):
             return [int(line) for line in read(f"{self.folder}/cgroup.procs").split()]
         return []
 
     @property
     def lives(self) -> bool:
-        """Whether any process of it does."""
+        """True if any process of the group is alive."""
         try:
             return "populated 1" in read(f"{self.folder}/cgroup.events")
         except OSError:
             return False
 
     def usage(self) -> GroupUsage:
-        """What it has used so far."""
+        """The usage of the group so far."""
         cpu_us = _number_in(f"{self.folder}/cpu.stat", "usage_usec")
         kills = _number_in(f"{self.folder}/memory.events", "oom_kill")
         peak = None
@@ -153,7 +153,7 @@ class Tree:
         except OSError as error:
             raise NotPermittedError(f"no control group can be made in {base}: {error.strerror}") from None
 
-    def make(self, name: str) -> Group:
+    def make(self, name: str) -> ControlGroup:
         """A group without limits.
 
         Raises:
@@ -163,11 +163,11 @@ class Tree:
         try:
             os.mkdir(folder)  # noqa: PTH102 - every start of a task waits for it
         except FileExistsError:
-            end_group(Group(folder))
+            end_group(ControlGroup(folder))
             os.mkdir(folder)  # noqa: PTH102 - likewise
-        return Group(folder)
+        return ControlGroup(folder)
 
-    def limited(self, name: str, cpu_milli: int, memory_mb: int, pids_max: int, cpu_limit: bool) -> Group:
+    def limited(self, name: str, cpu_milli: int, memory_mb: int, pids_max: int, cpu_limit: bool) -> ControlGroup:
         """A group that may have so much, as far as there are controllers; 0: no limit.
 
         Args:
@@ -236,7 +236,7 @@ def delegated_base(proc: Path = Path("/proc")) -> Path:
 
 
 def is_delegated(group: Path) -> bool:
-    """Whether whoever owns the hierarchy has left a group to us: it says so, or gave it away and kept the one above."""
+    """True if a group is delegated to us: by its attribute, or by an owner who kept the group above."""
     for name in _DELEGATED:
         with suppress(OSError):
             if os.getxattr(group, name) == b"1":
@@ -248,7 +248,7 @@ def is_delegated(group: Path) -> bool:
 
 
 def _mounted(mountinfo: str) -> tuple[Path, str] | None:
-    """Where cgroup v2 is mounted, and which group is its root there."""
+    """The mount point of cgroup v2, and the group that is its root there."""
     for line in mountinfo.splitlines():
         before, _, behind = line.partition(" - ")
         if behind.split(" ")[0] == "cgroup2":
@@ -291,10 +291,10 @@ def _handed_down(group: Path) -> frozenset[str]:
 def _end_groups(folder: Path) -> None:
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
-            end_group(Group(entry.path))
+            end_group(ControlGroup(entry.path))
 
 
-def end_group(group: Group) -> None:
+def end_group(group: ControlGroup) -> None:
     """Kill all that is in it, and wait until it is gone.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How attempts are held to what they ask for: by a control group each where that is permitted, else process by process.
+"""Confinement of attempts to the amounts that they ask for: a control group each, else process by process.
 
 Without control groups memory is a limit of each process of a task (RLIMIT_DATA: heap and other private memory, not
 files that are mapped), not of all together, and processors are those that it may run on: as many as it asks for,
@@ -21,10 +21,9 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.live.command import Payload
 from volery.live.config.discovery import gpus_of_host
-from volery.live.config.isolation import Isolation
-from volery.live.node.cgroups import CONTROLLERS, Group, NotPermittedError, Tree, delegated_base, end_group, read
-from volery.live.node.devices import Devices, gpu_environment
-from volery.live.node.executor import Usage
+from volery.live.config.limits import Isolation
+from volery.live.messages import AttemptUsage
+from volery.live.node.cgroups import CONTROLLERS, ControlGroup, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.status import UNCONFINED
 
 MILLI: Final = 1000
@@ -53,7 +52,7 @@ class Processors:
         return chosen
 
     def give_back(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
-        """What was taken."""
+        """Release what `take` has given."""
         self._add(chosen, -cpu_milli)
 
     def _add(self, chosen: tuple[int, ...], cpu_milli: int) -> None:
@@ -73,7 +72,7 @@ class Hold:
 
     __slots__ = ("_devices", "_of", "_payload", "cpus", "environment", "group", "memory_mb")
 
-    def __init__(self, of: Confinement, payload: Payload, group: Group | None, devices: tuple[str, ...]) -> None:
+    def __init__(self, of: Confinement, payload: Payload, group: ControlGroup | None, devices: tuple[str, ...]) -> None:
         self._of = of
         self._payload = payload
         self.group = group
@@ -104,7 +103,7 @@ class Hold:
 
     @property
     def words(self) -> str:
-        """What holds it."""
+        """The confinement of an attempt, in words."""
         return self._of.brief if self.group is not None else self._of.brief_alone
 
     def end(self) -> None:
@@ -226,8 +225,8 @@ def limit_processes(most: int) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
 
 
-def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> Usage:
-    """What an attempt has used.
+def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> AttemptUsage:
+    """The usage of an attempt.
 
     Args:
         held: None where it is held to nothing.
@@ -238,10 +237,10 @@ def usage_of(held: Hold | None, spent: resource.struct_rusage | None) -> Usage:
     if held is not None and held.group is not None:
         used = held.group.usage()
         peak, cpu_us = used.memory_peak_bytes, used.cpu_us
-        return Usage(cpu_us, peak if peak is not None else _peak(spent), used.out_of_memory, words)
+        return AttemptUsage(cpu_us, peak if peak is not None else _peak(spent), used.out_of_memory, words)
     if spent is None:
-        return Usage(held=words)
-    return Usage(round((spent.ru_utime + spent.ru_stime) * SECOND), _peak(spent), False, words)
+        return AttemptUsage(held=words)
+    return AttemptUsage(round((spent.ru_utime + spent.ru_stime) * SECOND), _peak(spent), False, words)
 
 
 def _peak(spent: resource.struct_rusage | None) -> int | None:
@@ -257,7 +256,7 @@ def out_of_memory(memory_mb: int) -> str:
 
 
 def permitted() -> str:
-    """What could hold tasks on this machine, in words; nothing is changed."""
+    """The confinement that this machine permits, in words; nothing is changed."""
     try:
         base = delegated_base()
     except NotPermittedError as error:
@@ -267,7 +266,7 @@ def permitted() -> str:
 
 
 def mark_of(state: Path) -> str:
-    """What tells the control groups of an agent from those of others: the same in its next life."""
+    """The mark of an agent's control groups; its next incarnation has the same."""
     return hashlib.sha256(bytes(state.resolve())).hexdigest()[:16]
 
 
@@ -289,3 +288,47 @@ def _in_words(controllers: frozenset[str], obstacle: str, groups: bool, pins: bo
         long.append("a task may run on as many processors as it asks for, rounded up, and shares them")
         short.append("processors are rounded up and shared")
     return "; ".join(long), "; ".join(short)
+
+
+NONE_VISIBLE: Final = "-1"
+"""Neither CUDA nor HIP finds a device under this number, nor looks at those behind it."""
+
+
+class Devices:
+    """The GPUs of a host; each is given to one attempt at a time.
+
+    Args:
+        names: as CUDA_VISIBLE_DEVICES takes them: numbers in order of the bus, or UUIDs.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._free = set(names)
+
+    def take(self, count: int) -> tuple[str, ...]:
+        """Take so many GPUs, the first ones that are free.
+
+        Raises:
+            ValueError: there are fewer.
+        """
+        chosen = tuple([name for name in self._names if name in self._free][:count])
+        if len(chosen) < count:
+            problem = f"it asks for {count} GPUs, and {len(chosen)} of the {len(self._names)} of this host are free"
+            raise ValueError(problem + "; does the federation's file promise more than there are?")
+        self._free.difference_update(chosen)
+        return chosen
+
+    def give_back(self, chosen: tuple[str, ...]) -> None:
+        """Release what `take` has given."""
+        self._free.update(chosen)
+
+
+def gpu_environment(devices: tuple[str, ...]) -> dict[str, str]:
+    """Variables that show a task these devices alone."""
+    visible = ",".join(devices) or NONE_VISIBLE
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": visible,
+        "HIP_VISIBLE_DEVICES": visible,
+        "VOLERY_GPUS": ",".join(devices),
+    }

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from volery.live.node.proctable import Status, children, soft_limit, status_of
+from volery.live.node.proctable import ProcessStatus, children, soft_limit, status_of
 
 MARK_LIMIT: Final = 10
 """RLIMIT_LOCKS, which Python does not name."""
@@ -39,7 +39,7 @@ def agent_mark(state: Path) -> int:
 
 
 def is_marked(pid: int, agent: int) -> bool:
-    """Whether a process descends from an attempt of an agent, by its `agent_mark`."""
+    """True if a process descends from an attempt of an agent, by its `agent_mark`."""
     return soft_limit(pid, _MARK_TITLE) >> _ATTEMPT_BITS == agent >> _ATTEMPT_BITS
 
 
@@ -69,7 +69,7 @@ class Descendants:
         return mark
 
     def release(self, mark: int) -> None:
-        """Whatever has this mark from now on is killed."""
+        """Kill each process that has this mark from now on."""
         self._marks.discard(mark)
 
     def began(self, pid: int) -> None:
@@ -80,12 +80,12 @@ class Descendants:
         """It was reaped."""
         self._first.discard(pid)
 
-    def adopted(self) -> dict[int, list[Status]]:
+    def adopted(self) -> dict[int, list[ProcessStatus]]:
         """Living processes that lost their parent and have become children of this one, by mark; reaps zombies.
 
         One that dies after the list was read leaves its children to this process: then the list is read again.
         """
-        found: dict[int, list[Status]] = {}
+        found: dict[int, list[ProcessStatus]] = {}
         pids = children(os.getpid())
         while pids:
             found, reaped = {}, 0
@@ -104,7 +104,9 @@ class Descendants:
             pids = children(os.getpid()) if reaped else []
         return found
 
-    def left(self, mark: int, first: int, adopted: Mapping[int, list[Status]] | None = None) -> list[Status]:
+    def left(
+        self, mark: int, first: int, adopted: Mapping[int, list[ProcessStatus]] | None = None
+    ) -> list[ProcessStatus]:
         """Living processes of an attempt besides its first one: below it, and adopted ones with all below them."""
         return _with_all_below((self.adopted() if adopted is None else adopted).get(mark, ()), first)
 
@@ -141,7 +143,7 @@ class Descendants:
             time.sleep(0.001)
 
 
-def _with_all_below(roots: Iterable[Status], first: int = 0) -> list[Status]:
+def _with_all_below(roots: Iterable[ProcessStatus], first: int = 0) -> list[ProcessStatus]:
     """Processes and their living descendants; those of `first` as well, without itself."""
     found = list(roots)
     waiting = [status.pid for status in found] + ([first] if first else [])
@@ -158,7 +160,7 @@ def _with_all_below(roots: Iterable[Status], first: int = 0) -> list[Status]:
     return found
 
 
-def _send(number: signal.Signals, listed: Iterable[Status]) -> bool:
+def _send(number: signal.Signals, listed: Iterable[ProcessStatus]) -> bool:
     there = False
     for status in listed:
         there = True

@@ -1,4 +1,4 @@
-"""What an attempt finds on its node's host: a folder, ROOT/JOB/TASK.NUMBER, and variables that say what it is."""
+"""Folders and environments of attempts on a node's host: ROOT/JOB/TASK.NUMBER, and variables that name the attempt."""
 
 from __future__ import annotations
 

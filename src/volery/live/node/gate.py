@@ -21,7 +21,7 @@ _WAIT: Final = 'read -r go && {limit}exec "$@" <"$0"'
 _KB_PER_MB: Final = 1024
 
 
-class Gate:
+class StartGate:
     """Of one process.
 
     Args:
@@ -50,13 +50,13 @@ class Gate:
             os.write(self._inside, b"\n")
 
     def close(self) -> None:
-        """Whoever still waits, ends."""
+        """End the process that still waits."""
         os.close(self.outside)
         os.close(self._inside)
 
 
 def demand_program(name: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """What the kernel would say of a program, which the shell would say in its own way.
+    """Refuse a program with the error of the kernel, instead of the shell's.
 
     Args:
         name: as it was given; it is not on any absolute path.

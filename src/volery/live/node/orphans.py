@@ -19,7 +19,7 @@ from typing import Final
 from volery.core.errors import InputError
 from volery.live.locks import opened_lock
 from volery.live.node.descendants import agent_mark, is_marked
-from volery.live.node.proctable import Status, ancestors, boot, carries, processes, status_of
+from volery.live.node.proctable import ProcessStatus, ancestors, boot, carries, processes, status_of
 
 MARK: Final = "VOLERY_STATE"
 COMPACT_LINES: Final = 20_000
@@ -27,7 +27,7 @@ WAIT_S: Final = 5.0
 
 
 class ProcessLedger:
-    """Which process groups of ours run, in `FOLDER/processes`; made anew, it first kills what an earlier one left.
+    """The running process groups of an agent, in `FOLDER/processes`; a new ledger first kills those of an earlier one.
 
     A line is written at once but not synced: it has to survive the agent, and a machine that fails takes the processes
     along. `killed` holds the pids that were ended on opening.
@@ -146,11 +146,11 @@ def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) ->
     return killed
 
 
-def _in(status: Status, sessions: set[int]) -> bool:
+def _in(status: ProcessStatus, sessions: set[int]) -> bool:
     return status.session in sessions or status.group in sessions
 
 
-def kill_and_wait(status: Status, deadline: float) -> None:
+def kill_and_wait(status: ProcessStatus, deadline: float) -> None:
     """SIGKILL exactly this process, never one that has taken over its pid, and wait until it is gone."""
     with suppress(ProcessLookupError, PermissionError):
         handle = os.pidfd_open(status.pid)

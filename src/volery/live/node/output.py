@@ -10,10 +10,12 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from volery.live.messages import OutputReply, OutputRequest
 
 BLOCK_BYTES: Final = 1 << 16
 OUTPUT_BYTES_MAX: Final = 64 << 20
@@ -63,7 +65,7 @@ def kept_from(descriptor: int) -> int:
 
 
 class Extent(NamedTuple):
-    """How large an output is, and the offset from which it is kept."""
+    """The size of an output, and the offset from which it is kept."""
 
     size: int
     kept: int
@@ -74,7 +76,7 @@ def extent(descriptor: int) -> Extent:
     return Extent(os.fstat(descriptor).st_size, kept_from(descriptor))
 
 
-class Piece(NamedTuple):
+class OutputPiece(NamedTuple):
     """Of an output: from an offset up to another, of so many bytes that it has now."""
 
     start: int
@@ -82,15 +84,15 @@ class Piece(NamedTuple):
     size: int
 
 
-def piece_from(there: Extent, offset: int) -> Piece:
-    """What is there from an offset on; what is written meanwhile is left for the next request."""
+def piece_from(there: Extent, offset: int) -> OutputPiece:
+    """The piece of an output from an offset on; later output is left for the next request."""
     size, kept = there
     start = max(offset, kept)
-    return Piece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
+    return OutputPiece(start, max(start, min(size, start + OUTPUT_BYTES_MAX)), size)
 
 
-def piece_in(there: Extent, wanted: str) -> Piece | None:
-    """What the header Range asks for, without what was dropped (RFC 9110, 14.1.2); None: there is nothing of it.
+def piece_in(there: Extent, wanted: str) -> OutputPiece | None:
+    """The piece that the header Range asks for, without dropped bytes (RFC 9110, 14.1.2); None: there is nothing of it.
 
     Raises:
         ValueError: it is not one range of bytes.
@@ -102,14 +104,62 @@ def piece_in(there: Extent, wanted: str) -> Piece | None:
     first = int(found[1]) if found[1] else max(size - int(found[2]), 0)
     end = min(int(found[2]) + 1, size) if found[1] and found[2] else size
     start = max(first, kept)
-    return Piece(start, min(end, start + OUTPUT_BYTES_MAX), size) if start < end else None
+    return OutputPiece(start, min(end, start + OUTPUT_BYTES_MAX), size) if start < end else None
 
 
 async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
-    """What a file holds from an offset up to another, in pieces; it is closed then."""
+    """The content of a file between two offsets, in pieces; then the file is closed."""
     with os.fdopen(descriptor, "rb") as file:
         offset, left = start, end - start
         file.seek(offset)
         while left > 0 and (block := await asyncio.to_thread(file.read, min(BLOCK_BYTES, left))):
             left -= len(block)
             yield block
+
+
+PIECE_BYTES_MAX: Final = 256 << 10
+"""Of one answer: a quarter of what the broker takes in one message."""
+READS_MAX: Final = 8
+"""At a time on one host; whoever asks for more is told to come again."""
+
+
+class OutputReader:
+    """Answers for one host.
+
+    Args:
+        root: the folder of the folders of attempts.
+        tell: sends an answer.
+    """
+
+    def __init__(self, root: Path, tell: Callable[[OutputReply], None]) -> None:
+        self._root = root
+        self._tell = tell
+        self._reading: set[asyncio.Task[None]] = set()
+
+    def asked(self, question: OutputRequest) -> None:
+        """Read beside the event loop, and answer."""
+        if len(self._reading) >= READS_MAX:
+            self._tell(OutputReply(question.number, "busy"))
+            return
+        reading = asyncio.get_running_loop().create_task(self._answer(question))
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+
+    async def _answer(self, question: OutputRequest) -> None:
+        self._tell(await asyncio.to_thread(read, self._root, question))
+
+
+def read(root: Path, question: OutputRequest) -> OutputReply:
+    """The answer to a question."""
+    file = open_output(root, question.folder, question.stream)
+    if file is None:
+        return OutputReply(question.number, "not here")
+    try:
+        there = extent(file)
+        limit = max(0, min(question.limit, PIECE_BYTES_MAX))
+        piece = os.pread(file, limit, max(0, question.offset))
+    except OSError:
+        return OutputReply(question.number, "not here")
+    finally:
+        os.close(file)
+    return OutputReply(question.number, "here", there.size, there.kept, piece)

@@ -25,13 +25,14 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Command, decode_payload
 from volery.live.config.accounts import SHELL, Account
-from volery.live.node.cgroups import Group
+from volery.live.messages import AttemptState, AttemptUsage
+from volery.live.node.cgroups import ControlGroup
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
-from volery.live.node.executor import AttemptState, OnEnd, Report, Usage, report_now
+from volery.live.node.context import ExecutorContext, attempt_name
+from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import attempt_environment, inherited_environment
-from volery.live.node.gate import Gate, demand_program
-from volery.live.node.means import Means, attempt_name
-from volery.live.node.proctable import Status, processes
+from volery.live.node.gate import StartGate, demand_program
+from volery.live.node.proctable import ProcessStatus, processes
 
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
@@ -91,7 +92,7 @@ class _Attempt:
         return self.popen.pid
 
     @property
-    def group(self) -> Group | None:
+    def group(self) -> ControlGroup | None:
         """Its control group."""
         return self.held.group if self.held is not None else None
 
@@ -113,7 +114,7 @@ class ProcessExecutor:
         report: hears of every start and end.
     """
 
-    def __init__(self, means: Means, report: Report | None = None) -> None:
+    def __init__(self, means: ExecutorContext, report: Report | None = None) -> None:
         self._means = means
         self._report = report
         self._inherited = inherited_environment(means.environment)
@@ -195,7 +196,7 @@ class ProcessExecutor:
         cwd = Path(command.cwd) if command.cwd else folder
         environment = self._environment_of(attempt, command, account)
         words, program, stdin = command.argv, self._program(command.argv[0], environment), self._nothing
-        gate: Gate | None = None
+        gate: StartGate | None = None
         opened: list[int] = []
         try:
             for name in ("stdout", "stderr"):
@@ -208,7 +209,7 @@ class ProcessExecutor:
             if held is not None:
                 if program is None:
                     demand_program(words[0], cwd, environment)
-                gate = Gate(folder / "stdin" if command.stdin else None, held.memory_mb)
+                gate = StartGate(folder / "stdin" if command.stdin else None, held.memory_mb)
                 words, program, stdin = gate.words(words), SHELL, gate.outside
             # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
@@ -230,7 +231,7 @@ class ProcessExecutor:
         self._means.watch_output(folder, account)
         self._tell(attempt, "running")
 
-    def _hold(self, attempt: _Attempt, gate: Gate | None) -> None:
+    def _hold(self, attempt: _Attempt, gate: StartGate | None) -> None:
         """Have the process that has just been started in hand before anything of the task runs."""
         assert attempt.popen is not None
         try:
@@ -258,7 +259,7 @@ class ProcessExecutor:
         }
 
     def _program(self, name: str, environment: Mapping[str, str]) -> str | None:
-        """Where a program is, so that the kernel need not try every folder of the PATH anew; None: let it try."""
+        """The path of a program, so that the kernel need not search the PATH; None: it has to."""
         path = environment.get("PATH", os.defpath)
         found = self._programs.get((name, path))
         if found is None or not os.access(found, os.X_OK):
@@ -323,7 +324,7 @@ class ProcessExecutor:
         """Look once for all attempts that are being stopped whether anything of them still lives."""
         self._sweeper = None
         now = time.monotonic()
-        alive: dict[int, list[Status]] = {}
+        alive: dict[int, list[ProcessStatus]] = {}
         for status in processes():
             if status.lives and (status.session in self._leaving or status.group in self._leaving):
                 alive.setdefault(status.session if status.session in self._leaving else status.group, []).append(status)
@@ -358,7 +359,7 @@ class ProcessExecutor:
         self._end(attempt, outcome, code, reason, usage)
 
     def _end(
-        self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: Usage | None = None
+        self, attempt: _Attempt, outcome: Outcome, exit_code: int | None, reason: str, usage: AttemptUsage | None = None
     ) -> None:  # fmt: skip
         del self._attempts[attempt.key]
         self._means.descendants.release(attempt.mark)
@@ -375,7 +376,7 @@ class ProcessExecutor:
 
     def _tell(
         self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "",
-        usage: Usage | None = None,
+        usage: AttemptUsage | None = None,
     ) -> None:  # fmt: skip
         if self._report is not None:
             folder = str(attempt.folder) if attempt.popen is not None else ""
@@ -410,8 +411,8 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
-def _judge(attempt: _Attempt, code: int, usage: Usage) -> tuple[Outcome, str]:
-    """How an attempt ended, and why if not well."""
+def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, str]:
+    """The outcome of an attempt, with a reason if it failed."""
     command = attempt.command
     assert command is not None
     if attempt.stop == "killed":

@@ -14,7 +14,7 @@ _STAT_BYTES: Final = 4096
 _DEAD: Final = ("Z", "X")
 
 
-class Status(NamedTuple):
+class ProcessStatus(NamedTuple):
     """One process.
 
     Args:
@@ -33,11 +33,11 @@ class Status(NamedTuple):
 
     @property
     def lives(self) -> bool:
-        """Whether it can still do anything."""
+        """True unless the process is a zombie."""
         return self.state not in _DEAD
 
 
-def status_of(pid: int) -> Status | None:
+def status_of(pid: int) -> ProcessStatus | None:
     """A process, or None where there is none (any more)."""
     try:
         # Plain calls: a third of the time of a Path, and every start of a task waits for it.
@@ -52,10 +52,10 @@ def status_of(pid: int) -> Status | None:
         os.close(file)
     # The name stands in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    return Status(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    return ProcessStatus(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
-def processes() -> Iterator[Status]:
+def processes() -> Iterator[ProcessStatus]:
     """All of them, at about 15 us each."""
     for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
         if name.isdigit() and (found := status_of(int(name))):
@@ -95,7 +95,7 @@ def soft_limit(pid: int, title: bytes) -> int:
 
 
 def carries(pid: int, variable: bytes) -> bool:
-    """Whether the environment that a process was started with holds NAME=VALUE; False where we may not look."""
+    """True if the initial environment of a process holds NAME=VALUE; False where we may not look."""
     try:
         return variable in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:
@@ -113,5 +113,5 @@ def ancestors(pid: int) -> set[int]:
 
 
 def boot() -> str:
-    """What changes when the machine starts anew, and with it the meaning of every pid."""
+    """The boot id of the machine; after a reboot each pid means another process."""
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()

@@ -1,4 +1,4 @@
-"""How much of what attempts leave behind is kept: the newest of each output, and folders while they are young and few.
+"""Rotation of output: the newest part of each output is kept, and folders while they are young and few.
 
 A task writes straight into its files, always at their end. Where a file has grown beyond its bound, the blocks of its
 oldest part are given back to the file system (a hole), and a line at the place where the rest begins says so. Sizes and
@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from volery.live.config.isolation import Output
+from volery.live.config.limits import OutputLimits
 from volery.live.node.output import STREAMS, kept_from
 
 MB: Final = 1 << 20
@@ -45,7 +45,7 @@ _ATTEMPT: Final = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 log = logging.getLogger(__name__)
 
 
-class Outputs:
+class OutputRotation:
     """Keeps the folder of attempts of one agent in bounds.
 
     Args:
@@ -53,7 +53,7 @@ class Outputs:
         policy: what is kept.
     """
 
-    def __init__(self, root: Path, policy: Output) -> None:
+    def __init__(self, root: Path, policy: OutputLimits) -> None:
         self._root = root
         self._policy = policy
         self._running: dict[str, int] = {}
@@ -138,7 +138,7 @@ def bound(path: str, user: int, keep: int) -> bool:
 
 
 def _line(said: bytes, there: bytes) -> bytes:
-    """What to write over what is there, so that the line which was cut ends with it."""
+    """The line that marks a cut, padded to the bytes that it replaces."""
     rest = there.find(b"\n", len(said))
     return said.ljust(rest) + b"\n" if rest >= 0 else said + b"\n"
 
@@ -162,7 +162,7 @@ class _Old(NamedTuple):
     size: int
 
 
-def clean(root: Path, policy: Output, running: frozenset[str] = frozenset(), fresh_s: float = FRESH_S) -> int:
+def clean(root: Path, policy: OutputLimits, running: frozenset[str] = frozenset(), fresh_s: float = FRESH_S) -> int:
     """Remove the folders of attempts that are too old, and the oldest of those that are too many.
 
     Args:
@@ -210,7 +210,7 @@ def _directories(folder: str, named: re.Pattern[str]) -> Iterator[str]:
 
 
 def _used_s(attempt: str) -> float:
-    """When it or its output was last written, seconds since 1970."""
+    """The time of the last write to an attempt's folder or output, seconds since 1970."""
     times = [0.0]
     for path in (attempt, *(f"{attempt}/{name}" for name in STREAMS)):
         with suppress(OSError):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from volery.core.model import SECOND, Address, Task, TaskId, Time
-from volery.live.node.executor import AttemptState, OnEnd, Report, report_now
+from volery.live.messages import AttemptState
+from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import attempt_number
 
 MILLISECONDS: Final = 1000

@@ -24,12 +24,11 @@ LENGTH: Final = struct.Struct("<I")
 RESULT_BYTES_MAX: Final = 512 * 1024
 """Results travel through the broker and the store of jobs; what is larger belongs into a file."""
 
-
 TRACEBACK_MAX: Final = 20_000
 """Characters; the last ones count."""
 
 
-class Request(msgspec.Struct, frozen=True, array_like=True):
+class CallRequest(msgspec.Struct, frozen=True, array_like=True):
     """One call.
 
     Args:
@@ -47,20 +46,20 @@ class Request(msgspec.Struct, frozen=True, array_like=True):
     cpus: tuple[int, ...] = ()
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """How a call ended: `result` is the pickled value, or the pickled exception where `reason` is not empty."""
+class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """The end of a call: `result` is the pickled value, or the pickled exception where `reason` is not empty."""
 
     result: bytes
     reason: str = ""
 
 
-def frame(content: Request | Answer) -> bytes:
+def frame(content: CallRequest | CallAnswer) -> bytes:
     """Length and content, ready to be written."""
     encoded = msgspec.msgpack.encode(content)
     return LENGTH.pack(len(encoded)) + encoded
 
 
-def answer(request: Request) -> Answer:
+def answer(request: CallRequest) -> CallAnswer:
     """Make the call; whatever it raises is part of the answer."""
     os.environ.update(request.environment)
     try:
@@ -68,11 +67,11 @@ def answer(request: Request) -> Answer:
         result = cloudpickle.dumps(function(*arguments, **named))
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         traceback.print_exc()
-        return Answer(_pickled_error(error), f"{type(error).__name__}: {error}")
+        return CallAnswer(_pickled_error(error), f"{type(error).__name__}: {error}")
     if len(result) > RESULT_BYTES_MAX:
         problem = f"the result has {len(result)} bytes pickled, of at most {RESULT_BYTES_MAX}; write it to a file"
-        return Answer(_pickled_error(ValueError(problem)), problem)
-    return Answer(result)
+        return CallAnswer(_pickled_error(ValueError(problem)), problem)
+    return CallAnswer(result)
 
 
 def _pickled_error(error: BaseException) -> bytes:
@@ -87,7 +86,7 @@ def _pickled_error(error: BaseException) -> bytes:
     return pickled if len(pickled) <= RESULT_BYTES_MAX else cloudpickle.dumps(RuntimeError(text[-1000:]))
 
 
-def _answer_in(folder: str, request: Request) -> Answer:
+def _answer_in(folder: str, request: CallRequest) -> CallAnswer:
     """Make the call with what it prints going to its attempt's folder."""
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         opened = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -120,7 +119,7 @@ def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
     """Answer calls until there are no more."""
-    decoder: Any = msgspec.msgpack.Decoder(Request)
+    decoder: Any = msgspec.msgpack.Decoder(CallRequest)
     while len(header := calls.read(LENGTH.size)) == LENGTH.size:
         (length,) = LENGTH.unpack(header)
         request = decoder.decode(calls.read(length))

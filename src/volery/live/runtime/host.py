@@ -1,6 +1,6 @@
 """The asyncio driver: any set of components in one process, with one inbox, one turn at a time.
 
-A turn drains the inbox: each event goes through its component's one door, its effects are collected and applied in
+A turn drains the inbox: each event goes through its component's one mailbox, its effects are collected and applied in
 order. What stays on the host (messages between its components, timers) joins the inbox at once. What leaves it
 (launches, messages to other hosts, answers to the submitter) waits until the turn is in the journal. So no one outside
 ever sees an effect of an event that a replay would not know.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -24,25 +23,33 @@ from volery.core.events import Adopted, Computed, Counted, Event, PeerBack, Peer
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
-from volery.live.node.executor import AGENT, Confined, Executor, OnEnd, TaskReport
-from volery.live.node.reading import OutputTold
-from volery.live.node.records import Recorder
+from volery.live.messages import (
+    AGENT,
+    DecisionReport,
+    HostHeartbeat,
+    HostName,
+    HostReport,
+    PeerReport,
+    PreemptionReport,
+)
+from volery.live.node.executor import Executor, OnEnd
 from volery.live.runtime import port as effect_kinds
-from volery.live.runtime.doors import Alarm, Door, Doorkeeper
-from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
+from volery.live.runtime.failure_detector import FailureDetector, WatchList
 from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
-from volery.live.runtime.outbox import Outbox
+from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
-from volery.live.runtime.presence import HostTold, Presence
-from volery.live.runtime.watching import Beat, Watch, Watches
-from volery.live.times import Clock, clock_from_now
+from volery.live.runtime.presence import Presence
+from volery.live.times import Clock
 from volery.live.transport.codec import Codec, CodecError, Parcel
-from volery.live.transport.delivery import Delivery, LaterLife
-from volery.live.transport.transport import HostName, Transport
+from volery.live.transport.delivery import Delivery, LaterIncarnation
+from volery.live.transport.transport import Transport
 
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
-TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {Decision: Explained, Preemption: PreemptionTold}
+TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
+    Decision: DecisionReport,
+    Preemption: PreemptionReport,
+}
 """Facts of which the submitter is told, and how."""
 
 UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
@@ -61,22 +68,20 @@ class Host:
     Args:
         name: of the host.
         components: by address; they have never been started.
+        inbox: of this host.
         executor: carries launches out; needed where a node is.
         codec: of the federation's frames; needed with a transport.
         transport: to other hosts.
-        where: address of every component elsewhere -> its host.
         journal: of this host; it is closed with the host.
         incarnation: of this host.
-        recorder: hears of every attempt on this host.
-        clock: microseconds since the run began.
         watches: who is told when another no longer answers.
         presence: tells the API's host that this one runs.
+        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
 
     Attributes:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
-        inbox: door, event and source of what is to be handled.
-        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
+        inbox: of this host.
         turn_us: when the last turn began, which is the `now` of all its events.
     """
 
@@ -84,56 +89,60 @@ class Host:
         self,
         name: HostName,
         components: Mapping[Address, Component],
+        inbox: Inbox | None = None,
         *,
         executor: Executor | None = None,
         codec: Codec | None = None,
         transport: Transport | None = None,
-        where: Mapping[Address, HostName] | None = None,
         journal: JournalWriter | None = None,
         incarnation: int = 1,
-        recorder: Recorder | None = None,
-        clock: Clock | None = None,
-        watches: Watches | None = None,
+        watches: WatchList | None = None,
         presence: Presence | None = None,
+        explains: bool = False,
     ) -> None:
         self.name = name
-        self.now: Clock = clock or clock_from_now()
+        self.inbox = inbox = inbox or Inbox()
+        self.now: Clock = inbox.now
         self.facts = Facts()
         self.failed: BaseException | None = None
-        self.explains = False
+        self._explains = explains
         self.turn_us: Time = 0
-        self.inbox: deque[tuple[Door, Any, Address]] = deque()
-        self.recorder = recorder
+        self._recorder = inbox.recorder
         self._components = components
         self._executor = executor
         self._codec = codec
         self._transport = transport
-        self._where = where or {}
+        self._where = inbox.where
         self._journal = journal
         self._incarnation = incarnation
         self._effects: list[Effect] = []
         self._entries: list[Entry] = []
         self._actions: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self._held: list[tuple[Door, Event, Address]] = []
-        self._outbox = Outbox(self._send)
+        self._held: list[tuple[Mailbox, Event, Address]] = []
+        self._outbox = inbox.outbox
         self._delivery: Delivery | None = None
         self._watches = watches
         self._presence = presence
-        self._watch: Watch | None = None
+        self._watch: FailureDetector | None = None
         self._beating: asyncio.TimerHandle | None = None
-        self._on_new_life: list[Callable[[HostName, bool], None]] = []
+        self._on_new_life: Callable[[HostName, bool], None] | None = None
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
-        self._awake = True  # as if a turn were coming: what arrives before `start` waits for it
         self._stopped = asyncio.Event()
-        self._doors: dict[Address, Door] = {}
+        self._mailboxes = inbox.mailboxes
         for address, component in components.items():
             component.bind(LivePort(address, self._effects))
-            self._doors[address] = Door(self, address, component, role_of(address) not in (SUBMITTER, AGENT))
-        self._doorkeeper = Doorkeeper(name, self._doors, self._where)
+            journalled = role_of(address) not in (SUBMITTER, AGENT)
+            self._mailboxes[address] = Mailbox(inbox, address, component, journalled)
+        self._ingress = IngressFilter(name, self._mailboxes, self._where)
 
-    async def open(self) -> None:
-        """Connect to the others and wait until they are there; nothing is handled before `start`."""
+    async def open(self, on_new_life: Callable[[HostName, bool], None] | None = None) -> None:
+        """Connect to the others and wait until they are there; nothing is handled before `start`.
+
+        Args:
+            on_new_life: is called for each incarnation of another host: its name, and whether an earlier one was known.
+        """
+        self._on_new_life = on_new_life
         self._loop = asyncio.get_running_loop()
         if self._transport is not None:
             assert self._codec is not None
@@ -160,13 +169,13 @@ class Host:
             self._effects.clear()
         for address, component in self._components.items():
             component.start(now)
-            door = self._doors[address]
-            if door.journalled:
+            mailbox = self._mailboxes[address]
+            if mailbox.journalled:
                 self._entries.append((address, address, Started(), checksum(self._effects)))
-            self._apply(door, now)
-        self._awake = False
+            self._apply(mailbox, now)
+        self.inbox.start(self._turn)
         self._commit(now)
-        self.wake()
+        self.inbox.wake()
         if self._delivery is not None:
             for peer in sorted({*self._where.values()} - {self.name}):
                 self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
@@ -176,16 +185,12 @@ class Host:
             self._presence.start(self._aside)
         watches = self._watches
         if watches is not None and watches.pairs and self._delivery is not None:
-            self._watch = Watch(watches, now, self._aside)
+            self._watch = FailureDetector(watches, now, self._aside)
             self._beat()
 
-    def on_new_life(self, hook: Callable[[HostName, bool], None]) -> None:
-        """Have a function told of each life of another host that is heard of, and whether an earlier one was known."""
-        self._on_new_life.append(hook)
-
     def ended(self, address: Address) -> OnEnd:
-        """What an executor calls when an attempt on a node of this host has ended."""
-        return self._doors[address].ended
+        """The callback of executors for attempts on a node of this host."""
+        return self._mailboxes[address].ended
 
     async def run(self) -> None:
         """Wait until the host is closed.
@@ -206,14 +211,14 @@ class Host:
         if self._executor is not None:
             await self._executor.close()
         if self._delivery is not None:
-            self._outbox.release_all()
+            self._outbox.release_all(self._send)
             self._delivery.close()
         if self._transport is not None:
             await self._transport.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-        for door in self._doors.values():
-            door.close()
+        for mailbox in self._mailboxes.values():
+            mailbox.close()
         self._stop()
 
     def _stop(self) -> None:
@@ -226,34 +231,15 @@ class Host:
 
     @property
     def refused(self) -> int:
-        """How much of what other hosts have said was refused."""
-        return self._doorkeeper.refused
+        """The number of frames and messages of other hosts that were rejected."""
+        return self._ingress.refused
 
     # The ways in.
 
-    def post(self, to: Address, event: Event, source: Address) -> None:
-        """Hand an event from outside to a component, on this host or on another; to another it must be a message.
-
-        Raises:
-            KeyError: no host has that address.
-        """
-        door = self._doors.get(to)
-        if door is not None:
-            self.inbox.append((door, event, source))
-        else:
-            assert isinstance(event, Message), "only messages travel between hosts"
-            self._outbox.put(self._where[to], to, source, event)
-        self.wake()
-
-    def report(self, report: TaskReport | Confined | OutputTold, source: Address = "") -> None:
-        """Tell the submitter about an attempt, or this host; a federation without one has nobody to tell."""
-        if SUBMITTER in self._doors or SUBMITTER in self._where:
-            self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
-
     def _tell(self, component: Address, message: Message) -> None:
         """Tell the submitter something that it writes down, as `report` does of attempts; no effect of an event."""
-        if self.explains and (SUBMITTER in self._doors or SUBMITTER in self._where):
-            self.post(SUBMITTER, message, component)
+        if self._explains:
+            self.inbox.report(message, component)
 
     def _arrived(self, sender: HostName, encoded: bytes) -> None:
         assert self._delivery is not None
@@ -262,9 +248,9 @@ class Host:
         try:
             self._delivery.arrived(sender, encoded)
         except CodecError as error:
-            self._doorkeeper.refuse(sender, error)
-        except LaterLife as error:
-            self._doorkeeper.refuse(sender, f"{error}; restart this host, and it takes the one after that")
+            self._ingress.refuse(sender, error)
+        except LaterIncarnation as error:
+            self._ingress.refuse(sender, f"{error}; restart this host, and it takes the one after that")
             assert self._transport is not None
             self._transport.doubt()
 
@@ -273,27 +259,27 @@ class Host:
             self.stop(Superseded(f"life {life} of this host has begun elsewhere; this one is its {self._incarnation}"))
 
     def _take(self, sender: HostName, parcels: Collection[Parcel]) -> None:
-        self.inbox.extend(self._doorkeeper.admitted(sender, parcels))
-        self.wake()
+        self.inbox.events.extend(self._ingress.admitted(sender, parcels))
+        self.inbox.wake()
 
     def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
         for _, _, message in parcels:
-            if self._watch is not None and isinstance(message, Beat):
+            if self._watch is not None and isinstance(message, HostHeartbeat):
                 self._watch.heard(sender, message, self.now())
                 if self._watch.news:
-                    self.wake()
-            elif self._presence is not None and isinstance(message, HostTold):
+                    self.inbox.wake()
+            elif self._presence is not None and isinstance(message, HostReport):
                 assert self._delivery is not None
                 self._presence.heard(sender, message, self._delivery.known_life(sender))
 
     def _meet(self, peer: HostName, known: bool) -> None:
         if self._watch is not None:
             self._watch.met(peer, known, self.now())
-            self.wake()
+            self.inbox.wake()
         if known:
             log.warning("host %s has begun anew", peer)
-        for hook in self._on_new_life:
-            hook(peer, known)
+        if self._on_new_life is not None:
+            self._on_new_life(peer, known)
 
     def _beat(self) -> None:
         assert self._watch is not None
@@ -302,7 +288,7 @@ class Host:
         self._watch.beat(self.now())
         self._beating = self._loop.call_later(self._watch.period_us / SECOND, self._beat)
         if self._watch.news:
-            self.wake()
+            self.inbox.wake()
 
     def _send(self, peer: HostName, parcels: list[Parcel]) -> None:
         assert self._delivery is not None
@@ -312,19 +298,13 @@ class Host:
         assert self._delivery is not None
         self._delivery.aside(peer, [("", "", message)])
 
-    def wake(self) -> None:
-        """Have a turn soon."""
-        if not self._awake:
-            self._awake = True
-            self._loop.call_soon(self._turn)
-
     # A turn.
 
     def _turn(self) -> None:
-        self._awake = False
+        self.inbox.awake = False
         if self._stopped.is_set():
             return
-        inbox, effects = self.inbox, self._effects
+        inbox, effects = self.inbox.events, self._effects
         now = self.now()
         if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
             self._tell_news(self._watch, now)
@@ -335,100 +315,100 @@ class Host:
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
                 break
-            door, event, source = pop()
-            if type(event) is Alarm:
-                if door.timers.get(event.key) is not event:
+            mailbox, event, source = pop()
+            if type(event) is LiveTimer:
+                if mailbox.timers.get(event.key) is not event:
                     continue
-                del door.timers[event.key]
+                del mailbox.timers[event.key]
                 event = TimerFired(event.key)
             try:
-                door.handle(event, source, now)
+                mailbox.handle(event, source, now)
             except BaseException as error:  # whatever it is, it ends the host, unless another host is to blame
-                if not isinstance(error, UnknownMessageError) or source in self._doors:
-                    self._fail(door, event, source, now, error)
+                if not isinstance(error, UnknownMessageError) or source in self._mailboxes:
+                    self._fail(mailbox, event, source, now, error)
                     return
-                self._doorkeeper.refuse(self._where[source], error)
-            if journal is not None and door.journalled:
+                self._ingress.refuse(self._where[source], error)
+            if journal is not None and mailbox.journalled:
                 if type(event) is Computed:
-                    self._problems.pop((door.address, event.key), None)
-                entries.append((door.address, source, journal.event(door.address, event), checksum(effects)))
+                    self._problems.pop((mailbox.address, event.key), None)
+                entries.append((mailbox.address, source, journal.event(mailbox.address, event), checksum(effects)))
             if effects:
-                self._apply(door, now)
+                self._apply(mailbox, now)
         self._commit(now)
 
-    def _tell_news(self, watch: Watch, now: Time) -> None:
+    def _tell_news(self, watch: FailureDetector, now: Time) -> None:
         """Tell who is lost and who is back, before anything else: a host that was stopped has slept through its leases.
 
         Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.
         """
         watch.look(now)
         news, watch.news = watch.news, []
-        waiting = list(self.inbox)
-        self.inbox.clear()
+        waiting = list(self.inbox.events)
+        self.inbox.events.clear()
         for to, event, at in news:
-            door, then = self._doors[to], max(self.turn_us, at)
+            mailbox, then = self._mailboxes[to], max(self.turn_us, at)
             if SUBMITTER in (to, event.peer):
-                self._tell_submitter(door, event)
+                self._tell_submitter(mailbox, event)
                 continue
             if then > self.turn_us:
                 self._commit(self.turn_us)
                 self.turn_us = then
             try:
-                door.handle(event, to, then)
+                mailbox.handle(event, to, then)
             except BaseException as error:  # whatever it is, it ends the host
-                self._fail(door, event, to, then, error)
+                self._fail(mailbox, event, to, then, error)
                 return
             self._entries.append((to, to, event, checksum(self._effects)))
-            self._apply(door, now)
-            self._tell(to, PeerTold(to, event.peer, isinstance(event, PeerLost)))
+            self._apply(mailbox, now)
+            self._tell(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
         self._commit(self.turn_us)
-        self.inbox.extend(waiting)
+        self.inbox.events.extend(waiting)
 
-    def _tell_submitter(self, door: Door, event: PeerLost | PeerBack) -> None:
+    def _tell_submitter(self, mailbox: Mailbox, event: PeerLost | PeerBack) -> None:
         """Only the submitter is told: schedulers do nothing about it. It handles the news in its next turn."""
-        if door.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
-            self.inbox.append((door, event, SUBMITTER))
-            self._tell(SUBMITTER, PeerTold(SUBMITTER, event.peer, isinstance(event, PeerLost)))
+        if mailbox.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
+            self.inbox.events.append((mailbox, event, SUBMITTER))
+            self._tell(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
 
-    def _apply(self, door: Door, now: Time) -> None:
-        """What stays here happens now, what leaves is held until the commit."""
-        doors, source = self._doors, door.address
+    def _apply(self, mailbox: Mailbox, now: Time) -> None:
+        """Apply effects: those that stay on this host now, those that leave it after the commit."""
+        mailboxes, source = self._mailboxes, mailbox.address
         for effect in self._effects:
             first = effect[0]
             if type(first) is not str:
-                self._request(door, effect, now)
+                self._request(mailbox, effect, now)
                 continue
-            to = doors.get(first)
+            to = mailboxes.get(first)
             if to is None:
                 self._outbox.put(self._where[first], first, source, effect[1])
             elif to.journalled:
-                self.inbox.append((to, effect[1], source))
+                self.inbox.events.append((to, effect[1], source))
             else:
                 self._held.append((to, effect[1], source))
         self._effects.clear()
 
-    def _request(self, door: Door, effect: Effect, now: Time) -> None:
+    def _request(self, mailbox: Mailbox, effect: Effect, now: Time) -> None:
         kind = effect[0]
         if kind == effect_kinds.LAUNCH:
             if self._journal is not None:
-                self._journal.launched(door.address, effect[1], effect[2])
-            self._actions.append((self._launch, (door, *effect[1:])))
+                self._journal.launched(mailbox.address, effect[1], effect[2])
+            self._actions.append((self._launch, (mailbox, *effect[1:])))
         elif kind == effect_kinds.SET_TIMER:
-            door.set_timer(effect[1], effect[2], now)
+            mailbox.set_timer(effect[1], effect[2], now)
         elif kind == effect_kinds.CANCEL_TIMER:
-            door.drop_timer(effect[1])
+            mailbox.drop_timer(effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
             if type(effect[1]) is Counted and effect[1].name == "attempts_unseated":
-                log.warning(UNSEATED, door.address, effect[1].amount)
+                log.warning(UNSEATED, mailbox.address, effect[1].amount)
             if type(effect[1]) in TOLD:
                 told = TOLD[type(effect[1])]
-                self._tell(door.address, told(door.address, time.time_ns() // 1000, effect[1]))
+                self._tell(mailbox.address, told(mailbox.address, time.time_ns() // 1000, effect[1]))
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))
         else:
-            self._actions.append((self._compute, (door, *effect[1:])))
+            self._actions.append((self._compute, (mailbox, *effect[1:])))
 
     def _commit(self, now: Time) -> None:
         """Write the turn down, then let its effects go; without the one there is no other."""
@@ -445,14 +425,16 @@ class Host:
             for call, arguments in actions:
                 call(*arguments)
         if self._held:
-            self.inbox.extend(self._held)
+            self.inbox.events.extend(self._held)
             self._held.clear()
-        self._outbox.release()
+        self._outbox.release(self._send)
         if self._journal is not None and self._journal.is_full:
-            hosted = {address: self._components[address] for address, door in self._doors.items() if door.journalled}
+            hosted = {
+                address: self._components[address] for address, mailbox in self._mailboxes.items() if mailbox.journalled
+            }
             self._journal.rotate(hosted, self._problems)
-        if self.inbox:
-            self.wake()
+        if self.inbox.events:
+            self.inbox.wake()
 
     def stop(self, error: Exception) -> None:
         """Handle nothing more, because of this; `run` raises it."""
@@ -460,41 +442,41 @@ class Host:
         log.critical("host %s stops: %s", self.name, error)
         self._stop()
 
-    def _fail(self, door: Door, event: Any, source: Address, now: Time, error: BaseException) -> None:
-        """Stop: what a component does after it has raised is nobody's promise. The journal says how it came to this."""
+    def _fail(self, mailbox: Mailbox, event: Any, source: Address, now: Time, error: BaseException) -> None:
+        """Stop: the state of a component is undefined after an exception. The journal records the failing event."""
         self.failed = error
-        log.critical("host %s stops: %s raised %r", self.name, door.address, error)
-        if self._journal is not None and door.journalled:
-            self._entries.append((door.address, source, self._journal.event(door.address, event), RAISED))
+        log.critical("host %s stops: %s raised %r", self.name, mailbox.address, error)
+        if self._journal is not None and mailbox.journalled:
+            self._entries.append((mailbox.address, source, self._journal.event(mailbox.address, event), RAISED))
         if self._journal is not None and self._entries:
             self._journal.append(now, self._entries)
         self._stop()
 
     # What components ask for.
 
-    def _launch(self, door: Door, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
-        assert self._executor is not None, f"{door.address} launches a task on a host without an executor"
-        if self.recorder is not None:
-            self.recorder.started(door.address, task, attempt, waited_us, self.now())
+    def _launch(self, mailbox: Mailbox, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
+        assert self._executor is not None, f"{mailbox.address} launches a task on a host without an executor"
+        if self._recorder is not None:
+            self._recorder.started(mailbox.address, task, attempt, waited_us, self.now())
         if note:
-            self._executor.start(door.address, task, attempt, door.ended, note)
+            self._executor.start(mailbox.address, task, attempt, mailbox.ended, note)
         else:
-            self._executor.start(door.address, task, attempt, door.ended)
+            self._executor.start(mailbox.address, task, attempt, mailbox.ended)
 
-    def _compute(self, door: Door, key: Key, problem: Any) -> None:
+    def _compute(self, mailbox: Mailbox, key: Key, problem: Any) -> None:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
         if self._journal is not None:
-            self._problems[door.address, key] = problem
+            self._problems[mailbox.address, key] = problem
         future = self._pool.submit(problem.solve, problem.argument)
-        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, door, key, done))
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._computed, mailbox, key, done))
 
-    def _computed(self, door: Door, key: Key, done: Future[Any]) -> None:
+    def _computed(self, mailbox: Mailbox, key: Key, done: Future[Any]) -> None:
         if done.cancelled() or self._stopped.is_set():
             return
         error = done.exception()
         if error is not None:
-            self._fail(door, Computed(key, None), door.address, self.now(), error)
+            self._fail(mailbox, Computed(key, None), mailbox.address, self.now(), error)
             return
-        self.inbox.append((door, Computed(key, done.result()), door.address))
-        self.wake()
+        self.inbox.events.append((mailbox, Computed(key, done.result()), mailbox.address))
+        self.inbox.wake()

@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
@@ -21,10 +21,8 @@ from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.live.config.limits import Durability
 from volery.live.transport.codec import union
-
-Durability = Literal["none", "flush", "fsync"]
-"""What a turn waits for before its effects leave the host: nothing, the operating system, or the disk."""
 
 MAGIC: Final = b"volery journal 1\n"
 SUFFIX: Final = ".journal"
@@ -60,7 +58,7 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a replay needs to build the same components.
+    """Header of a journal: what a replay needs to build the same components.
 
     Args:
         federation: its name.
@@ -93,7 +91,7 @@ Entry = tuple[Address, Address, Any, int]
 """Component, source, event, checksum of the effects."""
 
 
-class Turn(NamedTuple):
+class JournalTurn(NamedTuple):
     """Events that were handled at one time and committed together."""
 
     now: Time
@@ -120,7 +118,7 @@ def snapshot_path(path: Path) -> Path:
     return path.with_suffix(".snapshot")
 
 
-def next_incarnation(folder: Path, host: str) -> int:
+def journalled_incarnation(folder: Path, host: str) -> int:
     """One more than the last incarnation that has a journal in the folder; 1 where there is none."""
     numbers = [journal_order(path) for path in folder.glob(f"{host}-*{SUFFIX}")]
     return 1 + max((number for name, number, _ in numbers if name == host), default=0)
@@ -195,7 +193,7 @@ class JournalWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether another file is due; to a journal of one file it never is."""
+        """True if another file is due; a journal of one file never needs one."""
         return False
 
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
@@ -241,7 +239,7 @@ class JournalReader:
         except OSError as error:
             raise InputError(str(self.path), f"cannot be read: {error.strerror}") from None
 
-    def turns(self, messages: Iterable[type[Message]]) -> Iterator[Turn]:
+    def turns(self, messages: Iterable[type[Message]]) -> Iterator[JournalTurn]:
         """All turns, in order.
 
         Args:
@@ -259,7 +257,7 @@ class JournalReader:
             file.seek(self._first_turn)
             while (record := self._record(file)) is not None:
                 try:
-                    yield Turn(*decoder.decode(record))
+                    yield JournalTurn(*decoder.decode(record))
                 except msgspec.MsgspecError as error:
                     problem = f"holds an event that is not known here: {error}"
                     raise OtherVersionError(str(self.path), problem) from None

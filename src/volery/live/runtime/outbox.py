@@ -1,4 +1,4 @@
-"""What is to leave a host: one frame per receiving host and turn, and nothing alone that may ride along.
+"""Messages that leave a host: one frame per receiving host and turn; coalescable messages join the next frame.
 
 Messages are `coalescable` where nobody waits for them. They are sent with the next frame for their host, before what
 that frame is for, so that the order of each link holds; if there is none for a while, in a frame of their own.
@@ -10,21 +10,16 @@ import asyncio
 from collections.abc import Callable
 
 from volery.core.model import COALESCE_US, SECOND, Address, Message
+from volery.live.messages import HostName
 from volery.live.transport.codec import Parcel
-from volery.live.transport.transport import HostName
 
 Send = Callable[[HostName, list[Parcel]], None]
 
 
 class Outbox:
-    """Collects a turn's messages for other hosts.
+    """Collects a turn's messages for other hosts."""
 
-    Args:
-        send: sends a frame.
-    """
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self) -> None:
         self._going: dict[HostName, list[Parcel]] = {}
         self._waiting: dict[HostName, list[Parcel]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -40,24 +35,24 @@ class Outbox:
             self._going[host] = going = self._waiting.pop(host, [])
             going.append((to, source, message))
 
-    def release(self) -> None:
-        """The turn is committed."""
+    def release(self, send: Send) -> None:
+        """Send the messages of a turn that is committed, one frame per host."""
         if self._going:
             going, self._going = self._going, {}
             for host, parcels in going.items():
-                self._send(host, parcels)
+                send(host, parcels)
         if self._waiting and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(COALESCE_US / SECOND, self.release_all)
+            self._timer = asyncio.get_running_loop().call_later(COALESCE_US / SECOND, self.release_all, send)
 
-    def release_all(self) -> None:
-        """What has been committed and waits for company leaves without it; what belongs to the next turn stays."""
+    def release_all(self, send: Send) -> None:
+        """Send the committed messages that wait for company; messages of the next turn stay."""
         self._stop_waiting()
         waiting, self._waiting = self._waiting, {}
         for host, parcels in waiting.items():
-            self._send(host, parcels)
+            send(host, parcels)
 
     def drop(self) -> None:
-        """What has not left yet never will."""
+        """Forget all messages."""
         self._stop_waiting()
         self._going, self._waiting = {}, {}
 

@@ -16,9 +16,9 @@ from typing import Final
 
 import volery
 from volery.core.model import Address, Message, Time
+from volery.live.messages import HostName, HostReport
 from volery.live.status import HostState, HostStatus, held_by
 from volery.live.times import utc
-from volery.live.transport.transport import HostName
 
 PRESENCE_S: Final = 1.0
 MISSED_MAX: Final = 5
@@ -28,25 +28,9 @@ COUNTED_US: Final = 2_000_000
 log = logging.getLogger(__name__)
 
 
-class HostTold(Message, frozen=True):
-    """Host > the API's host: this host runs.
-
-    Args:
-        version: of Volery.
-        hostname: of its machine.
-        pid: of its process.
-        started_us: of its process, microseconds since 1970.
-    """
-
-    version: str
-    hostname: str
-    pid: int
-    started_us: Time
-
-
-def this_host() -> HostTold:
+def this_host() -> HostReport:
     """The facts about this process."""
-    return HostTold(volery.__version__, socket.gethostname(), os.getpid(), _unix_us())
+    return HostReport(volery.__version__, socket.gethostname(), os.getpid(), _unix_us())
 
 
 def _unix_us() -> Time:
@@ -62,12 +46,12 @@ class _Entry:
         listed = list(addresses)
         self.nodes = frozenset(address for address in listed if address in nodes)
         self.others = tuple(address for address in listed if address not in nodes)
-        self.told: HostTold | None = None
+        self.told: HostReport | None = None
         self.heard_us: Time | None = None
         self.incarnation = self.missed = 0
 
 
-class Register:
+class HostRegister:
     """All hosts of a federation, as the API's host receives messages from them.
 
     Args:
@@ -76,16 +60,15 @@ class Register:
         me: the API's host.
         incarnation: of that host.
         clock_us: microseconds since 1970.
-
-    Attributes:
         assigned: gives how many jobs are assigned to a component, for the log.
     """
 
     def __init__(
         self, layout: Mapping[HostName, Iterable[Address]], nodes: Collection[Address], me: HostName,
         incarnation: int = 1, clock_us: Callable[[], Time] = _unix_us,
+        assigned: Callable[[], Mapping[Address, int]] = dict,
     ) -> None:  # fmt: skip
-        self.assigned: Callable[[], Mapping[Address, int]] = dict
+        self._assigned = assigned
         self._entries = {host: _Entry(addresses, nodes) for host, addresses in layout.items()}
         self._host_of = {node: host for host, entry in self._entries.items() for node in entry.nodes}
         self._me = me
@@ -96,7 +79,7 @@ class Register:
         self._lost_nodes: frozenset[Address] = frozenset()
         self.heard(me, this_host(), incarnation)
 
-    def heard(self, host: HostName, told: HostTold, incarnation: int) -> None:
+    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
         """Take in a message of a host; only the host itself can have sent it."""
         entry = self._entries.get(host)
         if entry is None:
@@ -122,7 +105,7 @@ class Register:
         """Component -> jobs, as of not long ago."""
         now_us = self._clock_us()
         if self._counted_us is None or not 0 <= now_us - self._counted_us < COUNTED_US:
-            self._counted, self._counted_us = self.assigned(), now_us
+            self._counted, self._counted_us = self._assigned(), now_us
         return self._counted
 
     def _count_lost(self) -> None:
@@ -187,7 +170,7 @@ class Presence:
         register: where this is that host.
     """
 
-    def __init__(self, to: HostName, register: Register | None = None) -> None:
+    def __init__(self, to: HostName, register: HostRegister | None = None) -> None:
         self._to = to
         self._register = register
         self._told = this_host()
@@ -201,7 +184,7 @@ class Presence:
         else:
             send(self._to, self._told)
 
-    def heard(self, host: HostName, told: HostTold, incarnation: int) -> None:
+    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
         """Take in what another host has sent."""
         if self._register is not None:
             self._register.heard(host, told, incarnation)

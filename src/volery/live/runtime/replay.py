@@ -19,15 +19,15 @@ from volery.core.component import Architecture, Component, UnknownMessageError
 from volery.core.errors import InputError
 from volery.core.events import Computed, TaskFinished
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
-from volery.live.config.building import Plan
+from volery.live.config.plan import FederationPlan
 from volery.live.runtime.journal import (
     RAISED,
     SUFFIX,
     Header,
     JournalReader,
+    JournalTurn,
     OtherVersionError,
     Started,
-    Turn,
     journal_order,
     snapshot_path,
 )
@@ -38,7 +38,7 @@ SHOWN_MAX: Final = 20
 """Effects of a difference that are spelled out."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ReplayDifference(msgspec.Struct, frozen=True):
     """The first event that was answered otherwise than the journal says.
 
     Args:
@@ -61,7 +61,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What has come of one journal.
+    """The result of replaying one journal.
 
     Args:
         path: of the journal.
@@ -83,7 +83,7 @@ class Replayed(msgspec.Struct, frozen=True):
     events: int
     span_us: Time
     torn_bytes: int
-    difference: Difference | None = None
+    difference: ReplayDifference | None = None
     segment: int = 0
     left_out: str = ""
 
@@ -92,8 +92,8 @@ Witness = Callable[[Time, Address, Address, Any, "list[Effect]", float], None]
 """Called after every event: time, component, source, event, effects, and the seconds that it took."""
 
 
-def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -> Plan:
-    """What the journal's host ran.
+def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -> FederationPlan:
+    """The architecture, parameters and cluster of a journal's host.
 
     Args:
         header: of the journal.
@@ -109,7 +109,7 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
         config = msgspec.convert(header.parameters, type(architecture.defaults))
     except msgspec.ValidationError as error:
         raise OtherVersionError(place, f"{header.architecture} has other parameters now: {error}") from None
-    plan = Plan(architecture, config, header.cluster, header.seed)
+    plan = FederationPlan(architecture, config, header.cluster, header.seed)
     if plan.configuration != header.configuration:
         problem = f"{header.architecture} has other parameters now than when the journal was written"
         raise OtherVersionError(place, problem)
@@ -189,7 +189,7 @@ class Chain:
         self.readers = readers
         self.path, self.header = readers[0].path, readers[0].header
 
-    def turns(self, messages: Iterable[type[Message]]) -> Iterator[Turn]:
+    def turns(self, messages: Iterable[type[Message]]) -> Iterator[JournalTurn]:
         """All turns, in order; see `JournalReader.turns`."""
         known = tuple(messages)
         return chain.from_iterable(reader.turns(known) for reader in self.readers)
@@ -233,7 +233,7 @@ def _order(header: Header) -> tuple[str, int, int]:
     return header.host, header.incarnation, header.segment
 
 
-def hosted(reader: JournalReader | Chain, plan: Plan, effects: list[Effect]) -> Hosted:
+def hosted(reader: JournalReader | Chain, plan: FederationPlan, effects: list[Effect]) -> Hosted:
     """Components, and problems whose answers come later, as they were at the beginning of a journal's file.
 
     Raises:
@@ -302,7 +302,7 @@ def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterat
         assert player is not None
         if unequal:
             problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
-            yield _told(reader, 0, 0, Difference(0, 0, "", "", "", (), problem))
+            yield _told(reader, 0, 0, ReplayDifference(0, 0, "", "", "", (), problem))
             return
         result = _replayed(reader, plan, player, None)
         yield result
@@ -310,7 +310,7 @@ def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterat
             return
 
 
-def _replayed(reader: JournalReader, plan: Plan, player: Player, witness: Witness | None) -> Replayed:
+def _replayed(reader: JournalReader, plan: FederationPlan, player: Player, witness: Witness | None) -> Replayed:
     events = now = 0
     for now, entries in reader.turns(plan.architecture.messages):
         for address, source, event, expected in entries:
@@ -330,7 +330,7 @@ def _replayed(reader: JournalReader, plan: Plan, player: Player, witness: Witnes
             if problem:
                 effects = tuple(str(effect) for effect in player.effects[:SHOWN_MAX])
                 return _told(
-                    reader, events, now, Difference(events, now, address, source, str(event), effects, problem)
+                    reader, events, now, ReplayDifference(events, now, address, source, str(event), effects, problem)
                 )
             if witness is not None:
                 witness(now, address, source, event, player.effects, time.perf_counter() - began)
@@ -338,7 +338,7 @@ def _replayed(reader: JournalReader, plan: Plan, player: Player, witness: Witnes
     return _told(reader, events, now, None)
 
 
-def _told(reader: JournalReader, events: int, now: Time, difference: Difference | None) -> Replayed:
+def _told(reader: JournalReader, events: int, now: Time, difference: ReplayDifference | None) -> Replayed:
     header = reader.header
     return Replayed(
         str(reader.path), header.host, header.incarnation, header.architecture, events, now, reader.torn_bytes,

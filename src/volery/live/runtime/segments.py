@@ -11,23 +11,15 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta
 
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.model import Address, Key
-from volery.live.runtime.journal import (
-    SUFFIX,
-    Durability,
-    Header,
-    JournalWriter,
-    journal_order,
-    journal_path,
-    snapshot_path,
-)
+from volery.live.config.limits import Durability, JournalSize
+from volery.live.runtime.journal import SUFFIX, Header, JournalWriter, journal_order, journal_path, snapshot_path
 from volery.live.runtime.snapshots import UNFINISHED, obstacle, snapshot_apart, told_failure
 
 MB: Final = 1_000_000
@@ -35,17 +27,6 @@ CLOSE_S: Final = 10.0
 """A host that ends waits so long for a snapshot that is being written."""
 
 log = logging.getLogger(__name__)
-
-
-class JournalSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much of the journal of each host is kept."""
-
-    segment_mb: Annotated[int, Meta(ge=1, le=1_000_000, description="megabytes of a file, before another is begun")] = (
-        64
-    )
-    keep_mb: Annotated[
-        int, Meta(ge=1, le=1_000_000_000, description="megabytes of files and snapshots; beyond them the oldest go")
-    ] = 1_024
 
 
 class SegmentedJournal(JournalWriter):
@@ -77,7 +58,7 @@ class SegmentedJournal(JournalWriter):
 
     @property
     def is_full(self) -> bool:
-        """Whether another file is due."""
+        """True if another file is due."""
         if self._child:
             self._reap()
         return 0 < self._limit <= self.size and not self._child

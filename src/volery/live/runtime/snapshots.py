@@ -219,7 +219,7 @@ def told_failure(path: Path) -> str:
 
 
 def first_difference(before: Any, now: Any) -> str:
-    """Where two states differ first, as a path of fields; empty where they are equal, in order."""
+    """The first difference of two states, as a path of fields; empty where they are equal, in order."""
     waiting, known = [("", before, now)], dict[tuple[int, int], tuple[Any, Any]]()
     while waiting:
         place, first, second = waiting.pop()
@@ -241,7 +241,7 @@ def first_difference(before: Any, now: Any) -> str:
 
 
 def _parts(thing: Any) -> Iterator[tuple[str, Any]] | None:
-    """What a thing is made of, in order, with names; None: it is compared as a whole."""
+    """The named parts of an object, in order; None: it is compared as a whole."""
     if isinstance(thing, dict):
         return itertools.chain(((".keys()", key) for key in thing), ((f"[{key!r}]", thing[key]) for key in thing))
     if isinstance(thing, list | tuple | deque):

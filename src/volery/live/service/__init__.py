@@ -1,1 +1,1 @@
-"""What users meet: the API, who is let in, the desk that turns words into messages, and the store of jobs."""
+"""The service of a federation: the API, access to it, the job service and its store."""

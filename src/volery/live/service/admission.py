@@ -1,239 +1,190 @@
-"""Who is let in to the API, and how it refuses: every request passes here before anything is done for it."""
+"""Jobs on their way into the store: planned, compared with what is known under their keys, and written down."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections import Counter
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
-from starlette.convertors import IntegerConvertor, register_url_convertor
-from starlette.requests import Request
-from starlette.responses import Response
 
 from volery.core.errors import InputError
-from volery.core.model import JobId
-from volery.live.dashboard.session import Sessions, is_foreign
-from volery.live.jobs import JobDescription
-from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
-from volery.live.service.intake import Intake
-from volery.live.service.openapi import Endpoint, Operation, Problem, Refusal
-from volery.live.service.retired import Archived
-from volery.live.service.tokens import Principal
-from volery.live.status import JobStatus
+from volery.core.events import MoreTasks, Submit
+from volery.core.model import Job, JobId, Message, Task, TaskId, Time
+from volery.live.command import decode_payload, encode_payload
+from volery.live.config.fleet import Fleet
+from volery.live.jobs import JobDescription, TaskDemand, demands, merged_tasks, plan, submission, with_tasks
+from volery.live.loop import in_slices
+from volery.live.service.errors import ConflictError
+from volery.live.service.store import JobStore
+from volery.live.service.throttle import TASKS_PER_TURN
+from volery.live.status import Receipt
 
-BODY_BYTES_MAX: Final = 64 << 20
-HEAD_BYTES_MAX: Final = 32 << 10
-UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
-FOREIGN: Final = "pages of other sites give no orders here"
-
-log = logging.getLogger(__name__)
+WARNINGS_MAX: Final = 5
+IMPOSSIBLE_MAX: Final = 10_000
+"""Tasks of one job that no machine can run: each is a row that is written at once, while others wait."""
 
 
-class NotThereError(Exception):
-    """The request names something that does not exist, or that is none of the asker's business."""
+class NewJob(NamedTuple):
+    """A job that has got its numbers.
 
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(problem)
-        self.place = place
-        self.problem = problem
-
-
-class NotAllowedError(NotThereError):
-    """The asker may not do this."""
-
-
-class Traffic:
-    """What has been asked for, and how it went.
-
-    Attributes:
-        answers: (method, path with the names of its parameters, status) -> how many.
-        seconds: (method, path) -> how long these took together, without what is streamed.
-        pages_open: pages of browsers that listen for changes.
-        views_made, views_cpu_s: for them, and the CPU seconds that this took.
+    Args:
+        number: its own.
+        first: of its first task.
+        description: as it was submitted, merged (see `merged`).
+        wanted: what its tasks need.
+        place: what errors call it.
     """
 
-    def __init__(self) -> None:
-        self.answers: Counter[tuple[str, str, int]] = Counter()
-        self.seconds: dict[tuple[str, str], float] = {}
-        self.pages_open = 0
-        self.views_made = 0
-        self.views_cpu_s = 0.0
+    number: JobId
+    first: TaskId
+    description: JobDescription
+    wanted: list[TaskDemand]
+    place: str
+
+    @property
+    def tasks(self) -> int:
+        """The number of its tasks."""
+        return self.wanted[-1].first + self.wanted[-1].tasks
 
 
-class _Number(IntegerConvertor):
-    """Numbers that the store can hold; the integers of Starlette have no end."""
+class Submission(NamedTuple):
+    """A job on its way to its scheduler.
 
-    regex = "[0-9]{1,18}"
+    Args:
+        number, first, description: see `NewJob`.
+        fleet: the machines.
+        left: so many of its tasks are to run.
+        ended: places of the others.
+        begun: see `JobStore.begun`.
+        again: its scheduler may have received the job, or a part of it, before.
+    """
+
+    number: JobId
+    first: TaskId
+    description: JobDescription
+    fleet: Fleet
+    left: int
+    ended: Set[int] = frozenset()
+    begun: Mapping[int, tuple[int, int]] = MappingProxyType({})
+    again: bool = False
+
+    def messages(self, epoch: int) -> Iterator[Message]:
+        """The messages that submit it, made as they are taken; each call begins from the first one.
+
+        Args:
+            epoch: since which its scheduler has it.
+        """
+        everything = plan(self.description, self.number, self.first, self.fleet)
+        tasks = still_to_run((task for task, _ in everything), self.ended, self.begun)
+        messages = submission(self.number, tasks, self.left, self.description.user, TASKS_PER_TURN)
+        first = next(messages)
+        assert isinstance(first, Submit)
+        yield msgspec.structs.replace(first, epoch=epoch)
+        if self.again and self._was_sent_in_parts(first.job):
+            # A scheduler that knows the job takes nothing from `Submit`, and may lack some of these tasks.
+            yield MoreTasks(self.number, 0, first.job.tasks, left=self.left)
+        yield from messages
+
+    def _was_sent_in_parts(self, job: Job) -> bool:
+        """Tell if the job may have needed several messages when it was first sent; tasks that have ended had a size."""
+        return bool(self.ended) or len(job.tasks) < self.left
 
 
-register_url_convertor("number", _Number())
-
-
-def principal(request: Request) -> Principal:
-    """Who makes a request that was let in."""
-    found: Principal = request.state.principal
-    return found
-
-
-def by_whom(request: Request) -> str:
-    """` by olga`, for the log; nothing where the API has no tokens."""
-    user = principal(request).user
-    return f" by {user}" if user else ""
-
-
-async def described(request: Request) -> JobDescription:
-    """The job in a request's body, as its user's.
+async def wanted(demands: Iterator[TaskDemand]) -> list[TaskDemand]:
+    """The needs of a job's tasks; others have turns meanwhile.
 
     Raises:
-        InputError: it is none.
-        NotAllowedError: it is meant to be somebody else's.
+        InputError: as `demands`.
     """
-    return owned(await intake(request).job(await body_of(request), "job"), principal(request))
+    return [one async for one in in_slices(demands)]
 
 
-def intake(request: Request) -> Intake:
-    """Reads jobs from the bodies of requests to this application."""
-    found: Intake = request.app.state.intake
-    return found
-
-
-async def body_of(request: Request) -> bytearray:
-    """A request's body.
+async def planned_jobs(
+    descriptions: Sequence[JobDescription], places: Sequence[str], number: JobId, first: TaskId, fleet: Fleet
+) -> list[NewJob]:
+    """Jobs that are numbered from `number` on, and their tasks from `first` on.
 
     Raises:
-        InputError: it is too large.
+        InputError: constraints that the fleet gives no meaning to.
     """
-    body = bytearray()
-    async for block in request.stream():
-        body += block
-        if len(body) > BODY_BYTES_MAX:
-            raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
-    return body
+    jobs: list[NewJob] = []
+    for at, (description, place) in enumerate(zip(descriptions, places, strict=True), number):
+        needs = await wanted(demands(description, fleet, place))
+        impossible = [one for one in needs if one.obstacle]
+        if (count := sum(one.tasks for one in impossible)) > IMPOSSIBLE_MAX:
+            problem = f"no machine can run {count:,} of its tasks, more than the {IMPOSSIBLE_MAX:,} that are kept"
+            raise InputError(f"{place}.tasks", f"{problem}; the first: {impossible[0].obstacle}")
+        jobs.append(NewJob(at, first, await _merged(description), needs, place))
+        first += jobs[-1].tasks
+    return jobs
 
 
-def owned(job: JobDescription, who: Principal) -> JobDescription:
-    """A job with its user: who submits it, unless an administrator does so for somebody else."""
-    if not who.known or job.user == who.user:
+async def _merged(job: JobDescription) -> JobDescription:
+    """A job as `merged` gives it; others have turns meanwhile."""
+    if isinstance(job.tasks, int):
         return job
-    if job.user and not who.may("admin"):
-        raise NotAllowedError("job.user", f"{who.user} does not submit for others; leave it out")
-    return job if job.user else msgspec.structs.replace(job, user=who.user)
+    return with_tasks(job, [one async for one in in_slices(merged_tasks(job.tasks))])
 
 
-def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpoint:
-    """An operation that only those are served who may have it; what goes wrong is answered in its words."""
+def still_to_run(
+    tasks: Iterable[Task], ended: Set[int], begun: Mapping[int, tuple[int, int]]
+) -> Iterator[Task]:  # fmt: skip
+    """The tasks of a job that is submitted again, without those that ended; the others carry their earlier attempts.
 
-    async def answer(request: Request) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip()
-        if operation.method != "GET" and kind != "application/json":
-            # A page of another site can make a browser send other types unasked, but not this one.
-            return refusal("content-type", "orders are application/json", 415)
-        if operation.role is not None:
-            # Where no token speaks for a request, nothing else tells it from one that another site's page has caused.
-            if operation.method != "GET" and "authorization" not in request.headers and is_foreign(request):
-                return refusal("origin", FOREIGN, 403)
-            who = sessions.who(request)
-            if who is None:
-                return refusal("authorization", UNKNOWN, 401)
-            if not who.may(operation.role):
-                raise NotAllowedError("authorization", f"this takes the role {operation.role}; yours is {who.role}")
-            request.state.principal = who
-        return await operation.endpoint(request)
-
-    async def counted(request: Request) -> Response:
-        began = time.perf_counter()
-        try:
-            response = await answer(request)
-        except ConflictError as error:
-            response = refusal(error.place, error.problem, 409)
-        except AwayError as error:
-            response = refusal(error.place, error.problem, 504)
-        except InputError as error:
-            response = refusal(error.place, error.problem, 422)
-        except UnwrittenError as error:
-            response = refusal("jobs", f"{error}; nothing was changed, ask again", 503)
-        except NotAllowedError as error:
-            response = refusal(error.place, error.problem, 403)
-        except NotThereError as error:
-            response = refusal(error.place, error.problem, 404)
-        traffic.answers[operation.method, operation.path, response.status_code] += 1
-        which = operation.method, operation.path
-        traffic.seconds[which] = traffic.seconds.get(which, 0.0) + time.perf_counter() - began
-        return response
-
-    return counted
+    Args:
+        tasks: all of the job, in order.
+        ended: the places of those that need not run again.
+        begun: see `JobStore.begun`.
+    """
+    for place, task in enumerate(tasks):
+        if place in begun and place not in ended:
+            attempts, launched = begun[place]
+            carried = msgspec.structs.replace(decode_payload(task.payload), attempts=attempts, launched=launched)
+            yield msgspec.structs.replace(task, payload=encode_payload(carried))
+        elif place not in ended:
+            yield task
 
 
-def refusal(place: str, problem: str, status: int) -> Response:
-    """The answer to what cannot be done."""
-    response = as_json(Refusal(Problem(place, problem)), status)
-    if status == 401:
-        response.headers["www-authenticate"] = "Bearer"
-    return response
+def admit(
+    store: JobStore, jobs: Sequence[NewJob], now_us: Time, assign: Callable[[JobId, str], None]
+) -> list[Receipt]:  # fmt: skip
+    """Write jobs into the batch that is under way; nothing is written before all of them are known to be sound.
 
-
-def as_json(content: Any, status: int = 200) -> Response:
-    """An answer of structs."""
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
-
-
-def number(request: Request, name: str, default: int | None, maximum: int = (1 << 62)) -> Any:
-    """A whole number from the query.
+    Args:
+        store, jobs, now_us: where, which and when.
+        assign: chooses the scheduler of a new job of a user.
 
     Raises:
-        InputError: it is none, or too large.
+        ConflictError: a key stands for another job.
     """
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > maximum:
-        raise InputError(f"query.{name}", f"expected a whole number from 0 to {maximum}, not {text[:40]!r}")
-    return int(text)
+    before: dict[tuple[str, str], tuple[NewJob, JobId]] = {}
+    known = [_known(store, job, before) if job.description.key else None for job in jobs]
+    return [receipt or _insert(store, job, now_us, assign) for job, receipt in zip(jobs, known, strict=True)]
 
 
-def choice(request: Request, name: str, known: tuple[str, ...], default: str | None = None) -> str | None:
-    """One of a few words from the query.
-
-    Raises:
-        InputError: it is another.
-    """
-    text = request.query_params.get(name)
-    if text is not None and text not in known:
-        raise InputError(f"query.{name}", f"expected {', '.join(known)}, not {text[:40]!r}")
-    return default if text is None else text
-
-
-class Known(Protocol):
-    """Knows jobs, and those that have left for the archive."""
-
-    def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
-
-    def archived(self, number: JobId) -> Archived | None:
-        """Whose a job was that has left, and which file has it."""
+def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[NewJob, JobId]]) -> Receipt | None:
+    """The receipt of the job that was submitted under the same key, earlier or just before."""
+    user, key = job.description.user, job.description.key
+    if (twin := before.get((user, key))) is not None:
+        number, same, which = twin[1], twin[0].description == job.description, twin[0].place
+    elif found := store.job_with_key(user, key):
+        number, same, which = found[0], store.describes(found[0], job.description), f"job {found[0]}"
+    else:
+        before[user, key] = job, job.number
+        return None
+    if not same:
+        problem = f"{key!r} is the key of {which}, which says something else; take another"
+        raise ConflictError(f"{job.place}.key", problem)
+    before[user, key] = job, number
+    return Receipt(id=number, tasks=job.tasks, known=True)
 
 
-def seen_job(jobs: Known, number: JobId, who: Principal) -> JobStatus:
-    """A job, if there is one and it may be seen.
-
-    Raises:
-        NotThereError: otherwise; of one's own job that is in the archive, where it is.
-    """
-    job = jobs.job(number)
-    if job is None and (gone := jobs.archived(number)) is not None and who.sees in (None, gone.user):
-        problem = f"this job is archived, in file {gone.file} of the folder archive; `volery record export` reads it"
-        raise NotThereError(f"jobs/{number}", problem)
-    if job is None or who.sees not in (None, job.user):
-        no_job(number)
-    return job
-
-
-def no_job(job: int) -> NoReturn:
-    """Say that a job does not exist, which is also what those hear who may not see it.
-
-    Raises:
-        NotThereError: always.
-    """
-    raise NotThereError(f"jobs/{job}", "there is no such job; `volery jobs` lists them")
+def _insert(store: JobStore, job: NewJob, now_us: Time, assign: Callable[[JobId, str], None]) -> Receipt:
+    refused = [one for one in job.wanted if one.obstacle]
+    obstacles = [(place, one.obstacle) for one in refused for place in range(one.first, one.first + one.tasks)]
+    store.insert(job.number, job.first, job.description, job.tasks, obstacles, now_us)
+    assign(job.number, job.description.user)
+    reasons = {one.obstacle: one.first for one in reversed(refused)}
+    warnings = tuple([f"task {place} will never run: {reason}" for reason, place in sorted(reasons.items())])
+    return Receipt(id=job.number, tasks=job.tasks, warnings=warnings[:WARNINGS_MAX])

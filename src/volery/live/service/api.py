@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
@@ -27,12 +27,18 @@ from starlette.routing import Route
 
 import volery
 from volery.core.errors import InputError
-from volery.live.dashboard.serving import window_routes
-from volery.live.dashboard.session import Sessions
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
-from volery.live.runtime.explaining import JobPlan, Why
-from volery.live.service.admission import (
+from volery.live.service.forecaster import Forecaster, forecast_operations
+from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
+from volery.live.service.intake import Intake
+from volery.live.service.job_service import JobService
+from volery.live.service.listings import JobQuery
+from volery.live.service.openapi import Operation, describe
+from volery.live.service.operator_api import operator_operations
+from volery.live.service.outputs import Outputs, output_answer
+from volery.live.service.queries import JobQueries
+from volery.live.service.requests import (
     NotAllowedError,
     NotThereError,
     Traffic,
@@ -49,17 +55,10 @@ from volery.live.service.admission import (
     refusal,
     seen_job,
 )
-from volery.live.service.desk import Desk
-from volery.live.service.foretelling import Foreteller, foretelling
-from volery.live.service.intake import Intake
-from volery.live.service.listening import BACKLOG, Bounds, Protocol, Server
-from volery.live.service.listing import JobQuery
-from volery.live.service.openapi import Operation, describe
-from volery.live.service.operating import operating
-from volery.live.service.outputs import Outputs, output_answer
-from volery.live.service.summary import summarising
-from volery.live.service.tokens import Gate, Principal
-from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobState, JobStatus, Receipt, TaskStatus
+from volery.live.service.sessions import Sessions
+from volery.live.service.summary import summary_operation
+from volery.live.service.tokens import Authenticator, Principal
+from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobPlan, JobState, JobStatus, Receipt, TaskStatus, Why
 
 LIMIT_MAX: Final = 10_000
 KEEP_ALIVE_S: Final = 15.0
@@ -68,6 +67,9 @@ RESULTS_BYTES: Final = 4 << 20
 """An answer ends with the result that makes it larger; the client asks for the others again."""
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+MakePages = Callable[[JobService, Outputs, Sessions, Traffic, Forecaster | None], Sequence[Route]]
+"""Makes the routes of pages beside the API: of a job service, outputs of tasks, sessions, traffic and forecasts."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -83,14 +85,14 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def operations(
-    desk: Desk, outputs: Outputs | None, traffic: Traffic, foreteller: Foreteller | None = None
+    service: JobService, outputs: Outputs | None, traffic: Traffic, foreteller: Forecaster | None = None
 ) -> tuple[Operation, ...]:
     """All that the API can do."""
-    jobs, tasks = _JobEndpoints(desk), _TaskEndpoints(desk, outputs)
+    jobs, tasks = _JobEndpoints(service), _TaskEndpoints(service.queries, outputs)
 
     async def healthz(_: Request) -> Response:
         """Whether the API answers."""
-        return as_json(Health("ok", volery.__version__, desk.revision))
+        return as_json(Health("ok", volery.__version__, service.queries.revision))
 
     paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
     one_job, one_task = "/jobs/{id:number}", "/jobs/{id:number}/tasks/{index:number}"
@@ -118,27 +120,29 @@ def operations(
         Operation("GET", one_task + "/logs", tasks.logs, "application/octet-stream", query=stream_query),
         Operation("GET", one_task + "/result", tasks.result, "application/octet-stream"),
         Operation("GET", "/events", jobs.events, "text/event-stream", query=event_query),
-        summarising(desk),
-        *operating(desk, traffic, foreteller),
-        *(foretelling(foreteller, desk) if foreteller is not None else ()),
+        summary_operation(service.queries),
+        *operator_operations(service, traffic, foreteller),
+        *(forecast_operations(foreteller, service.queries) if foreteller is not None else ()),
         Operation("GET", "/healthz", healthz, Health, role=None),
     )
 
 
 def make_app(
-    desk: Desk, outputs: Path, gate: Gate, names: Sequence[str] = LOCAL_NAMES, foreteller: Foreteller | None = None
-) -> Starlette:
-    """The API of a desk.
+    service: JobService, outputs: Path, gate: Authenticator, names: Sequence[str] = LOCAL_NAMES,
+    foreteller: Forecaster | None = None, pages: MakePages | None = None,
+) -> Starlette:  # fmt: skip
+    """The API of a job service.
 
     Args:
-        desk: does the work.
+        service: does the work.
         outputs: the folder of the folders of attempts.
         gate: knows who asks.
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
+        pages: makes the routes of the dashboard; None: there is none.
     """
-    traffic, sessions, found = Traffic(), Sessions(gate), Outputs(outputs, desk.asking)
-    known = operations(desk, found, traffic, foreteller)
+    traffic, sessions, found = Traffic(), Sessions(gate), Outputs(outputs, service.outputs)
+    known = operations(service, found, traffic, foreteller)
     description = describe(known)
 
     async def openapi(_: Request) -> Response:
@@ -147,7 +151,8 @@ def make_app(
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
     routes.append(Route("/openapi.json", openapi))
-    routes += window_routes(desk, found, sessions, traffic, foreteller)
+    if pages is not None:
+        routes += pages(service, found, sessions, traffic, foreteller)
     app = Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refuse_http, ClientDisconnect: _note_broken_off},
@@ -170,25 +175,26 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 class _JobEndpoints:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, service: JobService) -> None:
+        self._service = service
+        self._queries = service.queries
 
     async def submit(self, request: Request) -> Response:
         """Submit a job; it is stored when this is answered."""
         job = await described(request)
-        receipt = await self._desk.submit(job)
+        receipt = await self._service.submit(job)
         return as_json(receipt, 200 if receipt.known else 201)
 
     async def submit_many(self, request: Request) -> Response:
         """Submit several jobs, all of them or none; they are stored when this is answered, in their order."""
         who = principal(request)
         jobs = [owned(job, who) for job in await intake(request).jobs(await body_of(request), "jobs")]
-        receipts = await self._desk.submit_many(jobs)
+        receipts = await self._service.submit_many(jobs)
         return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
 
     async def plan(self, request: Request) -> Response:
         """What a job would meet if it were submitted now; nothing is submitted."""
-        return as_json(await self._desk.plan(await described(request)))
+        return as_json(await self._queries.plan(await described(request)))
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
@@ -199,43 +205,43 @@ class _JobEndpoints:
         name = request.query_params.get("name")
         before, since = number(request, "before", None), number(request, "since", None)
         limit = number(request, "limit", 100, LIMIT_MAX)
-        return as_json(await self._desk.search(JobQuery(state, sees or user, before, reason, since, name), limit))
+        return as_json(await self._queries.search(JobQuery(state, sees or user, before, reason, since, name), limit))
 
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
-        return as_json(_job(self._desk, request))
+        return as_json(_job(self._queries, request))
 
     async def why(self, request: Request) -> Response:
         """Why its first task that waits does so: the machines that could have it, and what schedulers have decided."""
-        return as_json(await self._desk.explain(_job(self._desk, request).id, None))
+        return as_json(await self._queries.explain(_job(self._queries, request).id, None))
 
     async def cancel(self, request: Request) -> Response:
         """Give a job up: what waits never runs, and what runs is killed."""
-        job = _job(self._desk, request)
+        job = _job(self._queries, request)
         of_user = f" of {job.user}" if job.user else ""
         log.info("job %d%s is cancelled%s", job.id, of_user, by_whom(request))
-        return as_json(await self._desk.cancel(job.id), 202)
+        return as_json(await self._service.cancel(job.id), 202)
 
     async def events(self, request: Request) -> Response:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
         job = number(request, "job", None)
-        status = _seen(self._desk, job, principal(request)) if job is not None else None
+        status = _seen(self._queries, job, principal(request)) if job is not None else None
         last = request.headers.get("last-event-id", "")
-        default = self._desk.revision if job is None else 0
+        default = self._queries.revision if job is None else 0
         resumed = last.isascii() and last.isdigit() and len(last) < 19
         after = int(last) if resumed else number(request, "after", default)
         if status is not None and status.ended and status.revision <= after:
             return Response(status_code=204)  # tells an EventSource not to come back
-        stream = _events(self._desk, job, after, principal(request).sees)
+        stream = _events(self._queries, job, after, principal(request).sees)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
-async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> AsyncIterator[bytes]:
+async def _events(queries: JobQueries, job: int | None, after: int, user: str | None) -> AsyncIterator[bytes]:
     yield b": volery\n\n"
     while True:
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
-                changes = await desk.changes(after, job, CHANGES_MAX, user)
+                changes = await queries.changes(after, job, CHANGES_MAX, user)
         except TimeoutError:
             yield b": still here\n\n"
             continue
@@ -252,15 +258,15 @@ async def _events(desk: Desk, job: int | None, after: int, user: str | None) -> 
 
 
 class _TaskEndpoints:
-    def __init__(self, desk: Desk, outputs: Outputs | None) -> None:
-        self._desk = desk
+    def __init__(self, queries: JobQueries, outputs: Outputs | None) -> None:
+        self._queries = queries
         self._outputs = outputs
 
     async def list(self, request: Request) -> Response:
         """Tasks of a job, in order."""
-        job = _job(self._desk, request)
+        job = _job(self._queries, request)
         first, limit = number(request, "first", 0), number(request, "limit", 100, LIMIT_MAX)
-        return as_json(await self._desk.all_tasks(job.id, first, limit))
+        return as_json(await self._queries.all_tasks(job.id, first, limit))
 
     async def show(self, request: Request) -> Response:
         """One task, as its last attempt left it."""
@@ -269,20 +275,20 @@ class _TaskEndpoints:
     async def why(self, request: Request) -> Response:
         """Why it waits, or where it went."""
         task = self._task(request)
-        return as_json(await self._desk.explain(task.job, task.index))
+        return as_json(await self._queries.explain(task.job, task.index))
 
     async def result(self, request: Request) -> Response:
         """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""
         task = self._task(request)
         self._own_job(request)
-        return Response(self._desk.result(task.job, task.index), media_type="application/octet-stream")
+        return Response(self._queries.result(task.job, task.index), media_type="application/octet-stream")
 
     async def results(self, request: Request) -> Response:
         """Results of several tasks of a job, in the order asked for; of many megabytes only the first ones."""
         job = self._own_job(request)
         found, size = list[bytes](), 0
         for place in _places(request, job.tasks):
-            found.append(self._desk.result(job.id, place))
+            found.append(self._queries.result(job.id, place))
             size += len(found[-1])
             if size > RESULTS_BYTES:
                 break
@@ -290,7 +296,7 @@ class _TaskEndpoints:
 
     def _own_job(self, request: Request) -> JobStatus:
         """A job of which the results may be seen."""
-        who, job = principal(request), _job(self._desk, request)
+        who, job = principal(request), _job(self._queries, request)
         if who.known and job.user != who.user:
             # Unpickling runs code of whoever has made the pickle.
             raise NotAllowedError(f"jobs/{job.id}", "results of callables are for their user alone")
@@ -312,10 +318,10 @@ class _TaskEndpoints:
         return output_answer(output, offset, request.headers.get("range"), headers)
 
     def _task(self, request: Request) -> TaskStatus:
-        job, place = _job(self._desk, request), request.path_params["index"]
+        job, place = _job(self._queries, request), request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
-        (task,) = self._desk.tasks(job.id, place, 1)
+        (task,) = self._queries.tasks(job.id, place, 1)
         return task
 
 
@@ -329,16 +335,16 @@ def _places(request: Request, tasks: int) -> list[int]:
     return places
 
 
-def _job(desk: Desk, request: Request) -> JobStatus:
-    return _seen(desk, request.path_params["id"], principal(request))
+def _job(queries: JobQueries, request: Request) -> JobStatus:
+    return _seen(queries, request.path_params["id"], principal(request))
 
 
-def _seen(desk: Desk, number: int, who: Principal) -> JobStatus:
+def _seen(queries: JobQueries, number: int, who: Principal) -> JobStatus:
     """A job, if there is one and it may be seen."""
-    return seen_job(desk, number, who)
+    return seen_job(queries, number, who)
 
 
-def demand_safe(host: str, gate: Gate, tls: Mapping[str, str] | None) -> None:
+def demand_safe(host: str, gate: Authenticator, tls: Mapping[str, str] | None) -> None:
     """Strangers must neither get in nor hear a token.
 
     Raises:
@@ -357,11 +363,11 @@ class ApiServer:
     """The API on a port, in the running event loop.
 
     Args:
-        desk: does the work.
+        service: does the work.
         outputs: the folder of the folders of attempts.
         host, port: where it listens; port 0: any that is free.
         gate: knows who asks; None: nobody is asked.
-        tls: the files of its certificate, see `volery.live.transport.tls.server_files`.
+        tls: the files of its certificate, see `volery.live.config.tls.server_files`.
         foreteller: makes forecasts; None: there are none.
         bounds: of connections.
 
@@ -370,13 +376,13 @@ class ApiServer:
     """
 
     def __init__(
-        self, desk: Desk, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
-        gate: Gate | None = None, tls: Mapping[str, str] | None = None, foreteller: Foreteller | None = None,
-        bounds: Bounds | None = None,
+        self, service: JobService, outputs: Path, host: str = "127.0.0.1", port: int = DEFAULT_PORT, *,
+        gate: Authenticator | None = None, tls: Mapping[str, str] | None = None, foreteller: Forecaster | None = None,
+        bounds: ConnectionLimits | None = None, pages: MakePages | None = None,
     ) -> None:  # fmt: skip
-        self._desk, gate = desk, gate or Gate(None)
-        self.open_to_all = gate.open
+        gate = gate or Authenticator(None)
         demand_safe(host, gate, tls)
+        self._queries, self.open_to_all = service.queries, gate.open
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # Only of sockets that say TCP does asyncio switch off the wait for more to send, 40 ms per answer.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -391,27 +397,27 @@ class ApiServer:
         self.url = f"http{'s' if tls else ''}://{shown}:{self.port}"
         # A name proves nothing where a token does.
         names = LOCAL_NAMES if gate.open else ("*",)
-        app = make_app(desk, outputs, gate, names, foreteller)
+        app = make_app(service, outputs, gate, names, foreteller, pages)
         self._intake: Intake = app.state.intake
         config = uvicorn.Config(
             app, log_config=None, log_level="warning", access_log=False,
-            lifespan="off", http=Protocol, ws="none", timeout_graceful_shutdown=1,
+            lifespan="off", http=BoundedHttpProtocol, ws="none", timeout_graceful_shutdown=1,
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
-        self._server = Server(config, self._socket, (bounds or Bounds()).held())
+        self._server = HttpServer(config, self._socket, (bounds or ConnectionLimits()).held())
         self._intake = app.state.intake
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Answer from now on."""
-        self._desk.history.start(self._desk.sample)
+        self._queries.history.start(self._queries.sample)
         self._socket.listen(BACKLOG)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve())
 
     async def close(self) -> None:
-        """Stop; call it after the desk is closed, which ends the streams of events."""
+        """Stop; call it after the service is closed, which ends the streams of events."""
         self._server.should_exit = True
-        self._desk.history.close()
+        self._queries.history.close()
         if self._serving is not None:
             await self._serving
         self._socket.close()

@@ -1,4 +1,4 @@
-"""What may come of an order to the desk besides its being done."""
+"""Errors of the job service besides wrong input."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
 from volery.core.events import Move, PeerBack, PeerLost
 from volery.core.model import SECOND, Address, JobId, Message, Time
-from volery.live.service.assigned import AssignmentBook
 from volery.live.service.errors import UnwrittenError
+from volery.live.service.ledgers import AssignmentLedger
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
@@ -47,7 +47,7 @@ class Failover:
         entry_for: Callable[[JobId, str], Address],
         standins: Sequence[Address],
         detection_us: Time,
-        book: AssignmentBook,
+        book: AssignmentLedger,
         written: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
         order: Callable[[Address, Message], None],
         submit_again: Callable[[Sequence[JobId]], Coroutine[Any, Any, None]],
@@ -127,7 +127,7 @@ class Failover:
         self.send(greet)
 
     def greet_all_but(self, elsewhere: Collection[Address]) -> None:
-        """As `greet`, all that begin together with the desk."""
+        """As `greet`, all that begin together with the job service."""
         self.greet([entry for entry in self._standins if entry not in elsewhere])
 
     def on_peer(self, event: PeerLost | PeerBack) -> None:
@@ -166,10 +166,7 @@ class Failover:
         try:
             async with self._writing:  # a later move of the same jobs is written later, whatever fails
                 await self._write(move, jobs, note)
-        except (
-            InputError,
-            sqlite3.Error,
-        ):  # the desk is closed: nobody is sent anything, and the next start moves anew
+        except (InputError, sqlite3.Error):  # closed: nothing is sent, and the next start moves anew
             return
         self._unwritten -= 1
         if not self._unwritten:

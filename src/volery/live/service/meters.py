@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, get_args
 
 import volery
-from volery.live.service.admission import Traffic
-from volery.live.service.desk import Desk
+from volery.live.service.job_service import JobService
+from volery.live.service.requests import Traffic
 from volery.live.status import NodeState
 from volery.live.times import SECOND_US
 
@@ -23,9 +23,9 @@ Meter = tuple[str, str, str, Sequence[Sample]]
 """Name, type, meaning, samples."""
 
 
-def exposition(desk: Desk, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
+def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
     """All that is known here, and what others know; users appear while they have something under way."""
-    loads, nodes, hosts = desk.loads(), desk.nodes(), desk.all_hosts()
+    loads, nodes, hosts = service.queries.loads(), service.queries.nodes(), service.queries.all_hosts()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     lines = [
         *_meter("volery_version", "gauge", "the version that runs", [({"version": volery.__version__}, 1)]),
@@ -41,7 +41,7 @@ def exposition(desk: Desk, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
         ),
         *_meter(
             "volery_attempts_total", "counter", "reports of nodes since the start, by what they say",
-            [({"state": state}, count) for state, count in sorted(desk.told.items())],
+            [({"state": state}, count) for state, count in sorted(service.queries.told.items())],
         ),
         *_meter("volery_nodes", "gauge", "nodes", [
             ({"state": state}, sum(node.state == state for node in nodes)) for state in get_args(NodeState)
@@ -62,9 +62,9 @@ def exposition(desk: Desk, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
             [({}, sum(node.slots for node in nodes if node.state == "in use"))],
         ),
         *_meter("volery_slots_taken", "gauge", "tasks that run", [({}, sum(node.running for node in nodes))]),
-        *_meter("volery_commits_total", "counter", "batches written to the store", [({}, desk.commits)]),
-        *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, desk.commit_s)]),
-        *_meter("volery_revision", "gauge", "of the last change", [({}, desk.revision)]),
+        *_meter("volery_commits_total", "counter", "batches written to the store", [({}, service.writer.commits)]),
+        *_meter("volery_commit_seconds_total", "counter", "time that took", [({}, service.writer.commit_s)]),
+        *_meter("volery_revision", "gauge", "of the last change", [({}, service.queries.revision)]),
         *_meter(
             "volery_http_requests_total", "counter", "requests answered",
             [({"method": method, "path": path, "status": str(status)}, count)

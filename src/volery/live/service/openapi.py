@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 import volery
 from volery.live.service.tokens import Role
+from volery.live.status import Refusal
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -38,19 +39,6 @@ class Operation(msgspec.Struct, frozen=True):
     query: Mapping[str, str] = {}
     status: int = 200
     role: Role | None = "user"
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """What is wrong, and where."""
-
-    place: str
-    problem: str
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """The answer to what cannot be done."""
-
-    error: Problem
 
 
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}

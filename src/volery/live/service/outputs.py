@@ -12,9 +12,8 @@ from typing import Final, Protocol
 from starlette.responses import Response, StreamingResponse
 
 from volery.core.model import Address, Message
-from volery.live.node.executor import AGENT
-from volery.live.node.output import Extent, blocks, extent, open_output, piece_from, piece_in
-from volery.live.node.reading import PIECE_BYTES_MAX, OutputAsked, OutputTold
+from volery.live.messages import AGENT, OutputReply, OutputRequest
+from volery.live.node.output import PIECE_BYTES_MAX, Extent, blocks, extent, open_output, piece_from, piece_in
 from volery.live.service.errors import AwayError
 from volery.live.status import LOG_OFFSET, TaskStatus
 
@@ -27,7 +26,7 @@ AGAIN_S: Final = 0.1
 """A host that reads for many others is asked again."""
 
 
-class Output(Protocol):
+class TaskOutput(Protocol):
     """An output that is there.
 
     Attributes:
@@ -37,7 +36,7 @@ class Output(Protocol):
     there: Extent
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """What it holds from an offset up to another, in pieces; once, and then it is closed."""
+        """The content between two offsets, in pieces; once, and then it is closed."""
 
     def close(self) -> None:
         """Nothing of it is wanted."""
@@ -55,33 +54,31 @@ class FileOutput:
         self.there = extent(file)
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `Output`."""
+        """See `TaskOutput`."""
         return blocks(self._file, start, end)
 
     def close(self) -> None:
-        """See `Output`."""
+        """See `TaskOutput`."""
         os.close(self._file)
 
 
-class Asking:
+class OutputRequests:
     """Questions to the hosts of nodes.
 
     Args:
         send: hands a message to a component.
-
-    Attributes:
         agents: node -> the reporter of its host, where that is another one.
     """
 
-    def __init__(self, send: Callable[[Address, Message], None]) -> None:
+    def __init__(self, send: Callable[[Address, Message], None], agents: Mapping[Address, Address]) -> None:
         self._send = send
-        self.agents: Mapping[Address, Address] = {}
+        self.agents = agents
         self._number = 0
-        self._open: dict[int, tuple[Address, asyncio.Future[OutputTold]]] = {}
+        self._open: dict[int, tuple[Address, asyncio.Future[OutputReply]]] = {}
         self._turns = asyncio.Semaphore(ASKING_MAX)
 
-    async def ask(self, node: Address, folder: str, stream: str, offset: int, limit: int) -> OutputTold:
-        """What the host of a node says.
+    async def ask(self, node: Address, folder: str, stream: str, offset: int, limit: int) -> OutputReply:
+        """Ask the host of a node for a piece of an output.
 
         Raises:
             AwayError: it does not answer.
@@ -97,17 +94,17 @@ class Asking:
             problem = f"host {host}, which has the output, does not answer; the output is kept there, try again later"
             raise AwayError(node, problem) from None
 
-    async def _once(self, agent: Address, folder: str, stream: str, offset: int, limit: int) -> OutputTold:
+    async def _once(self, agent: Address, folder: str, stream: str, offset: int, limit: int) -> OutputReply:
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._open[number] = agent, answer
         try:
-            self._send(agent, OutputAsked(number, folder, stream, offset, limit))
+            self._send(agent, OutputRequest(number, folder, stream, offset, limit))
             return await answer  # type: ignore[no-any-return] # it is what `told` has put there
         finally:
             del self._open[number]
 
-    def told(self, told: OutputTold, source: Address) -> None:
+    def told(self, told: OutputReply, source: Address) -> None:
         """An answer; it may come too late."""
         agent, answer = self._open.get(told.number, ("", None))
         if answer is not None and agent == source and not answer.done():
@@ -124,14 +121,14 @@ class AskedOutput:
         there: how much there was.
     """
 
-    def __init__(self, asking: Asking, task: TaskStatus, stream: str, there: Extent) -> None:
+    def __init__(self, asking: OutputRequests, task: TaskStatus, stream: str, there: Extent) -> None:
         self._asking = asking
         self._task = task
         self._stream = stream
         self.there = there
 
     async def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `Output`; a host that goes away meanwhile breaks the answer off."""
+        """See `TaskOutput`; a host that goes away meanwhile breaks the answer off."""
         while start < end:
             limit = min(PIECE_BYTES_MAX, end - start)
             told = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
@@ -141,7 +138,7 @@ class AskedOutput:
             start += len(told.piece)
 
     def close(self) -> None:
-        """See `Output`."""
+        """See `TaskOutput`."""
 
 
 class Outputs:
@@ -152,11 +149,11 @@ class Outputs:
         asking: asks other hosts.
     """
 
-    def __init__(self, root: Path, asking: Asking) -> None:
+    def __init__(self, root: Path, asking: OutputRequests) -> None:
         self._root = root.resolve()
         self._asking = asking
 
-    async def open(self, task: TaskStatus, stream: str) -> Output | None:
+    async def open(self, task: TaskStatus, stream: str) -> TaskOutput | None:
         """The output of a task's last attempt; None: it is neither here nor on its node's host.
 
         Raises:
@@ -175,7 +172,7 @@ class Outputs:
         return AskedOutput(self._asking, task, stream, Extent(told.size, told.kept))
 
 
-def output_answer(output: Output, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
+def output_answer(output: TaskOutput, offset: int, wanted: str | None, headers: Mapping[str, str]) -> Response:
     """A piece of an output.
 
     Args:

@@ -21,16 +21,25 @@ import msgspec
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.node.executor import TaskReport
-from volery.live.service import listing, usages
-from volery.live.service.assigned import AssignmentBook
-from volery.live.service.database import Database
-from volery.live.service.listing import JOB_COLUMNS, NEWEST, JobOrder, JobQuery, job_status
-from volery.live.service.migrating import described
-from volery.live.service.retired import Retired, Used
-from volery.live.service.rows import JobRow, OpenJob, digest_of, encoded, key_of, state_after, task_status
-from volery.live.service.sharebook import ShareBook
-from volery.live.service.tally import NOTHING, Tally, UserLoad, counts_of
+from volery.live.messages import TaskReport
+from volery.live.service import counters, listings
+from volery.live.service.counters import NOTHING, UserCounters, UserLoad, counts_of
+from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
+from volery.live.service.listings import (
+    JOB_COLUMNS,
+    NEWEST,
+    JobOrder,
+    JobQuery,
+    JobRow,
+    OpenJob,
+    digest_of,
+    encoded,
+    job_status,
+    key_of,
+    state_after,
+    task_status,
+)
+from volery.live.service.schema import Database, described
 from volery.live.status import JobStatus, TaskState, TaskStatus
 
 _TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
@@ -72,15 +81,15 @@ class JobStore:
         self._database = Database(path)
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
-        self.shares = ShareBook(self._sql, self._read)
-        self.assigned = AssignmentBook(self._sql, self._read)
+        self.shares = ShareHistory(self._sql, self._read)
+        self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
-        self._usages = usages.Usages(self._sql, self._read)
-        self._tally = Tally(self._read)
+        self._usages = counters.UsageTable(self._sql, self._read)
+        self._tally = UserCounters(self._read)
         self._refused = self._refused_jobs()
-        self.retired = Retired(self._sql, self._read)
+        self.retired = ArchiveLedger(self._sql, self._read)
         newest = "SELECT max(ifnull((SELECT max(revision) FROM jobs), 0), ifnull((SELECT max(revision) FROM tasks), 0))"
         self._revision: int = max(self._one(newest), self.retired.used().revision)
         self.revision: int = self._revision
@@ -118,7 +127,7 @@ class JobStore:
         return row[0] if row else None
 
     def cancelling(self, number: JobId) -> bool:
-        """Whether a job is given up."""
+        """True if a job is given up."""
         row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
         return bool(row and row[0])
 
@@ -179,7 +188,7 @@ class JobStore:
         return self._sql.execute(query, (key_of(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
     def describes(self, number: JobId, description: JobDescription) -> bool:
-        """Whether a job was submitted with exactly this description, merged (see `merged`)."""
+        """True if a job was submitted with exactly this description, merged (see `merged`)."""
         digest = digest_of(encoded(description))
         return bool(self._one(f"SELECT digest = ? {_DESCRIBED} WHERE jobs.id = ?", digest, number))
 
@@ -362,32 +371,32 @@ class JobStore:
 
     def retire(self, jobs: Sequence[JobId], file: int) -> None:
         """Take jobs that have ended out, whose record is in a file of the archive; their tasks' rows follow."""
-        self.retired.leave(jobs, file, Used(*self.next_numbers(), self._next_revision()))
+        self.retired.leave(jobs, file, ArchivedKey(*self.next_numbers(), self._next_revision()))
 
     # Reading: what is committed.
 
     def job(self, number: JobId) -> JobStatus | None:
         """One job."""
-        return listing.job(self._read, number)
+        return listings.job(self._read, number)
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs, the newest first unless another order is asked for."""
-        return listing.jobs(self._read, query, limit, order)
+        return listings.jobs(self._read, query, limit, order)
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """As `jobs`, in pieces where many are looked at."""
-        return await listing.search(self._read, query, limit, order)
+        return await listings.search(self._read, query, limit, order)
 
     def allocations_us(self, limit: int) -> list[Time]:
         """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
-        return listing.allocations_us(self._read, limit)
+        return listings.allocations_us(self._read, limit)
 
     def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
         """The job of each task, and its place there; tasks of no job are left out."""
-        return listing.places(self._read, tasks)
+        return listings.places(self._read, tasks)
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
-        """What every user has under way, or one; nobody who has nothing."""
+        """The loads of all users that have any, or of one user."""
         return self._tally.loads(user)
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
@@ -405,14 +414,14 @@ class JobStore:
         return [known.get(at) or TaskStatus(job=number, index=at, state=unheard) for at in range(first, end)]
 
     def result(self, number: JobId, place: int) -> bytes:
-        """What a callable returned or raised, pickled; empty where there is nothing."""
+        """The pickled result or exception of a callable; empty where there is none."""
         row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
         return row[0] if row else b""
 
     def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
-        """What has changed since a revision, in order of revisions; the tasks of a job come before the job.
+        """Changes since a revision, in order of revisions; the tasks of a job come before the job.
 
         Args:
             after: the revision.

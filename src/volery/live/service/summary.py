@@ -13,13 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.model import Address
-from volery.live.dashboard.watched import Watched
-from volery.live.runtime.explaining import PairStatus
-from volery.live.service.admission import as_json, principal
-from volery.live.service.desk import Desk
+from volery.live.service.history import ended_of
 from volery.live.service.openapi import Operation
-from volery.live.service.pace import ended_of
-from volery.live.status import NodeStatus
+from volery.live.service.queries import JobQueries
+from volery.live.service.requests import as_json, principal
+from volery.live.service.view import FederationView
+from volery.live.status import NodeStatus, PairStatus
 
 ALLOCATIONS: Final = 2_000
 """Tasks whose allocation times are counted."""
@@ -81,30 +80,30 @@ class Pacing(Protocol):
 
 
 def summary_of(
-    desk: Watched, pace: Pacing, in_charge: Mapping[Address, Sequence[Address]], user: str | None,
+    queries: FederationView, pace: Pacing, owners: Mapping[Address, Sequence[Address]], user: str | None,
     nodes: Sequence[NodeStatus],
 ) -> Summary:  # fmt: skip
     """The federation as far as this host knows it.
 
     Args:
-        desk: knows.
+        queries: knows.
         pace: knows how fast tasks end.
-        in_charge: who is in charge of each node.
+        owners: the components responsible for each node.
         user: who sees figures of their own jobs alone; None: those of all.
         nodes: all.
     """
-    loads = desk.loads(user)
+    loads = queries.loads(user)
     known = Summary(
         **counts(nodes), jobs_pending=sum(load.jobs_pending for load in loads),
         jobs_running=sum(load.jobs_running for load in loads),
-        tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, in_charge),
+        tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, owners),
     )  # fmt: skip
     if user is not None:
         return known
-    ended = ended_of(desk.told)
+    ended = ended_of(queries.told)
     return msgspec.structs.replace(
         known, ended=ended, per_second=pace.per_second(ended),
-        allocation=allocation(desk.allocations_us(ALLOCATIONS)), views=tuple(desk.views()),
+        allocation=allocation(queries.allocations_us(ALLOCATIONS)), views=tuple(queries.views()),
     )  # fmt: skip
 
 
@@ -123,11 +122,11 @@ def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def clusters(nodes: Sequence[NodeStatus], in_charge: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
+def clusters(nodes: Sequence[NodeStatus], owners: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
     """Nodes by who is in charge of them."""
     found: dict[str, list[NodeStatus]] = {}
     for node in nodes:
-        found.setdefault(", ".join(in_charge.get(node.address, ())) or "all", []).append(node)
+        found.setdefault(", ".join(owners.get(node.address, ())) or "all", []).append(node)
     return tuple(
         ClusterStatus(
             name=name, **counts(members),
@@ -145,14 +144,14 @@ def allocation(found: Sequence[int]) -> AllocationTimes | None:
     return AllocationTimes(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
 
 
-def summarising(desk: Desk) -> Operation:
+def summary_operation(queries: JobQueries) -> Operation:
     """The summary as an operation."""
-    in_charge: dict[Address, tuple[Address, ...]] = {}
+    owners: dict[Address, tuple[Address, ...]] = {}
 
     async def summary(request: Request) -> Response:
         """The federation at a glance: use, throughput, allocation times, clusters, what schedulers' views are worth."""
-        if not in_charge:  # it never changes, and takes seconds where there are ten thousand nodes
-            in_charge.update(await asyncio.to_thread(desk.partitions))
-        return as_json(summary_of(desk, desk.pace, in_charge, principal(request).sees, desk.nodes()))
+        if not owners:  # it never changes, and takes seconds where there are ten thousand nodes
+            owners.update(await asyncio.to_thread(queries.partitions))
+        return as_json(summary_of(queries, queries.pace, owners, principal(request).sees, queries.nodes()))
 
     return Operation("GET", "/summary", summary, Summary)

@@ -2,7 +2,7 @@
 
 An attempt's span lasts from when it was queued (its job's submission, or the end of the attempt before) until it ended,
 with the events `queued`, `launched` and `ended`. Spans leave in batches from a thread of their own; what does not fit
-its queue is dropped there, and nothing here waits. A desk that is not traced is another class, and pays nothing.
+its queue is dropped there, and nothing here waits. A job service that is not traced pays nothing.
 
 This is the only file that knows OpenTelemetry. Spans of jobs that an API finds after a restart begin with their
 submission, but what ran before has no span in them.
@@ -11,7 +11,7 @@ submission, but what ran before has no span in them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from opentelemetry.context import Context
@@ -26,9 +26,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 
 import volery
-from volery.core.model import SECOND, Address, JobId, TaskId, Time
-from volery.live.node.executor import TaskReport
-from volery.live.service.desk import Desk
+from volery.core.model import SECOND, JobId, TaskId, Time
+from volery.live.messages import TaskReport
+from volery.live.service.queries import JobQueries
+from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, NodeState
 
 REFRESH_S: Final = 5.0
@@ -40,13 +41,13 @@ _NS: Final = 1000
 
 
 def exporters(endpoint: str) -> tuple[SpanProcessor, MetricReader]:
-    """What takes spans and figures to a collector over HTTP."""
+    """Exporters of spans and figures to a collector over HTTP."""
     spans = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=TIMEOUT_S)
     figures = OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=TIMEOUT_S)
     return BatchSpanProcessor(spans), PeriodicExportingMetricReader(figures)
 
 
-class _Job:
+class _JobSpan:
     """A job whose span is open.
 
     Attributes:
@@ -81,7 +82,7 @@ class Telemetry:
         self._tracers.add_span_processor(spans)
         self._meters = MeterProvider([reader], resource)
         self._tracer = self._tracers.get_tracer("volery", volery.__version__)
-        self._jobs: dict[JobId, _Job] = {}
+        self._jobs: dict[JobId, _JobSpan] = {}
         self._attempts: dict[tuple[TaskId, int], tuple[Span, Time]] = {}
         self._figures: dict[str, list[tuple[int, dict[str, str]]]] = {}
         meter = self._meters.get_meter("volery", volery.__version__)
@@ -101,9 +102,9 @@ class Telemetry:
 
         return read
 
-    def look(self, desk: Desk) -> None:
+    def look(self, queries: JobQueries) -> None:
         """Find the figures."""
-        loads, nodes = desk.loads(), desk.nodes()
+        loads, nodes = queries.loads(), queries.nodes()
         count = {
             state: [sum(getattr(load, f"{what}_{state}") for load in loads) for what in ("jobs", "tasks")]
             for state in ("pending", "running")
@@ -117,12 +118,12 @@ class Telemetry:
                 (sum(node.state == state for node in nodes), {"state": state}) for state in get_args(NodeState)
             ],
             "volery.slots_taken": [(sum(node.running for node in nodes), {})],
-            "volery.attempts": [(told, {"state": state}) for state, told in desk.told.items()],
+            "volery.attempts": [(told, {"state": state}) for state, told in queries.told.items()],
         }
 
-    def attempt(self, desk: TracedDesk, report: TaskReport) -> None:
+    def attempt(self, store: JobStore, report: TaskReport) -> None:
         """A node has told of an attempt."""
-        job = self._jobs.get(report.job) or self._begun(desk, report.job)
+        job = self._jobs.get(report.job) or self._begun(store, report.job)
         key, at_ns = (report.task, report.attempt), report.at_unix_us * _NS
         if job is None:
             return
@@ -136,7 +137,7 @@ class Telemetry:
             if report.state != "finished":
                 job.queued_us[report.task] = report.at_unix_us
 
-    def _launched(self, job: _Job, report: TaskReport, at_ns: int) -> Span:
+    def _launched(self, job: _JobSpan, report: TaskReport, at_ns: int) -> Span:
         queued_ns = job.queued_us.pop(report.task, job.submitted_us) * _NS
         attributes: dict[str, str | int] = {
             "volery.task": report.task - job.first_task, "volery.attempt": report.number, "volery.node": report.node,
@@ -146,20 +147,20 @@ class Telemetry:
         span.add_event("launched", timestamp=at_ns)
         return span
 
-    def _begun(self, desk: TracedDesk, number: JobId) -> _Job | None:
-        status, first_task = desk.job(number), desk.first_task(number)
+    def _begun(self, store: JobStore, number: JobId) -> _JobSpan | None:
+        status, first_task = store.job(number), store.first_task(number)
         if status is None or first_task is None:
             return None
         attributes: dict[str, str | int] = {
             "volery.job": number, "volery.name": status.name, "volery.user": status.user, "volery.tasks": status.tasks,
         }  # fmt: skip
         span = self._tracer.start_span("job", attributes=attributes, start_time=status.submitted_us * _NS)
-        job = self._jobs[number] = _Job(span, set_span_in_context(span), first_task, status.submitted_us)
+        job = self._jobs[number] = _JobSpan(span, set_span_in_context(span), first_task, status.submitted_us)
         return job
 
-    def ended(self, desk: TracedDesk, status: JobStatus) -> None:
+    def ended(self, store: JobStore, status: JobStatus) -> None:
         """A job has ended, and its end is written down."""
-        job = self._jobs.get(status.id) or self._begun(desk, status.id)
+        job = self._jobs.get(status.id) or self._begun(store, status.id)
         if job is None:
             return
         del self._jobs[status.id]
@@ -190,55 +191,47 @@ def _end(span: Span, report: TaskReport, at_ns: int) -> None:
     span.end(at_ns)
 
 
-class TracedDesk(Desk):
-    """A desk whose jobs become spans.
+class JobTracer:
+    """Follows a job service, and makes its jobs spans.
 
     Args:
         telemetry: makes them.
-        arguments, named: of a desk.
+        store: of jobs.
     """
 
-    __slots__ = ("_following", "_refreshing", "_telemetry")
-
-    def __init__(self, telemetry: Telemetry, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, telemetry: Telemetry, store: JobStore) -> None:
         self._telemetry = telemetry
-        self._following: asyncio.Task[None] | None = None
-        self._refreshing: asyncio.Task[None] | None = None
+        self._store = store
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
+    def on_report(self, event: TaskReport) -> None:
         """Note what has become of a task."""
-        super().on_report(event, source, now)
-        self._telemetry.attempt(self, event)
+        self._telemetry.attempt(self._store, event)
 
-    def first_task(self, number: JobId) -> TaskId | None:
-        """The number of a job's first task."""
-        return self._store.first_task(number)
-
-    async def open(self, elsewhere: Collection[Address] = ()) -> None:
-        """Begin to write, and to follow what is written."""
-        await super().open(elsewhere)
+    def open(self, queries: JobQueries) -> None:
+        """Begin to follow what is written."""
         loop = asyncio.get_running_loop()
-        self._following = loop.create_task(self._follow(self.revision))
-        self._refreshing = loop.create_task(self._refresh())
+        self._tasks = [
+            loop.create_task(self._follow(queries, queries.revision)), loop.create_task(self._refresh(queries))
+        ]  # fmt: skip
 
-    async def _follow(self, after: int) -> None:
-        while changes := await self.changes(after, None, CHANGES_MAX):
+    async def _follow(self, queries: JobQueries, after: int) -> None:
+        while changes := await queries.changes(after, None, CHANGES_MAX):
             for change in changes:
                 after = change.revision
                 if isinstance(change, JobStatus) and change.ended:
-                    self._telemetry.ended(self, change)
+                    self._telemetry.ended(self._store, change)
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, queries: JobQueries) -> None:
         while True:
-            self._telemetry.look(self)
+            self._telemetry.look(queries)
             await asyncio.sleep(REFRESH_S)
 
+    def stop(self) -> None:
+        """Follow nothing more; call it before the store is closed."""
+        for task in self._tasks:
+            task.cancel()
+
     async def close(self) -> None:
-        """Close the desk, and hand over what there is."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-        if self._following is not None:
-            self._following.cancel()
-        await super().close()
+        """Hand over what there is."""
         await asyncio.to_thread(self._telemetry.close)

@@ -40,7 +40,7 @@ ROLES: Final[tuple[Role, ...]] = ("user", "operator", "admin")
 """In the order of what they may: see and touch their own jobs; everyone's, and nodes; submit for others, too."""
 
 
-class Token(msgspec.Struct, frozen=True, kw_only=True):
+class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     """A token as it is kept."""
 
     id: Annotated[str, Meta(description="the middle part of the token, to name it by")]
@@ -52,11 +52,11 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(msgspec.Struct, frozen=True):
-    tokens: tuple[Token, ...] = ()
+    tokens: tuple[AccessToken, ...] = ()
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who makes a request.
+    """The user who makes a request, and the role of the token.
 
     Args:
         user: the name; empty where nobody is asked.
@@ -69,7 +69,7 @@ class Principal(msgspec.Struct, frozen=True):
     known: bool = True
 
     def may(self, role: Role) -> bool:
-        """Whether this role is theirs, or less than theirs."""
+        """True if the principal has this role, or a higher one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     @property
@@ -92,7 +92,7 @@ class TokenFile:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
 
-    def add(self, user: str, role: Role, days: float | None = None) -> tuple[str, Token]:
+    def add(self, user: str, role: Role, days: float | None = None) -> tuple[str, AccessToken]:
         """A new token, which nobody can read again, and what is kept of it.
 
         Args:
@@ -109,7 +109,7 @@ class TokenFile:
         now_us = time.time_ns() // 1000
         identifier = secrets.token_hex(IDENTIFIER_BYTES)
         token = f"{PREFIX}_{identifier}_{secrets.token_urlsafe(SECRET_BYTES)}"
-        kept = Token(
+        kept = AccessToken(
             id=identifier, user=user, role=role, hash=_hash(token), created_us=now_us,
             expires_us=None if days is None else now_us + round(days * DAY_US),
         )  # fmt: skip
@@ -117,7 +117,7 @@ class TokenFile:
             self._write((*tokens, kept))
         return token, kept
 
-    def revoke(self, name: str) -> tuple[Token, ...]:
+    def revoke(self, name: str) -> tuple[AccessToken, ...]:
         """Remove the token of that id, or all of that user; what was removed.
 
         Raises:
@@ -130,7 +130,7 @@ class TokenFile:
             self._write(tuple(token for token in tokens if token not in gone))
         return gone
 
-    def read(self) -> tuple[Token, ...] | None:
+    def read(self) -> tuple[AccessToken, ...] | None:
         """All tokens; None where there is no file.
 
         Raises:
@@ -146,7 +146,7 @@ class TokenFile:
             raise InputError(str(self.path), f"holds no tokens: {error}") from None
 
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Token, ...]]:
+    def _changing(self) -> Iterator[tuple[AccessToken, ...]]:
         """The tokens, while nobody else changes them."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ class TokenFile:
         finally:
             os.close(lock)
 
-    def _write(self, tokens: tuple[Token, ...]) -> None:
+    def _write(self, tokens: tuple[AccessToken, ...]) -> None:
         """The whole file or, when this fails, the old one."""
         fresh = self.path.with_suffix(".new")
         content = msgspec.json.format(msgspec.json.encode(_File(tokens)), indent=2) + b"\n"
@@ -174,7 +174,7 @@ class TokenFile:
             raise InputError(str(self.path), f"the tokens cannot be written: {error.strerror}") from None
 
 
-class Gate:
+class Authenticator:
     """Tells who makes a request; looks into the file again when it has changed.
 
     Args:
@@ -187,12 +187,12 @@ class Gate:
     def __init__(self, tokens: TokenFile | None) -> None:
         self._file = tokens
         self._seen: tuple[int, ...] = ()
-        self._tokens: dict[str, Token] | None = None
+        self._tokens: dict[str, AccessToken] | None = None
         self._look()
 
     @property
     def open(self) -> bool:
-        """Whether nobody is asked; once somebody is, this never becomes true again."""
+        """True while there are no tokens; it never becomes true again."""
         return self._tokens is None
 
     def who(self, authorization: str) -> Principal | None:

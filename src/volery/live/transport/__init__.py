@@ -1,1 +1,1 @@
-"""What lies between hosts: bytes, transports, the broker, and frames that arrive."""
+"""Transport between hosts: codec, transports, the broker, and delivery of frames."""

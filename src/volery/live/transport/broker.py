@@ -19,9 +19,10 @@ from typing import Final
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.config.tls import BrokerAccess
+from volery.live.messages import HostName
 from volery.live.transport.nats import NatsClient, NatsError
-from volery.live.transport.tls import BrokerAccess
-from volery.live.transport.transport import HostName, KnownLife, OnFrame, OnLater
+from volery.live.transport.transport import KnownLife, OnFrame, OnLater
 
 FIRST: Final = 1
 LAST: Final = 2
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class _Hello(msgspec.Struct, frozen=True, array_like=True):
-    """What hosts say when they come.
+    """The message of a host that connects.
 
     Args:
         configuration: only hosts that agree on it belong together.
@@ -73,7 +74,7 @@ def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
         yield bytes([mark]) + frame[at : at + size]
 
 
-class Assembly:
+class FrameAssembly:
     """Puts the pieces of one sender together; a frame that lacks its beginning, or has no end, is dropped."""
 
     def __init__(self) -> None:
@@ -138,7 +139,7 @@ class BrokerTransport:
         self._met: set[HostName] = set()
         self._misfit = ""
         self._changed = asyncio.Event()
-        self._assemblies: dict[HostName, Assembly] = {}
+        self._assemblies: dict[HostName, FrameAssembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
     async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
@@ -166,7 +167,7 @@ class BrokerTransport:
         return life if self._remembered < life else self._remembered + 1
 
     def _claim_s(self, life: int, peers: Collection[HostName]) -> float:
-        """How long the answers to a claim are waited for."""
+        """The time to wait for answers to a claim, in seconds."""
         if 0 < life <= self._remembered:
             return CLAIM_AGAIN_S
         return CLAIM_FIRST_S if life == 1 and not self._met.issuperset(peers) else CLAIM_S
@@ -270,7 +271,7 @@ class BrokerTransport:
         sender = subject.rpartition(".")[2]
         assembly = self._assemblies.get(sender)
         if assembly is None:
-            assembly = self._assemblies[sender] = Assembly()
+            assembly = self._assemblies[sender] = FrameAssembly()
         frame = assembly.add(payload)
         if frame is not None:
             self._on_frame(sender, frame)

@@ -15,11 +15,7 @@ import msgspec
 
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.core.model import Address, Message
-from volery.live.node.executor import Confined, Received, TaskReport
-from volery.live.node.reading import OutputAsked, OutputTold
-from volery.live.runtime.explaining import Explained, PeerTold, PreemptionTold
-from volery.live.runtime.presence import HostTold
-from volery.live.runtime.watching import Beat
+from volery.live.messages import HOST_MESSAGES
 
 VERSION: Final = 3
 _VERSION_BYTE: Final = bytes([VERSION])
@@ -32,8 +28,8 @@ class CodecError(ValueError):
     """Bytes that this version of this federation does not understand."""
 
 
-class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What one host sends another after a turn.
+class HostFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The messages of one host for another after a turn.
 
     Args:
         incarnation: of the sender, so that a restart is seen.
@@ -63,11 +59,7 @@ class Codec:
     """
 
     def __init__(self, messages: Iterable[type[Message]]) -> None:
-        said = (
-            TaskReport, Received, Confined, Beat, Explained, PeerTold, PreemptionTold, OutputAsked, OutputTold,
-            HostTold,
-        )  # fmt: skip
-        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *said}, key=_name)
+        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *HOST_MESSAGES}, key=_name)
         self._names = [kind.__name__ for kind in known]
         carried = union(known)
         self._decoder = msgspec.msgpack.Decoder(
@@ -75,11 +67,11 @@ class Codec:
         )
         self._encoder = msgspec.msgpack.Encoder()
 
-    def encode(self, frame: Frame) -> bytes:
+    def encode(self, frame: HostFrame) -> bytes:
         """The bytes of a frame."""
         return _VERSION_BYTE + self._encoder.encode(frame)
 
-    def decode(self, encoded: bytes) -> Frame:
+    def decode(self, encoded: bytes) -> HostFrame:
         """The frame that these bytes are.
 
         Raises:
@@ -89,7 +81,7 @@ class Codec:
             found = f"version {encoded[0]}" if encoded else "nothing"
             raise CodecError(f"a frame of {found} arrived, this host speaks version {VERSION}; update the older host")
         try:
-            return Frame(*self._decoder.decode(memoryview(encoded)[1:]))
+            return HostFrame(*self._decoder.decode(memoryview(encoded)[1:]))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise CodecError(f"a frame cannot be read ({error}); known messages are {', '.join(self._names)}") from None
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Final
 
-from volery.live.transport.codec import Codec, Frame, Parcel
-from volery.live.transport.transport import HostName
+from volery.live.messages import HostName
+from volery.live.transport.codec import Codec, HostFrame, Parcel
 
 ACKNOWLEDGE_S: Final = 0.02
 RETRY_S: Final = 0.2
@@ -34,7 +34,7 @@ KEPT_BYTES_MAX: Final = 256 << 20
 log = logging.getLogger(__name__)
 
 
-class LaterLife(ValueError):  # noqa: N818 - it names a claim
+class LaterIncarnation(ValueError):  # noqa: N818 - it names a claim
     """A frame is for a later incarnation of this host than its present one, by what its sender has met.
 
     Attributes:
@@ -47,7 +47,7 @@ class LaterLife(ValueError):  # noqa: N818 - it names a claim
 
 
 class _Line:
-    """What is known of one peer.
+    """The state of the link to one peer.
 
     Attributes:
         life: of the peer; 0 until something was heard.
@@ -81,7 +81,7 @@ class _Line:
         self.sent: deque[tuple[int, float, bytes]] = deque()
         self.again = self.until = self.kept_bytes = 0
         self.number = self.heard = 0
-        self.early: dict[int, Frame] = {}
+        self.early: dict[int, HostFrame] = {}
         self.owes = False
         self.retry_s = RETRY_S
         self.again_at = 0.0
@@ -140,7 +140,7 @@ class Delivery:
         line.number += 1
         oldest = line.sent[0][0] if line.sent else line.number
         encoded = self._codec.encode(
-            Frame(self._incarnation, line.number, parcels, line.life, line.heard, oldest)
+            HostFrame(self._incarnation, line.number, parcels, line.life, line.heard, oldest)
         )  # fmt: skip
         now = self._loop.time()
         if not line.sent:
@@ -167,7 +167,7 @@ class Delivery:
         """Say something that is not worth saying twice."""
         line = self._line(to)
         line.owes = False
-        self._send(to, self._codec.encode(Frame(self._incarnation, 0, parcels, line.life, line.heard)))
+        self._send(to, self._codec.encode(HostFrame(self._incarnation, 0, parcels, line.life, line.heard)))
 
     def arrived(self, sender: HostName, encoded: bytes) -> None:
         """Take a frame in.
@@ -182,7 +182,7 @@ class Delivery:
             self._correct(line, sender)
             return
         if frame.to > self._incarnation:
-            raise LaterLife(frame.to, self._incarnation)
+            raise LaterIncarnation(frame.to, self._incarnation)
         if frame.incarnation > line.life:
             known = line.life > 0
             line.begin_anew(frame.incarnation)
@@ -205,9 +205,9 @@ class Delivery:
         now = self._loop.time()
         if now >= line.corrected_at + CORRECT_S:
             line.corrected_at = now
-            self._send(peer, self._codec.encode(Frame(self._incarnation, 0, [], line.life, line.heard)))
+            self._send(peer, self._codec.encode(HostFrame(self._incarnation, 0, [], line.life, line.heard)))
 
-    def _in_order(self, line: _Line, frame: Frame, sender: HostName) -> None:
+    def _in_order(self, line: _Line, frame: HostFrame, sender: HostName) -> None:
         if frame.oldest > line.heard + 1:
             log.error("%d frames of host %s are lost for good", frame.oldest - line.heard - 1, sender)
             line.heard = frame.oldest - 1
@@ -267,7 +267,7 @@ class Delivery:
             self._retry_soon(next_s)
 
     def _send_again(self, line: _Line, peer: HostName) -> None:
-        """What may be lost and comes into the window."""
+        """Send again the frames of the window that may be lost."""
         if line.sent:
             oldest = line.sent[0][0]
             line.again = max(line.again, oldest - 1)

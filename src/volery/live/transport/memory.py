@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable
 
-from volery.live.transport.transport import HostName, KnownLife, OnFrame, OnLater
+from volery.live.messages import HostName
+from volery.live.transport.transport import KnownLife, OnFrame, OnLater
 
 
 class Memory:

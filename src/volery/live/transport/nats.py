@@ -43,7 +43,7 @@ class NatsError(Exception):
 
 
 class _About(msgspec.Struct, frozen=True):
-    """What a server says of itself first."""
+    """The server's INFO."""
 
     max_payload: int = 1 << 20
     tls_required: bool = False
@@ -258,7 +258,7 @@ class NatsClient:
 
     @property
     def connected(self) -> bool:
-        """Whether the server is there."""
+        """True while the connection is open."""
         return self._wire is not None and not self._wire.lost.done()
 
     def subscribe(self, subject: str, on_message: OnMessage) -> None:

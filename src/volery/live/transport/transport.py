@@ -1,4 +1,4 @@
-"""What carries frames between hosts: the interface of transports.
+"""Transports carry frames between hosts: their interface.
 
 A frame holds all that the components of one host have to say to those of another after one turn. A transport knows
 hosts and bytes; what is in a frame is the codec's business.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
-HostName = str
+from volery.live.messages import HostName
+
 OnFrame = Callable[[HostName, bytes], None]
 """Takes a frame and the name of the host that it comes from, on the event loop's thread; it only notes it down."""
-
 
 OnLater = Callable[[int], None]
 """Takes the number of a later life."""

@@ -35,7 +35,7 @@ from volery.core.resources import Packing
 from volery.core.shares import MILLIONTHS, ShareChange
 from volery.core.streams import Streams
 from volery.core.why import Reason
-from volery.live.config.building import Plan
+from volery.live.config.plan import FederationPlan
 from volery.policies.match import vector_bytes
 from volery.roles.nodes import Completed
 from volery.sim import Options, simulate
@@ -441,9 +441,9 @@ def test_gms_that_explain_themselves_tell_of_preemptions_and_decide_as_silent_on
 def test_where_real_work_runs_progress_cannot_be_kept() -> None:
     megha = lookup("megha-2021")
     given = {"gms": 2, "lms": 1, "shares": "a:1+b:1"}
-    assert Plan(megha, configure(megha, given), CLUSTER).build().guaranteed_shares
+    assert FederationPlan(megha, configure(megha, given), CLUSTER).build().guaranteed_shares
     with pytest.raises(InputError, match="preempted=restart"):
-        Plan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
+        FederationPlan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
 
 
 def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() -> None:

@@ -1,0 +1,408 @@
+"""Requests to the API as values, shared by both clients: what to ask, and how to read the answer."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pickle
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import cloudpickle
+import httpx2
+import msgspec
+
+from volery.core.errors import InputError
+from volery.live.config.tls import trusting
+from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
+from volery.live.status import (
+    DEFAULT_PORT,
+    LOG_OFFSET,
+    Forecast,
+    ForecastRecord,
+    HostStatus,
+    JobPlan,
+    JobStatus,
+    NodeStatus,
+    PreemptionStatus,
+    Receipt,
+    Refusal,
+    ShareStatus,
+    TaskStatus,
+    UserStatus,
+    WeightChange,
+    Why,
+)
+
+DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
+API_VARIABLE: Final = "VOLERY_API"
+TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
+CA_VARIABLE: Final = "VOLERY_CA"
+PAGE: Final = 1000
+
+AnswerT = TypeVar("AnswerT")
+
+
+class ApiError(RuntimeError):
+    """The API failed at something that it should have been able to do."""
+
+
+class CallFailedError(RuntimeError):
+    """A callable raised nothing that could be brought back, or never ran to its end; the message says why."""
+
+
+class ApiCall(Generic[AnswerT]):
+    """One request.
+
+    Args:
+        method, path: of the request.
+        read: makes the answer of a successful response.
+        query: parameters; those that are None are left out.
+        body: sent as JSON.
+    """
+
+    def __init__(
+        self, method: str, path: str, read: Callable[[httpx2.Response], AnswerT],
+        query: Mapping[str, object] | None = None, body: object = None,
+    ) -> None:  # fmt: skip
+        self.read = read
+        self.request: dict[str, Any] = {
+            "method": method,
+            "url": path,
+            "params": {name: str(value) for name, value in (query or {}).items() if value is not None},
+        }
+        if method != "GET":
+            self.request["content"] = msgspec.json.encode(body)
+            self.request["headers"] = {"content-type": "application/json"}
+
+    def answer(self, response: httpx2.Response) -> AnswerT:
+        """The content of the response.
+
+        Raises:
+            InputError: the API refuses, and says why.
+            ApiError: it has failed.
+        """
+        check(response)
+        return self.read(response)
+
+
+def check(response: httpx2.Response) -> None:
+    """Raise what a response says that is not a success; its content has been read.
+
+    Raises:
+        InputError: the API refuses, and says why.
+        ApiError: it has failed, or it is not Volery that answers.
+    """
+    if response.is_success:
+        return
+    try:
+        error = msgspec.json.decode(response.content, type=Refusal).error
+    except msgspec.MsgspecError:
+        problem = f"{response.url} answers with status {response.status_code}: {response.text[:200]}"
+        raise ApiError(problem) from None
+    raise InputError(error.place, error.problem)
+
+
+def reader(kind: type[AnswerT]) -> Callable[[httpx2.Response], AnswerT]:
+    """Reads JSON of one type; fields of newer versions are passed over."""
+    decoder = msgspec.json.Decoder(kind)
+
+    def read(response: httpx2.Response) -> AnswerT:
+        try:
+            return decoder.decode(response.content)
+        except msgspec.MsgspecError as error:
+            raise ApiError(f"{response.url} sends what is not Volery's: {error}") from None
+
+    return read
+
+
+_receipts: Callable[[httpx2.Response], list[Receipt]] = reader(list[Receipt])
+_receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
+_jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
+_tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
+_results: Callable[[httpx2.Response], list[bytes]] = reader(list[bytes])
+_node, _why, _plan = reader(NodeStatus), reader(Why), reader(JobPlan)
+_forecast, _forecasts = reader(Forecast), reader(ForecastRecord)
+_users: Callable[[httpx2.Response], list[UserStatus]] = reader(list[UserStatus])
+_shares: Callable[[httpx2.Response], list[ShareStatus]] = reader(list[ShareStatus])
+_reweighs: Callable[[httpx2.Response], list[WeightChange]] = reader(list[WeightChange])
+_preemptions: Callable[[httpx2.Response], list[PreemptionStatus]] = reader(list[PreemptionStatus])
+_share = reader(ShareStatus)
+_hosts: Callable[[httpx2.Response], list[HostStatus]] = reader(list[HostStatus])
+_nodes: Callable[[httpx2.Response], list[NodeStatus]] = reader(list[NodeStatus])
+
+JobLike = JobDescription | Mapping[str, Any] | Path
+"""A job as a description, as a table of the same keys, or as the path of a TOML file."""
+
+
+def description_of(job: JobLike, named: bool = False) -> JobDescription:
+    """The description that is meant, with a user where no token says who that is.
+
+    Raises:
+        InputError: it is wrong somewhere.
+    """
+    if isinstance(job, Path):
+        job = read_job(job)
+    elif not isinstance(job, JobDescription):
+        job = job_from_table(job, "job")
+    return job if job.user or named else msgspec.structs.replace(job, user=user_name())
+
+
+def user_name() -> str:
+    """The default submitter: the name of this account; empty where the system has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **words: Any) -> JobDescription:
+    """A job that calls a function once per tuple of arguments; `words` are further keys of a job."""
+    name = words.pop("name", getattr(function, "__name__", "call"))
+    tasks = tuple(TaskDescription(call=cloudpickle.dumps((function, given, {}))) for given in arguments)
+    return JobDescription(name=name, tasks=tasks, **words)
+
+
+def submit(job: JobLike, named: bool = False) -> ApiCall[Receipt]:
+    """Take a job; `named`: a token says whose it is."""
+    return ApiCall("POST", "/jobs", _receipt, body=description_of(job, named))
+
+
+def jobs(
+    state: str | None, user: str | None, before: int | None, limit: int, reason: str | None = None,
+    since_us: int | None = None,
+) -> ApiCall[list[JobStatus]]:  # fmt: skip
+    """Jobs, the newest first."""
+    query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
+    return ApiCall("GET", "/jobs", _jobs, query)
+
+
+def job(number: int) -> ApiCall[JobStatus]:
+    """One job."""
+    return ApiCall("GET", f"/jobs/{number}", _job)
+
+
+def tasks(number: int, first: int, limit: int) -> ApiCall[list[TaskStatus]]:
+    """Tasks of a job, in order."""
+    return ApiCall("GET", f"/jobs/{number}/tasks", _tasks, {"first": first, "limit": limit})
+
+
+def task(number: int, index: int) -> ApiCall[TaskStatus]:
+    """One task."""
+    return ApiCall("GET", f"/jobs/{number}/tasks/{index}", _task)
+
+
+class LogPiece(NamedTuple):
+    """Of an output: what it holds from `start` on, so far, or the next 64 MB of it."""
+
+    start: int
+    content: bytes
+
+    @property
+    def end(self) -> int:
+        """The offset of the next piece."""
+        return self.start + len(self.content)
+
+
+def logs(number: int, index: int, stream: str, offset: int) -> ApiCall[LogPiece]:
+    """Output of a task, so far."""
+
+    def read(found: httpx2.Response) -> LogPiece:
+        return LogPiece(int(found.headers.get(LOG_OFFSET, offset)), found.content)
+
+    return ApiCall("GET", f"/jobs/{number}/tasks/{index}/logs", read, {"stream": stream, "offset": offset})
+
+
+def result(number: int, index: int) -> ApiCall[bytes]:
+    """The pickled result or exception of a callable."""
+    return ApiCall("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
+
+
+def results(number: int, places: Sequence[int]) -> ApiCall[list[bytes]]:
+    """Results of up to `RESULTS_MAX` tasks, in this order; at least the first one, and fewer than asked if large."""
+    return ApiCall("GET", f"/jobs/{number}/results", _results, {"tasks": ",".join(map(str, places))})
+
+
+def submit_many(jobs: Iterable[JobLike], named: bool = False) -> ApiCall[list[Receipt]]:
+    """Submit several jobs, all of them or none; see `submit`."""
+    return ApiCall("POST", "/jobs/many", _receipts, body=[description_of(job, named) for job in jobs])
+
+
+def plan(job: JobLike, named: bool = False) -> ApiCall[JobPlan]:
+    """The prospects of a job; see `submit`."""
+    return ApiCall("POST", "/plan", _plan, body=description_of(job, named))
+
+
+def forecast(job: JobLike, named: bool = False) -> ApiCall[Forecast]:
+    """The forecast of a job; see `submit`."""
+    return ApiCall("POST", "/forecast", _forecast, body=description_of(job, named))
+
+
+def forecast_of(number: int) -> ApiCall[Forecast]:
+    """The forecast of what is left of a job."""
+    return ApiCall("GET", f"/jobs/{number}/forecast", _forecast)
+
+
+def forecasts() -> ApiCall[ForecastRecord]:
+    """The accuracy of earlier forecasts."""
+    return ApiCall("GET", "/forecasts", _forecasts)
+
+
+def why(number: int, index: int | None) -> ApiCall[Why]:
+    """Why a task waits; without a place, the first of the job that does."""
+    return ApiCall("GET", f"/jobs/{number}" + ("" if index is None else f"/tasks/{index}") + "/why", _why)
+
+
+def cancel(number: int) -> ApiCall[JobStatus]:
+    """Give a job up."""
+    return ApiCall("POST", f"/jobs/{number}/cancel", _job)
+
+
+def revision() -> ApiCall[int]:
+    """Of the last change of anything."""
+    return ApiCall("GET", "/healthz", lambda response: int(msgspec.json.decode(response.content)["revision"]))
+
+
+def nodes(
+    state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
+) -> ApiCall[list[NodeStatus]]:
+    """All nodes, or some."""
+    return ApiCall("GET", "/nodes", _nodes, {"state": state, "host": host, "cluster": cluster, "text": text})
+
+
+def hosts() -> ApiCall[list[HostStatus]]:
+    """All hosts."""
+    return ApiCall("GET", "/hosts", _hosts)
+
+
+def drain(node: str, drained: bool) -> ApiCall[NodeStatus]:
+    """Have nothing more placed on a node, or something again.
+
+    Raises:
+        InputError: it is no address of a node.
+    """
+    if not re.fullmatch(r"[a-z]+/[0-9]{1,18}", node):
+        raise InputError(f"node {node[:80]!r}", "an address looks like node/3; `volery nodes` lists them")
+    return ApiCall("POST", f"/nodes/{node}/{'drain' if drained else 'undrain'}", _node)
+
+
+def users() -> ApiCall[list[UserStatus]]:
+    """Users with something under way or a share."""
+    return ApiCall("GET", "/users", _users)
+
+
+def shares() -> ApiCall[list[ShareStatus]]:
+    """The tree of shares."""
+    return ApiCall("GET", "/shares", _shares)
+
+
+def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
+    """The share of a user or an organisation; with a weight, what it is from now on."""
+    path = f"/shares/{quote(name, safe='')}"
+    return ApiCall("GET", path, _share) if weight is None else ApiCall("PUT", path, _share, body={"weight": weight})
+
+
+def reweighs(name: str | None, limit: int) -> ApiCall[list[WeightChange]]:
+    """Changes of weights, the last one first."""
+    return ApiCall("GET", "/reweighs", _reweighs, {"name": name, "limit": limit})
+
+
+def preemptions(
+    user: str | None, job: int | None, before: int | None, limit: int
+) -> ApiCall[list[PreemptionStatus]]:  # fmt: skip
+    """Preemptions, the last one first."""
+    return ApiCall("GET", "/preemptions", _preemptions, {"user": user, "job": job, "before": before, "limit": limit})
+
+
+def value_of(ended: TaskStatus, pickled: bytes) -> Any:
+    """The result of a call.
+
+    Raises:
+        Exception: whatever it raised.
+        CallFailedError: it never came to that.
+    """
+    if ended.state == "finished":
+        return pickle.loads(pickled) if pickled else None  # noqa: S301 - the result of our own callable
+    if pickled:
+        error = pickle.loads(pickled)  # noqa: S301 - the exception of our own callable
+        if isinstance(error, BaseException):
+            where = f"raised in job {ended.job}, task {ended.index}, on {ended.node}"
+            error.add_note(f"{where}; what it printed: volery logs {ended.job} {ended.index} --stderr")
+            raise error
+    raise CallFailedError(f"job {ended.job}, task {ended.index} is {ended.state}: {ended.reason or 'it never ran'}")
+
+
+class EventReader:
+    """Makes statuses of the lines of an event stream; `last` is the id of the last whole event."""
+
+    def __init__(self, after: int | None = None) -> None:
+        self.last = after
+        self._fields: dict[str, str] = {}
+
+    def headers(self) -> dict[str, str]:
+        """Headers that resume the stream where it stopped."""
+        return {} if self.last is None else {"last-event-id": str(self.last)}
+
+    def feed(self, line: str) -> JobStatus | TaskStatus | None:
+        """Take one line in; a status when it completes an event."""
+        if line:
+            name, _, text = line.partition(":")
+            self._fields[name] = text.removeprefix(" ")
+            return None
+        fields, self._fields = self._fields, {}
+        if "data" not in fields:
+            return None
+        self.last = int(fields["id"])
+        if fields["event"] == "job":
+            return msgspec.json.decode(fields["data"], type=JobStatus)
+        return msgspec.json.decode(fields["data"], type=TaskStatus)
+
+
+def api_address(api: str | None) -> str:
+    """The API's address: what is given, else VOLERY_API, else this machine's default port.
+
+    Raises:
+        InputError: it is no address.
+    """
+    address = api or os.environ.get(API_VARIABLE) or DEFAULT_API
+    if not address.startswith(("http://", "https://")):
+        raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}")
+    return address.rstrip("/")
+
+
+class Credentials:
+    """Connection settings of a client: address, token and certificate authority.
+
+    Args:
+        api: the address; by default VOLERY_API, or this machine's default port.
+        token: by default VOLERY_TOKEN; empty: none.
+
+    Raises:
+        InputError: the address is none; the token would travel readable over a network; VOLERY_CA cannot be used.
+    """
+
+    def __init__(self, api: str | None, token: str | None) -> None:
+        self.api = api_address(api)
+        token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
+        self.named = bool(token)
+        url = httpx2.URL(self.api)
+        if token and url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
+            raise InputError(self.api, "a token would travel readable; use https")
+        if not token.isascii() or not (token + "x").isprintable():
+            raise InputError(TOKEN_VARIABLE, "is no token; `volery token add` gives one")
+        ca = os.environ.get(CA_VARIABLE)
+        self.options: dict[str, Any] = {
+            "base_url": self.api,
+            "headers": {"authorization": f"Bearer {token}"} if token else {},
+            "verify": trusting(Path(ca)) if ca and url.scheme == "https" else True,
+            "trust_env": False,
+        }
+
+
+def unreachable(api: str, error: httpx2.TransportError) -> InputError:
+    """The error for an API that does not answer."""
+    problem = f"no federation answers there ({error}); start one with `volery up`, or name one with --api"
+    return InputError(api, f"{problem} or {API_VARIABLE}")

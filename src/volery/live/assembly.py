@@ -1,0 +1,321 @@
+"""Assembly of a live host: all parts of one process, handed to each other, opened in order and closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from volery.core.component import Component, Deployment
+from volery.core.errors import InputError, suggestion
+from volery.core.model import SUBMITTER, Address
+from volery.live.config.accounts import Accounts
+from volery.live.config.federation import ALL, DISCOVERED, Federation, located
+from volery.live.config.limits import JournalSize
+from volery.live.config.plan import recovery, survives
+from volery.live.messages import HostName
+from volery.live.node.executor import Executor
+from volery.live.node.recorder import Recorder
+from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
+from volery.live.node.runtime import NodeRuntime, node_runtime
+from volery.live.node.supervisor_client import SupervisorLost
+from volery.live.runtime.failure_detector import WatchList, watched_by
+from volery.live.runtime.host import Host
+from volery.live.runtime.incarnations import host_lock, next_incarnation, persist_incarnation
+from volery.live.runtime.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.runtime.mailboxes import Inbox
+from volery.live.runtime.presence import Presence
+from volery.live.runtime.segments import SegmentedJournal
+from volery.live.runtime.submitter import Frontend, MakeFrontend, SubmitterSite
+from volery.live.transport.codec import Codec
+from volery.live.transport.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class LiveHost(NamedTuple):
+    """A host at work.
+
+    Args:
+        host: drives the components.
+        front: the submitter's, where it is on this host.
+        journal: the path of the journal; empty without one.
+    """
+
+    host: Host
+    front: Frontend | None
+    journal: str
+
+
+@asynccontextmanager
+async def running(
+    federation: Federation, name: HostName = ALL, front: MakeFrontend | None = None, recorder: Recorder | None = None,
+    executor: Executor | None = None, make_host: type[Host] = Host, unreceived: UnreceivedReports | None = None,
+) -> AsyncIterator[LiveHost]:  # fmt: skip
+    """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
+
+    Leaving it by an exception leaves what runs to its supervisor, where there is one: the host will be started again.
+
+    Args:
+        federation: of the file.
+        name: of the host; `ALL` runs every component in this process, without a broker.
+        front: makes the submitter; by default the job service with its API.
+        recorder: is called for every attempt.
+        executor: takes the place of the one that the file names.
+        make_host: a kind of host that also measures itself.
+        unreceived: ends of tasks that the host has told and that were not received, from one of its lives in this
+            process to the next.
+
+    Raises:
+        InputError: there is no such host, or something that it needs cannot be had.
+    """
+    deployment = federation.plan.build(next_incarnation(federation.folder, name))
+    layout = _layout(federation, name, deployment)
+    _demand_safe(federation, deployment, layout[name], front, executor)
+    with host_lock(federation.folder, name):
+        transport = _transport(federation) if name != ALL else None
+        try:
+            incarnation = await _incarnation(federation, name, transport, layout)
+            started = _started(federation, name, incarnation, layout, transport, front, recorder, executor, make_host,
+                               unreceived)  # fmt: skip
+            async with started as at_work:
+                yield at_work
+        finally:
+            if transport is not None:
+                await transport.close()
+
+
+async def _incarnation(
+    federation: Federation, name: HostName, transport: Transport | None, layout: Collection[HostName]
+) -> int:
+    """The incarnation that a host begins: the next by its folder, or by what its peers have met.
+
+    Raises:
+        InputError: another process uses the name of the host, or the broker is not there.
+    """
+    known = next_incarnation(federation.folder, name)
+    if transport is None:
+        return known
+    begins = await transport.claim(name, known, [host for host in layout if host != name])
+    if begins != known:
+        told = "host %s begins incarnation %d, not %d as its folder says: other hosts have met its incarnation %d"
+        log.warning(told, name, begins, known, begins - 1)
+    return begins
+
+
+@asynccontextmanager
+async def _started(
+    federation: Federation, name: HostName, incarnation: int, layout: Mapping[HostName, tuple[Address, ...]],
+    transport: Transport | None, make_front: MakeFrontend | None, recorder: Recorder | None, executor: Executor | None,
+    make_host: type[Host], unreceived: UnreceivedReports | None,
+) -> AsyncIterator[LiveHost]:  # fmt: skip
+    """A host whose name is claimed; arguments as for `running`."""
+    folder, file, deployment = federation.folder, federation.file, federation.plan.build(incarnation)
+    scheduling = tuple(address for address in layout[name] if address != SUBMITTER)
+    hosted = federation.plan.components(deployment, scheduling, incarnation)
+    where = _with_reporters(layout, deployment)
+    inbox = Inbox(where, recorder=recorder)
+    node = node_runtime(federation, name, deployment, scheduling, inbox.report, executor, unreceived)
+    if node.reporter is not None:
+        hosted[reporter_of(name)] = node.reporter
+    front = register = None
+    if SUBMITTER in layout[name]:
+        post = partial(inbox.post, SUBMITTER, source=SUBMITTER)
+        site = SubmitterSite(federation, deployment, post, layout, name, incarnation)
+        front = (make_front or job_frontend)(site)
+        hosted[SUBMITTER], register = front.component, front.register or site.register()
+    persist_incarnation(folder, name, incarnation)
+    log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
+    path = journal_path(folder / "journal", name, incarnation)
+    journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
+    host = make_host(
+        name, hosted, inbox, executor=node.executor, codec=Codec(federation.plan.architecture.messages),
+        transport=transport, journal=journal, incarnation=incarnation, explains=file.reports,
+        watches=_watches(federation, name, deployment, where),
+        presence=Presence(where[SUBMITTER], register),
+    )  # fmt: skip
+    on_new_life = partial(_greet, front, node.reporter, layout, deployment.machines)
+    nodes = [address for address in scheduling if address in deployment.machines]
+    try:
+        await _begin(host, node, front, nodes, on_new_life)
+        yield LiveHost(host, front, str(path) if journal is not None else "")
+    except Exception:
+        if node.supervised is not None:
+            node.supervised.leave()
+        raise
+    finally:
+        await host.close()
+        if front is not None:
+            await front.close()
+
+
+def _greet(
+    front: Frontend | None, reporter: Reporter | None, layout: Mapping[HostName, Collection[Address]],
+    nodes: Collection[Address], peer: HostName, known: bool,
+) -> None:  # fmt: skip
+    """Repeat to an incarnation of another host what it may not know.
+
+    Args:
+        front, reporter: of this host.
+        layout: host -> addresses of its components.
+        nodes: addresses of nodes.
+        peer: the other host.
+        known: whether an earlier incarnation of it was known.
+    """
+    schedulers = [address for address in layout[peer] if address not in nodes]
+    if front is not None and schedulers:
+        front.restarted(schedulers)
+    if reporter is not None and SUBMITTER in layout[peer] and known:
+        reporter.again()
+
+
+async def _begin(
+    host: Host, node: NodeRuntime, front: Frontend | None, nodes: Sequence[Address],
+    on_new_life: Callable[[HostName, bool], None],
+) -> None:  # fmt: skip
+    """Open and start everything, and take up what earlier incarnations have left."""
+    supervised = node.supervised
+    report = node.reporter.report if node.reporter is not None else host.inbox.report
+    adopted = await supervised.open(nodes, report, host.stop) if supervised is not None else ()
+    await host.open(on_new_life)
+    host.start(adopted)
+    if node.reporter is not None:
+        node.reporter.again()
+    if supervised is not None:
+        supervised.go_on(host.ended)
+    confined = node.introduction(nodes)
+    if confined is not None and node.reporter is not None:
+        node.reporter.introduce(confined)
+    elif confined is not None:
+        host.inbox.report(confined)
+    if front is not None:
+        await front.open()
+
+
+def _demand_safe(
+    federation: Federation, deployment: Deployment, here: Collection[Address], front: MakeFrontend | None,
+    executor: Executor | None,
+) -> None:  # fmt: skip
+    """Refuse before anything is opened.
+
+    Raises:
+        InputError: tasks would run as root; strangers could use the API, or overhear tokens.
+    """
+    if executor is None and federation.file.executor == "agent" and any(one in deployment.machines for one in here):
+        Accounts(federation.file.run_as)
+    if front is None and SUBMITTER in here:
+        from volery.live.frontend import demand_safe_api
+
+        demand_safe_api(federation)
+
+
+def _layout(federation: Federation, name: HostName, deployment: Deployment) -> dict[HostName, tuple[Address, ...]]:
+    if name == ALL:
+        return {ALL: (*deployment.components, SUBMITTER)}
+    for place, table in enumerate(federation.file.machines):
+        if table.get("capacity") == DISCOVERED:
+            problem = (
+                "differs from host to host, and now and then; write down what `volery discover` says on each machine"
+            )
+            raise InputError(f"machines[{place}].capacity", problem)
+    layout = federation.layout(deployment.components)
+    if name not in layout:
+        raise InputError("host", f"there is no host {name!r}" + suggestion(name, layout))
+    return layout
+
+
+def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
+    """The host of each component and of each reporter."""
+    where = located(layout)
+    for host, addresses in layout.items():
+        if any(address in deployment.machines for address in addresses):
+            where[reporter_of(host)] = host
+    return where
+
+
+def _watches(
+    federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
+) -> WatchList | None:  # fmt: skip
+    """The watching pairs of this host; None where the architecture cannot recover."""
+    if not survives(federation.plan.architecture, deployment):
+        return None
+    pairs = [*deployment.detector_pairs, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]
+    return WatchList(watched_by(pairs, where, name), deployment.detection_us)
+
+
+def _journal(
+    federation: Federation, name: HostName, incarnation: int, addresses: tuple[Address, ...],
+    hosted: Mapping[Address, Component],
+) -> JournalWriter:  # fmt: skip
+    plan = federation.plan
+    parameters = msgspec.to_builtins(plan.config)
+    header = Header(
+        federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
+        plan.configuration, unix_us(),
+    )  # fmt: skip
+    size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
+    components = {address: hosted[address] for address in addresses}
+    return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
+
+
+def _transport(federation: Federation) -> Transport:
+    from volery.live.transport.broker import BrokerTransport
+
+    return BrokerTransport(federation.broker, federation.file.name, federation.plan.configuration)
+
+
+def job_frontend(site: SubmitterSite) -> Frontend:
+    """The frontend that serves users."""
+    from volery.live.frontend import JobFrontend
+
+    return JobFrontend(site)
+
+
+async def serve(federation: Federation, name: HostName, tell: Callable[[LiveHost], None]) -> None:
+    """Run a host until SIGINT or SIGTERM, or until one of its components fails.
+
+    Args:
+        federation: of the file.
+        name: of the host.
+        tell: called when everything is at work.
+
+    Raises:
+        InputError: as `running`.
+        Exception: whatever a component has raised.
+    """
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    arriving = loop.create_task(_until_stopped(federation, name, tell))
+    waiting = loop.create_task(stopping.wait())
+    await asyncio.wait((arriving, waiting), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not arriving.done():
+        arriving.cancel()
+    try:
+        await arriving
+    except asyncio.CancelledError:
+        if not stopping.is_set():
+            raise
+
+
+async def _until_stopped(federation: Federation, name: HostName, tell: Callable[[LiveHost], None]) -> None:
+    unreceived: UnreceivedReports = {}
+    while True:
+        try:
+            async with running(federation, name, unreceived=unreceived) as at_work:
+                gc.collect()
+                gc.freeze()
+                tell(at_work)
+                await at_work.host.run()
+            return
+        except SupervisorLost as error:
+            log.warning("host %s begins anew: %s", name, error)

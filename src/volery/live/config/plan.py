@@ -1,0 +1,107 @@
+"""From a registry entry to components, the same way for a host that starts and for a replay of its journal."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from random import Random
+
+import msgspec
+
+from volery.core.component import Architecture, Component, Deployment, role_of
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Address, Cluster
+from volery.core.streams import Streams
+
+
+class IncarnationStreams(Streams):
+    """Streams of one incarnation of a host: a restarted component does not draw its predecessor's numbers again."""
+
+    def __init__(self, seed: int, incarnation: int) -> None:
+        super().__init__(seed)
+        self._incarnation = incarnation
+
+    def of(self, name: Address, incarnation: int = 0) -> Random:
+        """A fresh generator at the start of the named stream."""
+        return super().of(name, incarnation or self._incarnation)
+
+
+def survives(architecture: Architecture, deployment: Deployment) -> bool:
+    """True if hosts of this deployment may fail and restart.
+
+    That takes components that can be built again and messages that can be lost, so that nothing of an earlier life is
+    taken for the present one's. A design that in the lab bears the crash of its machines alone has no fence live.
+    """
+    return deployment.rebuild is not None and "loss" in architecture.tolerates
+
+
+def recovery(architecture: Architecture, deployment: Deployment) -> str:
+    """The recovery of a federation when its hosts fail, in words."""
+    if survives(architecture, deployment):
+        roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if "crash:" in fault))
+        seconds = deployment.detection_us / SECOND
+        given_up = f"a host that does not answer counts as failed within {seconds:g} s"
+        return f"{architecture.name} recovers when any host of {roles} fails; {given_up}; {_heirs(deployment)}"
+    bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
+    given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
+    instead = f"; with {given} it would recover from that" if bears else ", and it has no parameter for that"
+    problem = "recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted"
+    return f"{architecture.name} {problem}{instead}"
+
+
+def _heirs(deployment: Deployment) -> str:
+    """The fate of jobs whose scheduler does not restart, in words."""
+    if len(deployment.standins) > 1:
+        return f"jobs of a {role_of(deployment.standins[0])} that does not come back go to another"
+    return f"jobs of {deployment.entry(0)} wait until it is started again"
+
+
+class FederationPlan(msgspec.Struct, frozen=True):
+    """Architecture, parameters and cluster of a federation, without its hosts.
+
+    Args:
+        architecture: of the registry.
+        config: its parameters.
+        cluster: the machines as schedulers see them.
+        seed: of all random streams.
+    """
+
+    architecture: Architecture
+    config: msgspec.Struct
+    cluster: Cluster
+    seed: int = 0
+
+    def build(self, incarnation: int = 1) -> Deployment:
+        """Fresh components.
+
+        Raises:
+            InputError: the architecture cannot be built on this cluster, or asks for what real tasks cannot do.
+        """
+        deployment = self.architecture.build(self.cluster, self.config, IncarnationStreams(self.seed, incarnation))
+        if deployment.keeps_progress:
+            problem = "preempted tasks cannot keep their progress here: real work starts anew; give preempted=restart"
+            raise InputError(self.architecture.name, problem)
+        return deployment
+
+    def components(
+        self, deployment: Deployment, addresses: Iterable[Address], incarnation: int
+    ) -> dict[Address, Component]:
+        """The components of one life of a host.
+
+        Designs that bear crashes rebuild them, even for the first: nobody knows whether the others have run before.
+
+        Args:
+            deployment: what `build` made for this incarnation.
+            addresses: on the host.
+            incarnation: of the host, from 1.
+        """
+        rebuild = deployment.rebuild
+        if rebuild is None or not survives(self.architecture, deployment):
+            return {address: deployment.components[address] for address in addresses}
+        return {address: rebuild(address, incarnation) for address in addresses}
+
+    @property
+    def configuration(self) -> str:
+        """SHA-256 of architecture, parameters and cluster; two hosts fit together only when theirs are equal."""
+        content = (self.architecture.name, self.config, self.cluster)
+        return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()

@@ -1,0 +1,113 @@
+"""Frontend of users: the job service, the API with its pages, forecasts and the archive, each handed what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from volery.core.errors import InputError
+from volery.core.model import Address
+from volery.live.config.federation import Federation
+from volery.live.config.tls import server_files
+from volery.live.dashboard.routes import window_routes
+from volery.live.runtime.submitter import Frontend, SubmitterSite
+from volery.live.service.api import ApiServer, demand_safe
+from volery.live.service.archive import Archive
+from volery.live.service.forecaster import Forecaster
+from volery.live.service.http_server import ConnectionLimits
+from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
+from volery.live.service.store import JobStore
+from volery.live.service.tokens import Authenticator, TokenFile
+
+if TYPE_CHECKING:
+    from volery.live.service.telemetry import JobTracer
+
+
+class JobFrontend(Frontend):
+    """The job service with its API.
+
+    Args:
+        site: the host that it stands on.
+
+    Raises:
+        InputError: the store or the API's address cannot be had.
+    """
+
+    def __init__(self, site: SubmitterSite) -> None:
+        federation, deployment = site.federation, site.deployment
+        folder, file = federation.folder, federation.file
+        store = JobStore(folder / "jobs.sqlite")
+        self._tracer = job_tracer(federation, store) if file.telemetry else None
+        self._service = service = job_service(
+            store, federation.fleet, deployment.entry_for, deployment.machines, site.post, deployment.owners_of,
+            deployment.guaranteed_shares, deployment.shares, deployment.weight_subscribers, deployment.answers_queries,
+            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S,
+            deployment.standins, deployment.detection_us, site.agents, site.register,
+            self._tracer.on_report if self._tracer is not None else None,
+        )  # fmt: skip
+        super().__init__(service, service.nodes.register)
+        self._elsewhere = site.elsewhere
+        written = service.writer.written
+        self._archive = Archive(store, written, folder / "jobs.sqlite", folder / "archive", file.retention)
+        limits = ConnectionLimits(file.api_connections, file.api_connections_per_address)
+        self._forecaster = Forecaster(federation, dict(deployment.machines), service.queries.lost)
+        self._server = ApiServer(
+            service, folder / "tasks", *federation.api, gate=Authenticator(TokenFile(folder)), tls=_files(federation),
+            foreteller=self._forecaster, bounds=limits, pages=window_routes,
+        )  # fmt: skip
+        self.url, self.open_to_all = self._server.url, self._server.open_to_all
+
+    async def open(self) -> None:
+        """Submit what had not ended, and answer requests."""
+        await self._service.open(self._elsewhere)
+        if self._tracer is not None:
+            self._tracer.open(self._service.queries)
+        await self._server.start()
+        self._archive.start()
+
+    def restarted(self, addresses: Collection[Address]) -> None:
+        """Submit jobs again to schedulers that may have lost them."""
+        asyncio.get_running_loop().create_task(self._service.resubmit(addresses))
+
+    async def close(self) -> None:
+        """Close the API and the store."""
+        await self._archive.close()
+        if self._tracer is not None:
+            self._tracer.stop()
+        await self._service.close()
+        if self._tracer is not None:
+            await self._tracer.close()
+        await self._server.close()
+        self._forecaster.close()
+
+
+def demand_safe_api(federation: Federation) -> None:
+    """Refuse an API that would be open to strangers, or tokens that they could overhear.
+
+    Raises:
+        InputError: so it is.
+    """
+    demand_safe(federation.api[0], Authenticator(TokenFile(federation.folder)), _files(federation))
+
+
+def _files(federation: Federation) -> dict[str, str] | None:
+    tls = federation.file.tls
+    return server_files(tls, federation.base) if tls is not None else None
+
+
+def job_tracer(federation: Federation, store: JobStore) -> JobTracer:
+    """The tracer of a federation that has an OpenTelemetry collector.
+
+    Raises:
+        InputError: OpenTelemetry is not installed.
+    """
+    endpoint = federation.file.telemetry
+    if not endpoint.startswith(("http://", "https://")):
+        raise InputError("telemetry", f"{endpoint!r} is no address of a collector; write it as http://127.0.0.1:4318")
+    try:
+        from volery.live.service import telemetry
+    except ImportError as error:
+        raise InputError("telemetry", f"{error.name} is not installed; install 'volery[otel]'") from None
+    made = telemetry.Telemetry(federation.file.name, *telemetry.exporters(endpoint.rstrip("/")))
+    return telemetry.JobTracer(made, store)

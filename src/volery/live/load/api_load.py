@@ -1,0 +1,159 @@
+"""Load for a federation that runs elsewhere: replays a trace through its API, as its users would.
+
+What is measured is what users see: from the moment at which a job is handed to the client to the start of each task,
+by the wall clocks of both sides. All submissions go out on time, answered or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from volery.core.model import NEVER, SECOND, JobId
+from volery.core.records import Records
+from volery.core.trace import Trace, longs
+from volery.live.asyncclient import AsyncClient
+from volery.live.jobs import JobDescription, TaskDescription
+from volery.live.load.load import TOLD_EVERY_S, Loaded, LoadProgress
+from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
+
+Work = Literal["sleep", "spin"]
+_SPIN: Final = "import sys, time\nend = float(sys.argv[1])\nwhile time.thread_time() < end: pass"
+
+
+def command(work: Work, duration_us: int) -> tuple[str, ...]:
+    """A command that sleeps, or uses a processor, for so long."""
+    seconds = f"{duration_us / SECOND:.6f}"
+    return ("sleep", seconds) if work == "sleep" else ("python3", "-S", "-c", _SPIN, seconds)
+
+
+def described(trace: Trace, job: JobId, work: Work) -> JobDescription:
+    """A job of a trace as users write it."""
+    durations = trace.duration_us[trace.first[job] : trace.first[job + 1]]
+    tasks = tuple(TaskDescription(command=command(work, duration)) for duration in durations)
+    return JobDescription(
+        name=f"load {job}", user=trace.user[job] if trace.user else "load",
+        estimate_s=trace.estimate_us[job] / SECOND, tasks=tasks,
+    )  # fmt: skip
+
+
+class _Load:
+    """Submits, listens, and fills in the records."""
+
+    def __init__(self, client: AsyncClient, trace: Trace, work: Work) -> None:
+        self._client = client
+        self._trace = trace
+        self._work = work
+        self._origin_us = 0
+        self._jobs: dict[int, JobId] = {}
+        self._early: list[JobStatus | TaskStatus] = []
+        self._receipts: set[asyncio.Task[None]] = set()
+        self.records = Records(msgspec.structs.replace(trace, arrival_us=trace.arrival_us[:]))
+        self.late_us = longs(trace.job_count)
+        self.finished = self.failed = self.done = self.submitted = 0
+        self.complete = asyncio.Event()
+
+    def _now_us(self) -> int:
+        return time.time_ns() // 1000 - self._origin_us
+
+    async def submit_all(self) -> None:
+        """Hand every job over when it is due."""
+        self._origin_us = time.time_ns() // 1000
+        for job, due in enumerate(self._trace.arrival_us):
+            await asyncio.sleep((due - self._now_us()) / SECOND)
+            now = self._now_us()
+            self.records.trace.arrival_us[job] = now
+            self.late_us[job] = max(0, now - due)
+            self.submitted += 1
+            submitting = asyncio.get_running_loop().create_task(self._submit(job))
+            self._receipts.add(submitting)
+        await asyncio.gather(*self._receipts)
+
+    async def _submit(self, job: JobId) -> None:
+        receipt: Receipt = await self._client.submit(described(self._trace, job, self._work))
+        self._jobs[receipt.id] = job
+        early, self._early = self._early, []
+        for status in early:
+            self.take_in(status)
+
+    async def listen(self, after: int) -> None:
+        """Take in what the federation tells."""
+        async for status in self._client.events(after=after):
+            self.take_in(status)
+
+    def take_in(self, status: JobStatus | TaskStatus) -> None:
+        """Note what has become of a job or a task; what comes before the receipt waits for it."""
+        number = status.id if isinstance(status, JobStatus) else status.job
+        job = self._jobs.get(number)
+        if job is None:
+            if self.submitted > len(self._jobs):
+                self._early.append(status)
+        elif isinstance(status, TaskStatus):
+            self._task(job, status)
+        elif status.ended and self.records.answered_us[job] == NEVER:
+            self._job(job, status)
+
+    def _task(self, job: JobId, status: TaskStatus) -> None:
+        if status.state not in ENDED_TASKS or status.started_us is None:
+            return
+        records, task = self.records, self._trace.first[job] + status.index
+        records.start_us[task] = max(status.started_us - self._origin_us, records.trace.arrival_us[job])
+        records.attempt[task] = status.attempt
+        if status.state == "finished" and status.ended_us is not None:
+            records.finish_us[task] = status.ended_us - self._origin_us
+            self.finished += 1
+        self.failed += status.state == "failed"
+
+    def _job(self, job: JobId, status: JobStatus) -> None:
+        records, trace = self.records, self._trace
+        assert status.ended_us is not None
+        records.answered_us[job] = status.ended_us - self._origin_us
+        records.unsatisfiable[job] = status.unsatisfiable
+        sending_us = max(0, status.submitted_us - self._origin_us - records.trace.arrival_us[job])
+        for task in range(trace.first[job], trace.first[job + 1]):
+            records.path[task] = sending_us
+        self.done += 1
+        if self.done == trace.job_count:
+            self.complete.set()
+
+
+async def load_by_api(
+    api: str | None, trace: Trace, work: Work, watch: Callable[[LoadProgress], None] | None = None
+) -> Loaded:
+    """Replay a trace through the API of a running federation, until every job has ended.
+
+    Args:
+        api: its address; see `asking.api_address`.
+        trace: see `load.sped_up`.
+        work: what its tasks do; a federation with a sleep executor sleeps for the estimates whatever they are.
+        watch: told how far the load is, four times a second.
+
+    Raises:
+        InputError: no federation answers, or it refuses a job.
+    """
+    cpu_s = time.process_time()
+    async with AsyncClient(api) as client:
+        it = _Load(client, trace, work)
+        revision = await client.revision()
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(it.listen(revision)),
+            asyncio.ensure_future(it.submit_all()),
+            asyncio.ensure_future(it.complete.wait()),
+        ]
+        try:
+            while not tasks[-1].done():
+                await asyncio.wait(tasks[-1:], timeout=TOLD_EVERY_S)
+                for task in tasks[:-1]:
+                    if task.done():
+                        task.result()  # raises what has gone wrong
+                if watch is not None:
+                    watch(LoadProgress(it.submitted, it.done, it.finished))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    return Loaded(it.records, it.late_us, it.failed, time.process_time() - cpu_s, "")

@@ -1,0 +1,205 @@
+"""Messages between hosts besides those of an architecture, and the names that all rooms of live share.
+
+Reports travel from a node's host to the submitter; they never pass through a scheduler. Nothing here is journalled.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from volery.core.events import Preemption
+from volery.core.model import Address, JobId, Message, TaskId, Time
+from volery.core.why import Decision
+
+HostName = str
+
+AGENT: Final = "agent"
+"""The role of a host's reporter; see `reporting`."""
+
+AttemptState = Literal["running", "finished", "failed", "killed"]
+
+
+class AttemptUsage(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Usage of an attempt, as far as the kernel reports it.
+
+    Args:
+        cpu_us: processor time of all its processes, microseconds; without a control group of those alone that were
+            waited for.
+        memory_peak_bytes: the most that it had at once; without a control group, of its largest process.
+        out_of_memory: it wanted more than it may have, and was ended for that.
+        held: what held it to the amounts that it asked for, in words; empty where it asked for none.
+    """
+
+    cpu_us: Time | None = None
+    memory_peak_bytes: int | None = None
+    out_of_memory: bool = False
+    held: str = ""
+
+
+class TaskReport(Message, frozen=True):
+    """Executor > submitter, about an attempt: once when it starts, once when it has ended.
+
+    Args:
+        task: its number.
+        job: the job that it belongs to.
+        attempt: the scheduler's number, which tells attempts apart.
+        node: the address of the node that it runs on.
+        state: of the attempt.
+        at_unix_us: when it came into this state, by the wall clock of its host.
+        exit_code: of a process that has ended; -N: signal N ended it.
+        reason: what went wrong, in words; empty when nothing did.
+        folder: the folder on the node's host that holds `stdout` and `stderr`; empty when there is none.
+        result: what a callable returned, encoded; empty for processes.
+        usage: what it has used, once it has ended.
+        counted: the number of the attempt for people, see `attempt_number`; None: as `attempt`.
+    """
+
+    task: TaskId
+    job: JobId
+    attempt: int
+    node: Address
+    state: AttemptState
+    at_unix_us: Time
+    exit_code: int | None = None
+    reason: str = ""
+    folder: str = ""
+    result: bytes = b""
+    usage: AttemptUsage | None = None
+    counted: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Of the attempt, for people: 0 is the task's first."""
+        return self.attempt if self.counted is None else self.counted
+
+
+class ReportsStored(Message, frozen=True):
+    """Submitter > agent: the ends of these attempts (task, attempt) are written down; nobody else need keep them."""
+
+    attempts: tuple[tuple[TaskId, int], ...]
+
+
+class ConfinementReport(Message, frozen=True):
+    """Agent > submitter, when it begins: what holds the tasks of these nodes to what they ask for, in words."""
+
+    nodes: tuple[Address, ...]
+    words: str
+
+
+OutputPlace = Literal["here", "not here", "busy"]
+
+
+class OutputRequest(Message, frozen=True):
+    """Submitter > agent: say what is in an output.
+
+    Args:
+        number: of the question.
+        folder: of the attempt, as its node has told.
+        stream: stdout or stderr.
+        offset: where the piece begins.
+        limit: how many bytes of it, at most; 0: only how large it is.
+    """
+
+    number: int
+    folder: str
+    stream: str
+    offset: int
+    limit: int
+
+
+class OutputReply(Message, frozen=True):
+    """Agent > submitter: this is in it.
+
+    Args:
+        number: of the question.
+        found: whether the file is on this host.
+        size: of the output, bytes.
+        kept: offset from which it is kept.
+        piece: what was asked for, as far as it is there.
+    """
+
+    number: int
+    found: OutputPlace
+    size: int = 0
+    kept: int = 0
+    piece: bytes = b""
+
+
+class DecisionReport(Message, frozen=True):
+    """Host > submitter: what a scheduler has decided about a task.
+
+    Args:
+        by: which scheduler.
+        at_unix_us: when, by the wall clock of its host.
+        decision: what.
+    """
+
+    by: Address
+    at_unix_us: Time
+    decision: Decision
+
+    @property
+    def job(self) -> JobId:
+        """The job of the task."""
+        return self.decision.job
+
+
+class PreemptionReport(Message, frozen=True):
+    """Host > submitter: an attempt was ended for another task's sake.
+
+    Args:
+        by: who has ended it.
+        at_unix_us: when, by the wall clock of its host.
+        fact: what was ended, for whom, and why.
+    """
+
+    by: Address
+    at_unix_us: Time
+    fact: Preemption
+
+
+class PeerReport(Message, frozen=True):
+    """Host > submitter: a component here has been told that another is lost, or is back.
+
+    Args:
+        by: who was told.
+        peer: who is lost, or back.
+        lost: which of the two.
+    """
+
+    by: Address
+    peer: Address
+    lost: bool
+
+
+class HostReport(Message, frozen=True):
+    """Host > the API's host: this host runs.
+
+    Args:
+        version: of Volery.
+        hostname: of its machine.
+        pid: of its process.
+        started_us: of its process, microseconds since 1970.
+    """
+
+    version: str
+    hostname: str
+    pid: int
+    started_us: Time
+
+
+class HostHeartbeat(Message, frozen=True):
+    """Host > host: I live. `echo` is the number of the last beat that was heard."""
+
+    number: int
+    echo: int
+    state: int
+
+
+HOST_MESSAGES: Final = (
+    TaskReport, ReportsStored, ConfinementReport, HostHeartbeat, DecisionReport, PeerReport, PreemptionReport,
+    OutputRequest, OutputReply, HostReport,
+)  # fmt: skip
+"""The codec carries them beside the messages of the architecture."""

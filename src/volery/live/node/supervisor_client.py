@@ -1,0 +1,283 @@
+"""Client of the task supervisor: the executor of a node host whose tasks outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.events import Adopted
+from volery.core.model import Address, Task, TaskId
+from volery.live.config.limits import NO_RULES, NodeRules
+from volery.live.messages import TaskReport
+from volery.live.node.executor import OnEnd, Report
+from volery.live.node.supervisor import READY
+from volery.live.node.supervisor_protocol import (
+    AttemptReport,
+    Channel,
+    ForgetAttempt,
+    FromHost,
+    FromSupervisor,
+    Inventory,
+    KeepAlive,
+    KillAttempt,
+    Shutdown,
+    StartAttempt,
+    SupervisedAttempt,
+    TakeOver,
+    socket_in,
+)
+
+TICKS_PER_LEASE: Final = 9
+
+log = logging.getLogger(__name__)
+
+
+class SupervisorLost(RuntimeError):  # noqa: N818 - it names a state
+    """The tasks of this node host are lost: the host has to restart."""
+
+
+class SupervisorClient:
+    """Has attempts run by the supervisor of a state folder, which is started where there is none.
+
+    Args:
+        tasks, state: folders, see `NodeAgent`.
+        lease_s: what runs is ended when this program has been silent for so long; 0: never.
+        run_as: whom tasks run as, see `Accounts`.
+        rules: of the federation's file.
+
+    Attributes:
+        held: what holds tasks to the amounts that they ask for, in words; known once it is open.
+    """
+
+    def __init__(
+        self, tasks: Path, state: Path, lease_s: float, run_as: str | dict[str, str] = "", rules: NodeRules = NO_RULES
+    ) -> None:
+        self._run_as = run_as
+        self._rules = rules
+        self.held = ""
+        self._tasks = tasks
+        self._state = state
+        self._lease_s = lease_s
+        self._under_way: dict[tuple[TaskId, int], tuple[Task, OnEnd]] = {}
+        self._begun: list[TaskReport] = []
+        self._ended: list[TaskReport] = []
+        self._channel: Channel | None = None
+        self._child = 0
+        self._closing = False
+        self._going_on = False
+        self._adopted: list[SupervisedAttempt] = []
+        self._asked: set[tuple[TaskId, int]] = set()
+        self._strays: set[tuple[TaskId, int]] = set()
+        self._none_strays = asyncio.Event()
+        self._ticking: asyncio.TimerHandle | None = None
+        self._gone = asyncio.Event()
+
+    async def open(
+        self, nodes: Collection[Address], report: Report, lost: Callable[[Exception], None]
+    ) -> tuple[tuple[Address, Adopted], ...]:
+        """Find or start the supervisor; end what runs for nodes that this host has no more, before it runs elsewhere.
+
+        Args:
+            nodes: that this host has.
+            report: is called for every start and end.
+            lost: is called when the supervisor is gone.
+
+        Returns:
+            What is adopted: attempts that run, and those that have ended since the host was last there; and on which
+            node. When the lease was over nothing runs any more, and what was ended for it is only reported.
+
+        Raises:
+            InputError: there can be none.
+        """
+        self._report, self._lost = report, lost
+        loop = asyncio.get_running_loop()
+        self._held: asyncio.Future[Inventory] = loop.create_future()
+        opened = await asyncio.to_thread(self._connected)
+        _, self._channel = await loop.create_unix_connection(
+            lambda: Channel(FromSupervisor, self._take, self._hung_up), sock=opened
+        )
+        self._say(TakeOver(self._lease_s))
+        held = await self._held
+        self.held = held.held
+        if self.held:
+            log.info("%s", self.held)
+        self._tick()
+        if held.attempts:
+            overdue = f"have ended, or were ended: the host was away for longer than its lease of {self._lease_s:g} s"
+            how = overdue if held.expired else "go on, or have ended meanwhile"
+            log.warning("%d attempts of this host's last incarnation %s", len(held.attempts), how)
+        self._begun = [attempt.begun for attempt in held.attempts if attempt.begun is not None]
+        self._ended[:0] = [attempt.end for attempt in held.attempts if attempt.end is not None]
+        if held.expired:  # what had come to its own end by then is done nevertheless
+            self._adopted = [it for it in held.attempts if it.end is not None and it.end.state != "killed"]
+        else:
+            self._adopted = [it for it in held.attempts if it.end is None or it.end.state != "killed"]
+        await self._end_strays([it for it in held.attempts if it.node not in nodes])
+        self._adopted = [it for it in self._adopted if it.node in nodes]
+        return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
+
+    async def _end_strays(self, attempts: Sequence[SupervisedAttempt]) -> None:
+        """End attempts of nodes that this host had in an earlier life, and wait for that."""
+        running = [it for it in attempts if it.end is None]
+        if not running:
+            return
+        names = ", ".join(dict.fromkeys(it.node for it in running))
+        log.warning("%d attempts ran on %s, which this host has no more: ended, to run again elsewhere",
+                    len(running), names[:200])  # fmt: skip
+        self._strays = {(it.task.id, it.attempt) for it in running} - {(it.task, it.attempt) for it in self._ended}
+        for task, attempt in self._strays:
+            self.kill(task, attempt)
+        if self._strays and not self._gone.is_set():
+            self._none_strays.clear()  # ends of other attempts may have set it
+            await self._none_strays.wait()
+
+    def _connected(self) -> Any:
+        self._state.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._state, os.O_RDONLY)
+        try:
+            try:
+                return socket_in(folder, connect=True)
+            except OSError:
+                self._start_supervisor()
+                return socket_in(folder, connect=True)
+        finally:
+            os.close(folder)
+
+    def _start_supervisor(self) -> None:
+        words = [sys.executable, "-m", "volery.live.node.supervisor", str(self._tasks), str(self._state)]
+        log_file = os.open(self._state / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(log_file, "ab") as errors:
+            said = errors.tell()
+            started = subprocess.Popen(  # noqa: S603 - our own module
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        assert started.stdin is not None
+        assert started.stdout is not None
+        with suppress(BrokenPipeError), started.stdin as given:  # arguments are seen by all users of the machine
+            given.write(msgspec.json.encode((self._run_as, self._rules)))
+        with started.stdout as told:
+            ready = told.readline()
+        self._child = started.pid
+        started.returncode = 0  # it may outlive this program: the object is not to look after it
+        if ready != READY:
+            problem = (self._state / "supervisor.log").read_text()[said:].strip()
+            raise InputError("node agent", f"its supervisor does not start: {problem}")
+
+    def go_on(self, end_of: Callable[[Address], OnEnd]) -> None:
+        """The host has started: tell it of what was adopted, and the submitter of what has begun and ended meanwhile.
+
+        Args:
+            end_of: a node's `OnEnd`.
+        """
+        for attempt in self._adopted:
+            self._under_way[attempt.task.id, attempt.attempt] = (attempt.task, end_of(attempt.node))
+        self._going_on = True
+        begun, self._begun = self._begun, []
+        for report in begun:
+            self._report(report)
+        ended, self._ended = self._ended, []
+        for report in ended:
+            self._end(report)
+
+    def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
+        """Have an attempt started; one that has been started already is ignored."""
+        if (task.id, attempt) not in self._under_way:
+            self._under_way[task.id, attempt] = (task, on_end)
+            self._say(StartAttempt(node, task, attempt, note))
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """Have an attempt ended."""
+        self._asked.add((task, attempt))
+        self._say(KillAttempt(task, attempt))
+
+    def forget(self, task: TaskId, attempt: int) -> None:
+        """The end of an attempt is written down."""
+        self._say(ForgetAttempt(task, attempt))
+
+    def _say(self, message: FromHost) -> None:
+        assert self._channel is not None, "it has not been opened"
+        self._channel.say(message)
+
+    def _tick(self) -> None:
+        """The host lives."""
+        if self._lease_s and not self._closing:
+            self._say(KeepAlive())
+            self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
+
+    async def close(self) -> None:
+        """End everything that runs; ends that were not received stay with the supervisor.
+
+        A host without a lease is a whole federation: what its submitter has heard is written down when that closes.
+        """
+        if self._closing or self._channel is None:
+            return
+        self._stop_ticking()
+        keep = self._lease_s > 0
+        self._say(Shutdown(keep))
+        await self._gone.wait()
+        if self._child and not keep:
+            with suppress(ChildProcessError):
+                await asyncio.to_thread(os.waitpid, self._child, 0)
+
+    def _take(self, _: Channel, message: Any) -> None:
+        if isinstance(message, Inventory):
+            self._held.set_result(message)
+            return
+        assert isinstance(message, AttemptReport)
+        if self._closing:
+            return
+        if message.report.state == "running":
+            self._report(message.report)
+        elif not self._going_on:  # it has ended since the inventory, and the components have not started yet
+            self._ended.append(message.report)
+            self._strays.discard((message.report.task, message.report.attempt))
+            if not self._strays:
+                self._none_strays.set()
+        else:
+            self._end(message.report)
+
+    def _end(self, report: TaskReport) -> None:
+        key = (report.task, report.attempt)
+        found = self._under_way.pop(key, None)
+        if report.state == "killed" and found is not None and key not in self._asked:
+            self._leave(SupervisorLost("this host has been silent for longer than its lease, and what ran was ended"))
+            return
+        self._asked.discard(key)
+        self._report(report)
+        if found is not None:
+            assert report.state != "running", "an end"
+            found[1](found[0], report.attempt, report.state)
+
+    def leave(self) -> None:
+        """Hang up; the supervisor goes on with what runs, for the next life of this host."""
+        if not self._closing and self._channel is not None:
+            self._stop_ticking()
+            self._channel.close()
+
+    def _stop_ticking(self) -> None:
+        self._closing = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+    def _leave(self, why: SupervisorLost) -> None:
+        """Begin anew."""
+        self.leave()
+        self._lost(why)
+
+    def _hung_up(self, _: Channel) -> None:
+        self._gone.set()
+        self._none_strays.set()
+        if not self._held.done():
+            self._held.set_exception(SupervisorLost("the supervisor has ended"))
+        elif not self._closing:
+            self._leave(SupervisorLost("the supervisor has ended, and what ran here is nobody's any more"))

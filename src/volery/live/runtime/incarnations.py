@@ -1,0 +1,82 @@
+"""Persistent incarnation number of a host: it is incremented and fsynced before the host sends anything."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from volery.core.errors import InputError
+from volery.live.locks import opened_lock
+from volery.live.runtime.journal import journalled_incarnation
+
+
+@contextmanager
+def host_lock(folder: Path, host: str) -> Iterator[None]:
+    """Hold the lock of a host in a folder; the kernel releases it when the process ends.
+
+    Raises:
+        InputError: another process holds it, or it cannot be written.
+    """
+    path = folder / "lives" / f"{host}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = opened_lock(path)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            by = os.read(file, 20).decode(errors="replace").strip()
+            problem = f"process {by or '?'} runs this host already; stop it, or give this one another folder"
+            raise InputError(f"host {host} in {folder}", problem) from None
+        except OSError as error:
+            raise InputError(str(path), f"cannot be locked: {error.strerror}; use a file system with locks") from None
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(file)
+
+
+def next_incarnation(folder: Path, host: str) -> int:
+    """One more than the last life of a host whose federation keeps its things in a folder; 1 for the first.
+
+    Raises:
+        InputError: what is written there is no number.
+    """
+    path = folder / "lives" / host
+    try:
+        text = path.read_text() if path.exists() else "0"
+        return max(int(text) + 1, journalled_incarnation(folder / "journal", host))
+    except ValueError:
+        raise InputError(str(path), "holds no number; write the number of the host's last life, or more") from None
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+
+
+def persist_incarnation(folder: Path, host: str, life: int) -> None:
+    """Write down that a life has begun.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    path = folder / "lives" / host
+    fresh = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("w") as file:
+            file.write(f"{life}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        parent = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+    except OSError as error:
+        raise InputError(str(path), f"cannot be written: {error.strerror}") from None

@@ -1,0 +1,212 @@
+"""Mailboxes of the components of a host: the ingress filter for messages of other hosts, and the timers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from volery.core.component import Component
+from volery.core.events import Event, Outcome, TaskFinished
+from volery.core.model import SUBMITTER, Address, Key, Message, Task, Time
+from volery.live.messages import HostName, TaskReport
+from volery.live.node.recorder import Recorder
+from volery.live.runtime.outbox import Outbox
+from volery.live.times import Clock, clock_from_now
+from volery.live.transport.codec import Parcel
+
+Handle = Callable[[Event, Address, Time], None]
+
+REJECTED: Final = "host %s rejected a message from host %s (further rejections are not logged): %s"
+
+log = logging.getLogger(__name__)
+
+
+class Inbox:
+    """Events of one host that wait for its next turn; executors and the API post to it.
+
+    Args:
+        where: address of every component elsewhere -> its host.
+        now: microseconds since the run began.
+        recorder: is called for every attempt on this host.
+
+    Attributes:
+        events: mailbox, event and source, in order.
+        awake: whether a turn is due already.
+        mailboxes: of the components of this host.
+        outbox: messages to other hosts.
+    """
+
+    __slots__ = ("_turn", "awake", "events", "mailboxes", "now", "outbox", "recorder", "where")
+
+    def __init__(
+        self,
+        where: Mapping[Address, HostName] | None = None,
+        now: Clock | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.where = where or {}
+        self.now: Clock = now or clock_from_now()
+        self.recorder = recorder
+        self.events: deque[tuple[Mailbox, Any, Address]] = deque()
+        self.mailboxes: dict[Address, Mailbox] = {}
+        self.outbox = Outbox()
+        self.awake = True  # as if a turn were coming: events that arrive before the start wait for it
+        self._turn: Callable[[], None] = _no_turn
+
+    def start(self, turn: Callable[[], None]) -> None:
+        """Let `turn` handle what gathers; it is called once after each time that the inbox is woken."""
+        self._turn, self.awake = turn, False
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        if not self.awake:
+            self.awake = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def post(self, to: Address, event: Event, source: Address) -> None:
+        """Hand an event to a component, on this host or on another; to another it must be a message.
+
+        Raises:
+            KeyError: no host has that address.
+        """
+        mailbox = self.mailboxes.get(to)
+        if mailbox is not None:
+            self.events.append((mailbox, event, source))
+        else:
+            assert isinstance(event, Message), "only messages travel between hosts"
+            self.outbox.put(self.where[to], to, source, event)
+        self.wake()
+
+    def report(self, report: Message, source: Address = "") -> None:
+        """Send the submitter a report; a federation without a submitter ignores it."""
+        if SUBMITTER in self.mailboxes or SUBMITTER in self.where:
+            self.post(SUBMITTER, report, source or (report.node if isinstance(report, TaskReport) else SUBMITTER))
+
+
+def _no_turn() -> None:
+    raise AssertionError("a host takes turns once it has started")
+
+
+class LiveTimer:
+    """A timer; it fires only while it is the one of its key, wherever it is on its way."""
+
+    __slots__ = ("handle", "key")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.handle: asyncio.TimerHandle | None = None
+
+
+class Mailbox:
+    """The events of one component on their way to the inbox, and its timers."""
+
+    __slots__ = ("_inbox", "address", "handle", "journalled", "takes", "timers")
+
+    def __init__(self, inbox: Inbox, address: Address, component: Component, journalled: bool) -> None:
+        self.address = address
+        self.handle: Handle = component.handle
+        self.takes = component.takes()
+        self.journalled = journalled
+        self.timers: dict[Key, LiveTimer] = {}
+        self._inbox = inbox
+
+    def ended(self, task: Task, attempt: int, outcome: Outcome) -> None:
+        """Note that an attempt has ended; executors call it."""
+        inbox = self._inbox
+        if inbox.recorder is not None:
+            inbox.recorder.ended(self.address, task, attempt, outcome, inbox.now())
+        inbox.events.append((self, TaskFinished(task, attempt, outcome), self.address))
+        inbox.wake()
+
+    def set_timer(self, key: Key, at: Time, now: Time) -> None:
+        """Let a timer fire at a time, in the place of the one that has this key."""
+        self.drop_timer(key)
+        timer = self.timers[key] = LiveTimer(key)
+        if at <= now:
+            self._inbox.events.append((self, timer, self.address))
+        else:
+            self._arm(timer, at, now)
+
+    def drop_timer(self, key: Key) -> None:
+        """Let the timer of this key, if there is one, not fire."""
+        timer = self.timers.pop(key, None)
+        if timer is not None and timer.handle is not None:
+            timer.handle.cancel()
+
+    def close(self) -> None:
+        """Let no timer fire."""
+        for key in list(self.timers):
+            self.drop_timer(key)
+
+    def _arm(self, timer: LiveTimer, at: Time, now: Time) -> None:
+        # Loops know milliseconds and round to the nearest: a shorter delay would be called early, again and again.
+        delay_s = -((now - at) // 1000) / 1000
+        timer.handle = asyncio.get_running_loop().call_later(delay_s, self._due, timer, at)
+
+    def _due(self, timer: LiveTimer, at: Time) -> None:
+        now = self._inbox.now()
+        if now < at:
+            self._arm(timer, at, now)  # the loop's clock is coarser than ours
+            return
+        timer.handle = None
+        self._inbox.events.append((self, timer, self.address))
+        self._inbox.wake()
+
+
+class IngressFilter:
+    """Admits messages that a component of this host takes, from a component of the sending host; it rejects all others.
+
+    A host with a valid certificate may be faulty or compromised: it may send for its own components alone, and no
+    message of it stops this host.
+
+    Args:
+        name: of this host.
+        mailboxes: by address.
+        where: address of every component elsewhere -> its host.
+
+    Attributes:
+        refused: how many frames and messages were.
+    """
+
+    def __init__(self, name: HostName, mailboxes: Mapping[Address, Mailbox], where: Mapping[Address, HostName]) -> None:
+        self.refused = 0
+        self._name = name
+        self._mailboxes = mailboxes
+        self._where = where
+        self._known: set[HostName] = set()
+
+    def admitted(self, sender: HostName, parcels: Collection[Parcel]) -> list[tuple[Mailbox, Message, Address]]:
+        """The messages that may go to the inbox, in order."""
+        mailboxes, where = self._mailboxes, self._where
+        admitted = [
+            (mailbox, message, source)
+            for to, source, message in parcels
+            if (mailbox := mailboxes.get(to)) is not None
+            and type(message) in mailbox.takes
+            and where.get(source) == sender
+        ]
+        if len(admitted) < len(parcels):
+            for to, source, message in parcels:
+                found = mailboxes.get(to)
+                if found is None:
+                    self.refuse(sender, f"{to} is not on this host")
+                elif where.get(source) != sender:
+                    self.refuse(sender, f"{source} is not on that host")
+                elif type(message) not in found.takes:
+                    self.refuse(sender, f"{to} takes no {type(message).__name__}")
+        return admitted
+
+    def refuse(self, sender: HostName, problem: object) -> None:
+        """Count a rejection; log the first of each sender, so that a faulty host does not fill the log."""
+        self.refused += 1
+        if sender not in self._known:
+            self._known.add(sender)
+            log.error(
+                "host %s rejected a message from host %s (further rejections are not logged): %s",
+                self._name,
+                sender,
+                problem,
+            )

@@ -1,0 +1,86 @@
+"""Submitters of a federation: the component at the address `SUBMITTER`, with a frontend to open and close around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from volery.core.component import Component, Deployment
+from volery.core.events import Event
+from volery.core.model import Address
+from volery.live.config.federation import Federation
+from volery.live.messages import HostName
+from volery.live.node.reporter import reporter_of
+from volery.live.runtime.presence import HostRegister
+
+Post = Callable[[Event], None]
+"""Hands an event to the submitter in its host's next turn."""
+
+
+class SubmitterSite(NamedTuple):
+    """A host that a submitter stands on.
+
+    Args:
+        federation: of the file.
+        deployment: of the federation.
+        post: hands an event to the submitter.
+        layout: host -> addresses of its components.
+        name: of the host.
+        incarnation: of the host.
+    """
+
+    federation: Federation
+    deployment: Deployment
+    post: Post
+    layout: Mapping[HostName, tuple[Address, ...]]
+    name: HostName
+    incarnation: int
+
+    def _others(self) -> list[tuple[HostName, Address]]:
+        return [(host, address) for host, listed in self.layout.items() if host != self.name for address in listed]
+
+    @property
+    def elsewhere(self) -> list[Address]:
+        """Addresses of components on other hosts."""
+        return [address for _, address in self._others()]
+
+    @property
+    def agents(self) -> dict[Address, Address]:
+        """Of each node on another host, the reporter of that host."""
+        nodes = self.deployment.machines
+        return {address: reporter_of(host) for host, address in self._others() if address in nodes}
+
+    def register(self, assigned: Callable[[], Mapping[Address, int]] = dict) -> HostRegister:
+        """The register of all hosts; `assigned` gives how many jobs are assigned to a component."""
+        return HostRegister(self.layout, self.deployment.machines, self.name, self.incarnation, assigned=assigned)
+
+
+class Frontend:
+    """A submitter without anything to open and to close around it, such as a load generator.
+
+    Args:
+        component: stands at `SUBMITTER`.
+        register: of all hosts, if the frontend shows it; otherwise its host has one of its own.
+
+    Attributes:
+        url: of the API; empty without one.
+        open_to_all: whether the API asks for no tokens.
+    """
+
+    def __init__(self, component: Component, register: HostRegister | None = None) -> None:
+        self.component = component
+        self.register = register
+        self.url = ""
+        self.open_to_all = False
+
+    async def open(self) -> None:
+        """Called when the host has started."""
+
+    def restarted(self, addresses: Collection[Address]) -> None:
+        """Called when a host with these schedulers is heard of for the first time, or has restarted."""
+
+    async def close(self) -> None:
+        """Called when the host has closed."""
+
+
+MakeFrontend = Callable[[SubmitterSite], Frontend]

@@ -1,0 +1,261 @@
+"""Retention: jobs that ended long ago leave the store for Parquet files.
+
+Two files have the record of up to a thousand jobs, `jobs-000001.parquet` and `tasks-000001.parquet`. Both are complete
+and on the disk before a row leaves the store. A pass that was interrupted before the rows left writes the same files
+again; one that was interrupted later goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from volery.core.errors import InputError
+from volery.core.model import SECOND, JobId
+from volery.live.config.limits import Retention
+from volery.live.runtime.journal import unix_us
+from volery.live.service.errors import UnwrittenError
+from volery.live.service.forecast_inputs import reading
+from volery.live.service.listings import NOTE_COLUMN
+from volery.live.service.store import JobStore
+from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
+
+PERIOD_S: Final = 600.0
+"""Between two looks for jobs that are old enough."""
+RECENT_S: Final = 600
+"""A job that ended later stays whatever the rules say: who waits for it still reads it."""
+ROWS: Final = 2_000
+"""Rows that are read, written or deleted at a time, in about 20 ms."""
+PIECE_BYTES: Final = 16 << 20
+"""Descriptions that are held in memory at a time, or one that is longer."""
+DAY_S: Final = 86_400
+_JOB_NAMES: Final = tuple([name for name in JobStatus.__struct_fields__ if name != "revision"])
+_JOB_COLUMNS: Final = ", ".join([NOTE_COLUMN if name == "moved" else f"jobs.{name}" for name in _JOB_NAMES])
+_READ_JOBS: Final = (
+    f"SELECT {_JOB_COLUMNS}, first_task, CAST(content AS TEXT) AS description FROM jobs "  # noqa: S608 - ours
+    "JOIN descriptions ON descriptions.id = jobs.description WHERE jobs.id = ?"
+)
+_READ_TASKS: Final = (
+    'SELECT tasks.job AS job, tasks.place AS "index", state, reason, tasks.attempt AS attempt, node, exit_code, '
+    "started_us, ended_us, folder, cpu_us, memory_peak_bytes, out_of_memory, held FROM tasks LEFT JOIN usages "
+    "ON usages.job = tasks.job AND usages.place = tasks.place AND usages.attempt = tasks.attempt WHERE tasks.job = ? "
+    "ORDER BY tasks.place"
+)
+_TEXTS: Final = frozenset({"name", "user", "state", "reason", "moved", "description", "node", "folder", "held"})
+
+Written = Callable[[Callable[[], Any]], Awaitable[Any]]
+log = logging.getLogger(__name__)
+
+
+class Archive:
+    """Moves old jobs from a store to files.
+
+    Args:
+        store: of jobs.
+        written: has a write made in the next batch of the store.
+        path: of the store's file.
+        folder: of the files; made when it is needed.
+        rules: say which jobs are old.
+        now_us: the wall clock, microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        written: Written,
+        path: Path,
+        folder: Path,
+        rules: Retention,
+        now_us: Callable[[], int] = unix_us,
+    ) -> None:
+        self._store = store
+        self._written = written
+        self._path = path
+        self._folder = folder
+        self._rules = rules
+        self._now_us = now_us
+        self._cleared = 0
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Look for old jobs from now on, if the rules ever let one go."""
+        if self._rules.days or self._rules.jobs:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """End the work; the next start does again what is not complete."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait((self._running,))
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                while moved := await self.pass_once():
+                    log.info("%d old jobs have moved to %s", moved, self._folder)
+            except InputError:
+                return  # the store is closed
+            except (OSError, sqlite3.Error, UnwrittenError) as error:
+                log.error("old jobs could not be moved to %s, which is tried again: %s", self._folder, error)
+            await asyncio.sleep(PERIOD_S)
+
+    async def pass_once(self) -> int:
+        """Move the jobs of one file.
+
+        Returns:
+            How many.
+
+        Raises:
+            OSError: the files cannot be written; everything stays in the store.
+            UnwrittenError: the store cannot be written.
+        """
+        retired, rules, now_us = self._store.retired, self._rules, self._now_us()
+        await self._clear(retired.last_file())
+        file, recent_us = retired.last_file() + 1, now_us - RECENT_S * SECOND
+        before_us = min(now_us - round(rules.days * DAY_S * SECOND), recent_us) if rules.days else None
+        due = retired.due(before_us, rules.jobs, recent_us)
+        if due:
+            await asyncio.to_thread(write_files, self._path, self._folder, file, due)
+            await self._written(lambda: self._store.retire(due, file))
+            await self._clear(file)
+        return len(due)
+
+    async def _clear(self, file: int) -> None:
+        """Take out the rows of the tasks of a file's jobs, piece by piece, and give the room back."""
+        if not file or self._cleared == file:
+            return
+        retired, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0
+        for job, tasks in retired.left(file):
+            for first in range(0, tasks, ROWS):
+                piece.append((job, first, min(first + ROWS, tasks)))
+                rows += piece[-1][2] - first
+                if rows >= ROWS:
+                    await self._written(_clearing(self._store, piece))
+                    piece, rows = [], 0
+        await self._written(_clearing(self._store, piece))
+        while await self._written(retired.shrink):
+            pass
+        self._cleared = file
+
+
+def _clearing(store: JobStore, piece: Sequence[tuple[JobId, int, int]]) -> Callable[[], None]:
+    def clear() -> None:
+        for job, first, end in piece:
+            store.retired.clear(job, first, end)
+
+    return clear
+
+
+def paths_of(folder: Path, file: int) -> tuple[Path, Path]:
+    """The files of a number: jobs and tasks."""
+    return folder / f"jobs-{file:06}.parquet", folder / f"tasks-{file:06}.parquet"
+
+
+def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> None:
+    """Write the record of jobs; when this returns, the disk has it.
+
+    Raises:
+        OSError: the disk is full, for example.
+        sqlite3.Error: the store cannot be read.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # commands and their environment stand there
+    with closing(reading(store)) as sql:
+        sql.execute("BEGIN")
+        jobs_path, tasks_path = paths_of(folder, file)
+        _write_rows(tasks_path, sql, _READ_TASKS, jobs)
+        _write_rows(jobs_path, sql, _READ_JOBS, jobs)  # the last one: by it a reader finds the other
+    _sync(folder)
+
+
+def _write_rows(path: Path, sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [column[0] for column in sql.execute(query, (-1,)).description]
+    schema = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in names])
+    new = path.with_suffix(".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for rows in _pieces(sql, query, jobs):
+                columns = [
+                    pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)
+                ]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def _pieces(sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> Iterator[list[Any]]:
+    """Rows of all jobs, some thousands or megabytes at a time: the last column is the only one that may be long."""
+    rows, size = list[Any](), 0
+    for number in jobs:
+        cursor = sql.execute(query, (number,))
+        while found := cursor.fetchmany(ROWS):
+            rows += found
+            size += sum(len(row[-1] or "") for row in found)
+            if len(rows) >= ROWS or size >= PIECE_BYTES:
+                yield rows
+                rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def _sync(folder: Path) -> None:
+    for place in (folder, folder.parent):
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
+    """The jobs of an archive with their tasks, in order of their ends.
+
+    Raises:
+        InputError: the folder has no archived jobs, or a file of it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = sorted(folder.glob("jobs-*.parquet"))
+    if not found:
+        raise InputError(str(folder), "has no archived jobs; name the folder `archive` of a federation's folder")
+    for path in found:
+        tasks = path.with_name(path.name.replace("jobs-", "tasks-", 1))
+        try:
+            yield from _joined(pq.ParquetFile(path), pq.ParquetFile(tasks))
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(str(path), f"cannot be read with {tasks.name}: {error}") from None
+
+
+def _joined(jobs: Any, tasks: Any) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
+    rows = (row for batch in tasks.iter_batches(ROWS) for row in batch.to_pylist())
+    ahead = next(rows, None)
+    for batch in jobs.iter_batches(ROWS, columns=list(_JOB_NAMES)):
+        for row in batch.to_pylist():
+            job = JobStatus(**{name: row[name] for name in _JOB_NAMES}, revision=0)
+            known: dict[int, TaskStatus] = {}
+            while ahead is not None and ahead["job"] == job.id:
+                known[ahead["index"]] = _task_of(ahead)
+                ahead = next(rows, None)
+            unheard: TaskState = "cancelled" if job.state == "cancelled" else "unknown"
+            missing = (TaskStatus(job=job.id, index=at, state=unheard) for at in range(job.tasks) if at not in known)
+            yield job, sorted((*known.values(), *missing), key=lambda task: task.index)
+
+
+def _task_of(row: dict[str, Any]) -> TaskStatus:
+    names = ("cpu_us", "memory_peak_bytes", "out_of_memory", "held")
+    cpu_us, peak, short, held = (row.pop(name) for name in names)
+    if held is None:
+        return TaskStatus(**row)
+    usage = TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held)
+    return TaskStatus(**row, usage=usage)

@@ -1,0 +1,276 @@
+"""Batches of writes to the store of jobs: while one commit is under way, the next batch gathers.
+
+The log of the database is moved to its place beside the commits, in a thread of its own, and seldom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from volery.core.errors import InputError
+from volery.core.model import Address, JobId, Message
+from volery.live.messages import ReportsStored
+from volery.live.service.acknowledgements import Acknowledgements, Ends
+from volery.live.service.errors import UnwrittenError
+from volery.live.service.store import JobStore, News
+
+AGAIN_S: Final = 0.5
+"""Between two tries at a store that could not be written."""
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class _Write:
+    """One write of the next batch, and the future of its result."""
+
+    __slots__ = ("_error", "_future", "_given", "_write")
+
+    def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+        self._write = write
+        self._future = future
+        self._given: Any = None
+        self._error: Exception | None = None
+
+    def make(self) -> None:
+        """Write."""
+        try:
+            self._given = self._write()
+        except sqlite3.Error:  # it may have ended the whole batch
+            raise
+        except Exception as error:
+            self._error = error
+
+    def tell(self) -> None:
+        """It is committed."""
+        if self._error is not None:
+            self.fail(self._error)
+        elif not self._future.done():  # whoever waits may have given up
+            self._future.set_result(self._given)
+
+    def fail(self, error: Exception) -> None:
+        """It has come to nothing."""
+        if not self._future.done():
+            self._future.set_exception(error)
+
+
+class BatchWriter:
+    """Writes what has become of jobs and what users submit, a batch per commit.
+
+    Args:
+        store: of jobs; the writer closes it.
+        order: sends a message to a component.
+        on_commit: is called after each commit.
+
+    Attributes:
+        closed: whether it takes nothing more.
+        reports_late_s: a job that is answered waits so long for reports of its tasks.
+        commits, commit_s: batches that were written, and the time that took, in seconds.
+    """
+
+    def __init__(
+        self, store: JobStore, order: Callable[[Address, Message], None], on_commit: Callable[[], None],
+        reports_late_s: float,
+    ) -> None:  # fmt: skip
+        self.closed = False
+        self.commits = 0
+        self.commit_s = 0.0
+        self._store = store
+        self._order = order
+        self._on_commit = on_commit
+        self.reports_late_s = reports_late_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
+        self._checkpoints = Checkpoints(store.checkpoint)
+        self._ends = Acknowledgements(store.sync, self._acknowledge)
+        self._news: list[News] = []
+        self._writes: list[_Write] = []
+        self._wake = asyncio.Event()
+        self._committed = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Begin to write."""
+        self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    def note(self, event: News) -> None:
+        """Write in the next batch what has become of a job or an attempt."""
+        self._news.append(event)
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def acknowledge(self, agent: Address, end: tuple[int, int]) -> None:
+        """Acknowledge an end (task, attempt) to an agent once the disk has it."""
+        self._ends.heard(agent, end)
+
+    async def written(self, write: Callable[[], T]) -> T:
+        """The result of a write, once it is committed.
+
+        Raises:
+            InputError: the writer is closed.
+        """
+        if self.closed:
+            raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._writes.append(_Write(write, future))
+        self._wake.set()
+        return await future  # type: ignore[no-any-return]  # it is what `write` gives
+
+    @property
+    def committed(self) -> asyncio.Event:
+        """An event that is set after the next commit, and when the writer is closed."""
+        return self._committed
+
+    async def close(self) -> None:
+        """Write the last batch, and close the store; call it after `closed` is set."""
+        assert self.closed
+        if self._writing is not None:
+            self._wake.set()
+            await self._writing
+        await self._ends.close()
+        self._thread.shutdown()
+        self._checkpoints.close()
+        self._store.close()
+        self._committed.set()
+
+    async def _write(self) -> None:
+        """Write what has gathered, a batch per commit, until the writer is closed or the store fails."""
+        while self._news or self._writes or not self.closed:
+            await self._checkpoints.until(self._wake)
+            self._wake.clear()
+            (news, self._news), (writes, self._writes) = (self._news, []), (self._writes, [])
+            ends = self._ends.batch()
+            try:
+                await self._write_batch(news, writes)
+            except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
+                log.error("the store of jobs could not be written, and is tried again: %s", error)
+                self._store.roll_back()
+                self._news[:0] = news
+                self._ends.failed(ends)
+                for write in writes:
+                    write.fail(UnwrittenError(f"the store of jobs cannot be written: {error}"))
+                if self.closed:
+                    return
+                await asyncio.sleep(AGAIN_S)
+                self._wake.set()
+            except sqlite3.Error as error:
+                log.critical("the store of jobs cannot be written, and takes nothing more: %s", error)
+                self.closed = True
+                for write in (*writes, *self._writes):
+                    write.fail(error)
+            else:
+                self._ends.committed(ends, durable=bool(writes))
+            self._committed.set()
+            self._committed = asyncio.Event()
+
+    def _acknowledge(self, ends: Ends) -> None:
+        for agent, attempts in ends.items():
+            self._order(agent, ReportsStored(tuple(attempts)))
+
+    async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
+        began = time.perf_counter()
+        self._store.begin(durable=bool(writes))
+        for write in writes:
+            write.make()
+        late = self._store.take_in(news, _now_us())
+        # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
+        # them would have to win the interpreter back from a busy loop after each.
+        loop = asyncio.get_running_loop()
+        if writes:
+            await loop.run_in_executor(self._thread, self._store.commit)
+        else:
+            self._store.commit()
+        self.commits += 1
+        self._on_commit()
+        self.commit_s += time.perf_counter() - began
+        for write in writes:
+            write.tell()
+        for number in late:
+            loop.call_later(self.reports_late_s, self._give_up_waiting, number)
+        await self._checkpoints.after_batch()
+
+    def _give_up_waiting(self, number: JobId) -> None:
+        if not self.closed:
+            loop = asyncio.get_running_loop()
+            again, written = (
+                partial(loop.call_later, self.reports_late_s, self._give_up_waiting, number),
+                loop.create_future(),
+            )
+            written.add_done_callback(lambda done: done.exception() and again())
+            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, _now_us()), written))
+            self._wake.set()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+IDLE_S: Final = 1.0
+"""A log that nothing was written to for so long is moved as a whole, and its file emptied."""
+PAUSE_S: Final = 0.25
+"""Between two checkpoints. One waits for the disk twice, and commits that meet it there take longer."""
+LOG_PAGES_MAX: Final = 16_384
+"""A log that is longer, 64 MiB, is moved as a whole before anything more is written, and its file is emptied."""
+
+
+class Checkpoints:
+    """Checkpoints of a database that is written in batches.
+
+    Args:
+        checkpoint: see `Database.checkpoint`.
+    """
+
+    def __init__(self, checkpoint: Callable[[bool], int]) -> None:
+        self._checkpoint = checkpoint
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
+        self._moving: asyncio.Future[int] | None = None
+        self._moved_s = 0.0
+        self._written = True
+        """Whether the log's file may hold something; at the start, what an earlier life has left."""
+
+    async def until(self, something: asyncio.Event) -> None:
+        """Wait until there is something to write; while there is nothing, the log is moved and its file emptied."""
+        loop = asyncio.get_running_loop()
+        while self._written and not something.is_set():
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    await something.wait()
+            except TimeoutError:
+                if self._moving is not None:
+                    await self._moving
+                    self._moving = None
+                await loop.run_in_executor(self._thread, self._move, False)
+                if not something.is_set():
+                    self._written = bool(await loop.run_in_executor(self._thread, self._move, True))
+        await something.wait()
+
+    async def after_batch(self) -> None:
+        """Begin one if it is time; returns at once, unless the log is too long."""
+        loop = asyncio.get_running_loop()
+        self._written = True
+        if self._moving is None:
+            if loop.time() - self._moved_s >= PAUSE_S:
+                self._moving = loop.run_in_executor(self._thread, self._move, False)
+        elif self._moving.done():
+            pages, self._moving = self._moving.result(), None
+            if pages > LOG_PAGES_MAX:
+                await loop.run_in_executor(self._thread, self._move, True)
+            self._moved_s = loop.time()
+
+    def _move(self, whole: bool) -> int:
+        try:
+            return self._checkpoint(whole)
+        except sqlite3.Error as error:  # a full disk, for example: it stays in the log, and writes go on
+            log.warning("the database could not be tidied, and keeps its log: %s", error)
+            return 0
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._thread.shutdown()

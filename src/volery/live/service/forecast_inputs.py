@@ -1,0 +1,281 @@
+"""Inputs of forecasts: the state of a federation, read from its store by a process of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Mapping
+from operator import le
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from volery.core.errors import InputError
+from volery.core.model import Address, Amounts, Cluster, JobId, Time
+from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
+from volery.live.config.fleet import Fleet
+from volery.live.config.machine import Machine
+from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
+
+WAITING_MAX: Final = 500_000
+"""With more tasks than this under way none of the runs would end in time."""
+JOBS_READ: Final = 200
+"""Of a user, and of the federation, so many of the last jobs tell how long tasks take."""
+TASKS_READ: Final = 50
+"""Of each of them."""
+DESCRIPTION_BYTES_MAX: Final = 20_000
+"""Larger descriptions tell nothing: to read them takes too long."""
+HISTORY_MIN: Final = 3
+"""Fewer finished tasks of a name tell less than an estimate."""
+RATIOS_MIN: Final = 5
+_OPEN: Final = (
+    "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
+    "WHERE ended_us IS NULL AND NOT cancelling ORDER BY jobs.id"
+)
+_EARLIER: Final = (
+    "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
+    "WHERE finished > 0 AND ended_us IS NOT NULL AND length(content) < ? "
+)
+_TOOK: Final = (
+    "SELECT ended_us - started_us FROM tasks WHERE job = ? AND state = 'finished' AND started_us IS NOT NULL LIMIT ?"
+)
+_HEARD: Final = "SELECT count(*) FROM tasks WHERE job = ? AND place >= ? AND place < ? AND state != 'pending'"
+_WEIGHTS: Final = "SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name"
+_RUNNING: Final = "SELECT place, node, started_us FROM tasks WHERE job = ? AND state = 'running'"
+
+
+class ForecastRequest(msgspec.Struct, frozen=True):
+    """Request to the forecast process.
+
+    Args:
+        store: path of the store of jobs.
+        architecture, parameters: that run.
+        machines, slots, resources, capacities: of the fleet.
+        nodes: address of each node -> number of its machine.
+        job: in question; the number of one that is under way.
+        budget_s: processor time for the runs.
+        lost: nodes that do not answer: nothing is placed there.
+    """
+
+    store: str
+    architecture: str
+    parameters: dict[str, Any]
+    machines: tuple[Machine, ...]
+    slots: tuple[int, ...]
+    resources: tuple[str, ...]
+    capacities: tuple[Amounts, ...]
+    nodes: dict[Address, int]
+    job: JobDescription | JobId
+    budget_s: float
+    lost: tuple[Address, ...] = ()
+
+    def fleet(self) -> Fleet:
+        """The machines."""
+        offered = [dict(zip(self.resources, amounts, strict=True)) for amounts in self.capacities]
+        return Fleet(self.machines, self.slots, capacities=offered)
+
+
+class ForecastReply(msgspec.Struct, frozen=True):
+    """Reply of the forecast process; without an outlook `problem` says why there is none."""
+
+    at_us: Time
+    next_job: JobId
+    outlook: Outlook | None = None
+    problem: str = ""
+
+
+class UnplayableError(Exception):
+    """More is under way than the lab plays in time, or not the job in question."""
+
+
+def reading(path: Path) -> sqlite3.Connection:
+    """The store of jobs, to be read.
+
+    Raises:
+        sqlite3.Error: it cannot be.
+    """
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
+
+
+def _took(sql: sqlite3.Connection, number: JobId) -> tuple[Time, ...]:
+    """Durations of some finished tasks of a job, in order."""
+    return tuple(sorted(max(0, row[0]) for row in sql.execute(_TOOK, (number, TASKS_READ))))
+
+
+class _Earlier:
+    """Earlier jobs: durations of their tasks by label, and ratios to their estimates."""
+
+    def __init__(self, sql: sqlite3.Connection, user: str | None) -> None:
+        self.called: dict[str, list[tuple[Time, ...]]] = {}
+        self.expected: dict[tuple[str, Time], list[tuple[Time, ...]]] = {}
+        self.all: list[tuple[Time, ...]] = []
+        self.ratios: list[int] = []
+        whose = "" if user is None else "AND user = ? "
+        words = (DESCRIPTION_BYTES_MAX, *(() if user is None else (user,)), JOBS_READ)
+        decode = msgspec.json.Decoder(JobDescription).decode
+        for number, content in sql.execute(_EARLIER + whose + "ORDER BY jobs.id DESC LIMIT ?", words).fetchall():
+            took = _took(sql, number)
+            if not took:
+                continue
+            description = decode(content)
+            estimated_us = estimate_us(description)
+            self.called.setdefault(label(description), []).append(took)
+            self.expected.setdefault((label(description), estimated_us), []).append(took)
+            self.all.append(took)
+            if estimated_us:
+                self.ratios.append(sum(took) * 1000 // (len(took) * estimated_us))
+
+
+class Lifetimes:
+    """The kinds of tasks that are met, each once.
+
+    Args:
+        sql: the store.
+    """
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
+        self._of_user: dict[str | None, _Earlier] = {}
+        self._places: dict[tuple[str, str, Time], int] = {}
+        self.found: list[Lifetime] = []
+
+    def place(self, user: str, called: str, estimated_us: Time) -> int:
+        """The place of a kind among those that were found."""
+        key = (user, called, estimated_us)
+        if key not in self._places:
+            self._places[key] = len(self.found)
+            self.found.append(self._lifetime(*key))
+        return self._places[key]
+
+    def _earlier(self, user: str | None) -> _Earlier:
+        if user not in self._of_user:
+            self._of_user[user] = _Earlier(self._sql, user)
+        return self._of_user[user]
+
+    def _lifetime(self, user: str, called: str, estimated_us: Time) -> Lifetime:
+        own = self._earlier(user)
+        # Work that is expected to take another time than it did is other work.
+        same = own.expected.get((called, estimated_us), []) if estimated_us else own.called.get(called, [])
+        if sum(map(len, same)) >= HISTORY_MIN:
+            return Lifetime("history", estimated_us, tuple(same))
+        if estimated_us:
+            ratios = next((r for r in (own.ratios, self._earlier(None).ratios) if len(r) >= RATIOS_MIN), [])
+            return Lifetime("estimate", estimated_us, (), tuple(sorted(ratios)))
+        if own.all:
+            return Lifetime("user", 0, tuple(own.all))
+        everybody = self._earlier(None).all
+        return Lifetime("federation", 0, tuple(everybody)) if everybody else Lifetime("nothing")
+
+
+def standing(
+    path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId,
+    lost: Collection[Address] = (),
+) -> Standing:  # fmt: skip
+    """The present state of a federation.
+
+    Args:
+        path: of the store of jobs.
+        fleet: the machines.
+        nodes: address of each node -> number of its machine.
+        asked: the planned job, which gets the number that the next one will have; or the number of one under way.
+        lost: nodes that do not answer.
+
+    Raises:
+        InputError: constraints of the planned job that the fleet gives no meaning to.
+        UnaskableError: too much is under way, or not the job in question.
+        sqlite3.Error: the store cannot be read.
+    """
+    sql = reading(path)
+    try:
+        sql.execute("BEGIN")  # all of what follows is of one moment
+        (before,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
+        at_us, lifetimes = time.time_ns() // 1000, Lifetimes(sql)
+        jobs, count, planned, number_asked = [], 0, None, None
+        if isinstance(asked, JobDescription):
+            waiting = tuple(_waiting(None, before, asked, fleet, lifetimes))
+            planned = StandingJob(before, asked.user, estimate_us(asked), (), waiting)
+            count = sum(some.count for some in planned.waiting)
+        else:
+            number_asked = asked
+        decode = msgspec.json.Decoder(JobDescription).decode
+        for number, content in sql.execute(_OPEN).fetchall():
+            job = _open_job(sql, number, decode(content), fleet, nodes, lifetimes, at_us)
+            count += len(job.running) + sum(some.count for some in job.waiting)
+            if count > WAITING_MAX:
+                raise UnplayableError(f"more than {WAITING_MAX:,} tasks are under way")
+            jobs.append(job)
+        left = {job.number for job in jobs if job.running or job.waiting}
+        if number_asked is not None and number_asked not in left:
+            raise UnplayableError("the job has ended, or is being cancelled")
+        unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
+        drained = {nodes[node] for node in unusable if node in nodes}
+        weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
+        return startable(Standing(
+            at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
+        ), fleet.cluster)  # fmt: skip
+    finally:
+        sql.close()
+
+
+def startable(found: Standing, cluster: Cluster) -> Standing:
+    """The same without tasks of other jobs that no usable machine can run: they wait until one is used again.
+
+    Raises:
+        UnaskableError: the job in question has such tasks.
+    """
+    usable = sorted(set(range(len(cluster.constraints))) - set(found.drained))
+    amounts = cluster.capacities or ((),) * len(cluster.constraints)
+    offers = dict.fromkeys((cluster.constraints[machine], amounts[machine]) for machine in usable)
+    known: dict[tuple[int, Amounts], bool] = {}
+
+    def can_start(some: WaitingTasks) -> bool:
+        kind = some.mask, some.request
+        if kind not in known:
+            known[kind] = any(
+                some.mask & mask == some.mask and all(map(le, some.request, offered)) for mask, offered in offers
+            )
+        return known[kind]
+
+    asked = found.questioned
+    if stuck := sum(some.count for some in asked.waiting if not can_start(some)):
+        problem = f"{stuck:,} of its tasks fit no node that is in use: {len(found.drained):,} nodes are drained or lost"
+        raise UnplayableError(f"{problem}, and these tasks wait until one of them is used again")
+    jobs = [replace(job, waiting=tuple(filter(can_start, job.waiting))) for job in found.jobs]
+    return replace(found, jobs=tuple(jobs))
+
+
+def _open_job(
+    sql: sqlite3.Connection, number: JobId, description: JobDescription, fleet: Fleet, nodes: Mapping[Address, int],
+    lifetimes: Lifetimes, at_us: Time,
+) -> StandingJob:  # fmt: skip
+    try:
+        waiting = list(_waiting(sql, number, description, fleet, lifetimes))
+        wanted = list(demands(description, fleet))
+    except InputError:  # the fleet has changed since; the job will fail
+        return StandingJob(number, description.user, 0)
+    running = []
+    for place, node, started_us in sql.execute(_RUNNING, (number,)).fetchall():
+        if node in nodes and started_us is not None:
+            one = next(demand for demand in wanted if place < demand.first + demand.tasks)
+            kind = _kind(lifetimes, description, one)
+            running.append(RunningTask(nodes[node], max(0, at_us - started_us), kind, one.request))
+    took_us = _took(sql, number) if running else ()
+    told_us = estimate_us(description)
+    return StandingJob(number, description.user, told_us, tuple(running), tuple(waiting), took_us)
+
+
+def _waiting(
+    sql: sqlite3.Connection | None, number: JobId, description: JobDescription, fleet: Fleet, lifetimes: Lifetimes
+) -> Iterator[WaitingTasks]:
+    for one in demands(description, fleet):
+        count = one.tasks
+        if sql is not None:
+            count -= sql.execute(_HEARD, (number, one.first, one.first + one.tasks)).fetchone()[0]
+        if count > 0 and not one.obstacle:
+            yield WaitingTasks(count, one.mask, _kind(lifetimes, description, one), one.request)
+
+
+def _kind(lifetimes: Lifetimes, description: JobDescription, demand: TaskDemand) -> int:
+    return lifetimes.place(description.user, label(description), demand.estimate_us)

@@ -1,0 +1,350 @@
+"""Connections to the API: bounded in number, in all and per address, and closed when no request comes over them.
+
+A client that sends half a request's head, or no more than the beginning of a TLS handshake, holds a connection for
+`HEAD_S` at most. A body may pause for `BODY_S`, and has to come at `BODY_BYTES_PER_S` on average. At the bound the
+oldest connection that waits for a head makes room, or else the oldest that waits for a body, so that neither kind keeps
+others out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import socket
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from volery.live.service.requests import HEAD_BYTES_MAX
+
+HEAD_S: Final = 10.0
+"""From the beginning of a connection, or from the last answer, to the end of the next request's head."""
+BODY_S: Final = 30.0
+"""Between two pieces of a body, and for a body of any size to begin with."""
+BODY_BYTES_PER_S: Final = 4_096
+"""Each so many bytes of a body give it another second, up to `BODY_S` from now."""
+SWEEP_S: Final = 0.5
+AGAIN_S: Final = 0.1
+"""Between two tries to accept, where the process has no file descriptor left."""
+TELL_S: Final = 60.0
+"""A refused address is logged at most so often."""
+FILES_KEPT: Final = 128
+"""File descriptors that connections leave for everything else."""
+BACKLOG: Final = 1_024
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True):
+    """Connections that may be open at a time: in all, and from one address."""
+
+    total: int = 2_000
+    per_address: int = 500
+
+    def held(self) -> ConnectionLimits:
+        """The same, or as many as the limit of open files (RLIMIT_NOFILE) leaves room for."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        room = self.total if soft == resource.RLIM_INFINITY else max(1, soft - FILES_KEPT)
+        return ConnectionLimits(min(self.total, room), min(self.per_address, room))
+
+
+class Connection:
+    """A connection that was accepted.
+
+    Args:
+        address: of its other end.
+        abort: closes it at once.
+    """
+
+    __slots__ = ("abort", "address")
+
+    def __init__(self, address: str, abort: Callable[[], object]) -> None:
+        self.address = address
+        self.abort = abort
+
+
+class Connections:
+    """All connections, and which of them wait for a request's head or for the rest of its body.
+
+    Args:
+        bounds: see there.
+        clock_s: seconds that never go back.
+    """
+
+    def __init__(self, bounds: ConnectionLimits, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._bounds = bounds
+        self._clock_s = clock_s
+        self._open: set[Connection] = set()
+        self._of: Counter[str] = Counter()
+        self._waiting: dict[Connection, float] = {}
+        self._receiving: dict[Connection, float] = {}
+        self._told_s: dict[str, float] = {}
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a connection in; where there are too many, in the place of the oldest that waits for its client.
+
+        Returns:
+            Whether there was room, or room could be made.
+        """
+        address = connection.address
+        if self._of[address] >= self._bounds.per_address:
+            oldest = next((one for one in self._held_by_clients() if one.address == address), None)
+        elif len(self._open) >= self._bounds.total:
+            oldest = next(self._held_by_clients(), None)
+        else:
+            oldest = connection
+        if oldest is None:
+            self._refuse(address)
+            return False
+        if oldest is not connection:
+            self._end(oldest)
+        self._open.add(connection)
+        self._of[address] += 1
+        self.wait(connection)
+        return True
+
+    def _held_by_clients(self) -> Iterator[Connection]:
+        """Those that wait for a head, then those that wait for a body, the oldest first."""
+        return chain(self._waiting, self._receiving)
+
+    def wait(self, connection: Connection) -> None:
+        """Expect a head from now on."""
+        if connection in self._open:
+            self.whole(connection)
+            self._waiting[connection] = self._clock_s() + HEAD_S
+
+    def came(self, connection: Connection) -> None:
+        """A head is complete: expect its body."""
+        self._waiting.pop(connection, None)
+        if connection in self._open:
+            self._receiving[connection] = self._clock_s() + BODY_S
+
+    def received(self, connection: Connection, byte_count: int) -> None:
+        """A piece of a body has come."""
+        until_s = self._receiving.get(connection)
+        if until_s is not None:
+            self._receiving[connection] = min(until_s + byte_count / BODY_BYTES_PER_S, self._clock_s() + BODY_S)
+
+    def whole(self, connection: Connection) -> None:
+        """A body is complete: nothing is expected until the answer."""
+        self._waiting.pop(connection, None)
+        self._receiving.pop(connection, None)
+
+    def gone(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self.whole(connection)
+        if connection in self._open:
+            self._open.remove(connection)
+            self._of[connection.address] -= 1
+            if not self._of[connection.address]:
+                del self._of[connection.address]
+
+    def sweep(self) -> None:
+        """Close those whose head or body is overdue."""
+        now_s = self._clock_s()
+        overdue = [
+            one for some in (self._waiting, self._receiving) for one, until_s in some.items() if until_s <= now_s
+        ]
+        for connection in overdue:
+            self._end(connection)
+
+    def end_unfinished(self) -> None:
+        """Close those whose request is not complete."""
+        for connection in list(self._held_by_clients()):
+            self._end(connection)
+
+    def _end(self, connection: Connection) -> None:
+        self.gone(connection)
+        connection.abort()
+
+    def _refuse(self, address: str) -> None:
+        now_s = self._clock_s()
+        self._told_s = {one: at_s for one, at_s in self._told_s.items() if now_s - at_s < TELL_S}
+        if address not in self._told_s:
+            self._told_s[address] = now_s
+            held = f"{self._of[address]:,} connections of {address} and {len(self._open):,} in all are open"
+            log.warning("a connection is refused: %s; see api_connections", held)
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """HTTP with a limit on what comes before a body, in bytes and in time."""
+
+    connection: Connection
+    known: Connections
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
+        """It is open: from now on only the transport closes it, whose protocol has to learn of that."""
+        self.connection.abort = transport.abort
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        self.known.gone(self.connection)
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A new request."""
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the address."""
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._count(name + value)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """A whole head."""
+        self.known.came(self.connection)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        self.known.received(self.connection, len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """A whole body, also an empty one."""
+        self.known.whole(self.connection)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """An answer is sent; a rest of its request's body is no reason to keep the connection."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self.known.wait(self.connection)
+
+    def _count(self, piece: bytes) -> None:
+        self._head_bytes += len(piece)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            raise ValueError("the head of a request is too long")
+
+
+class Listener:
+    """Accepts connections; to uvicorn it is a server of asyncio.
+
+    Args:
+        listening: the socket; it is closed with the listener.
+        context: of TLS; None: without.
+        bounds: of connections.
+    """
+
+    def __init__(self, listening: socket.socket, context: ssl.SSLContext | None, bounds: ConnectionLimits) -> None:
+        self._socket = listening
+        self._context = context
+        self._known = Connections(bounds)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self, make: Callable[[], BoundedHttpProtocol]) -> None:
+        """Accept from now on."""
+        self._socket.setblocking(False)
+        self._begin(self._accept(make))
+        self._begin(self._sweep())
+
+    def close(self) -> None:
+        """Accept nothing more, and wait for no request that is not complete."""
+        for task in self._tasks:
+            task.cancel()
+        self._known.end_unfinished()
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is accepted."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _begin(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self._known.sweep()
+
+    async def _accept(self, make: Callable[[], BoundedHttpProtocol]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, peer = await loop.sock_accept(self._socket)
+            except OSError as error:
+                log.error("no connection can be accepted: %s", error.strerror)
+                await asyncio.sleep(AGAIN_S)
+                continue
+            connection = Connection(str(peer[0]), accepted.close)
+            if not self._known.admit(connection):
+                accepted.close()
+                continue
+            serving = self._begin(self._serve(accepted, connection, make))
+            # one that is cancelled before its first step runs none
+            serving.add_done_callback(partial(_close_unserved, accepted))
+            connection.abort = serving.cancel
+
+    async def _serve(
+        self, accepted: socket.socket, connection: Connection, make: Callable[[], BoundedHttpProtocol]
+    ) -> None:
+        """Shake hands, and leave the rest to the protocol."""
+        protocol = make()
+        protocol.connection, protocol.known = connection, self._known
+        timeout_s = HEAD_S if self._context is not None else None
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol, accepted, ssl=self._context, ssl_handshake_timeout=timeout_s
+            )
+        except BaseException as error:
+            self._known.gone(connection)
+            if protocol.transport is not None:  # given up after it was open, before this task went on
+                protocol.transport.abort()
+            else:
+                accepted.close()
+            if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
+                raise
+            return
+
+
+def _close_unserved(accepted: socket.socket, serving: asyncio.Task[None]) -> None:
+    if serving.cancelled():
+        accepted.close()
+
+
+class HttpServer(uvicorn.Server):
+    """Leaves signals to the program that it runs in, and accepting to the listener."""
+
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, bounds: ConnectionLimits) -> None:
+        super().__init__(config)
+        config.load()
+        self._listener = Listener(listening, config.ssl, bounds)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take none."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept from now on."""
+        assert sockets is None, "the listener has its own"
+        await self.lifespan.startup()
+        self.servers = [self._listener]  # type: ignore[list-item] # it closes as one of asyncio does
+        self._listener.open(
+            lambda: BoundedHttpProtocol(
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+        )
+        self.started = True

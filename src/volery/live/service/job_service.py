@@ -1,0 +1,335 @@
+"""Job service: the submitter between the API, which describes jobs in words, and the schedulers, which take messages.
+
+It stands on a host under the address `SUBMITTER` like any component, and is not journalled; its state is the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Final
+
+from volery.core.component import Component, role_of
+from volery.core.errors import InputError
+from volery.core.events import (
+    Drain,
+    Event,
+    JobAccepted,
+    JobDone,
+    JobRejected,
+    PeerBack,
+    PeerLost,
+    Seen,
+    TimerFired,
+)
+from volery.core.model import Address, JobId, Message, Time
+from volery.core.shares import Share
+from volery.live.config.fleet import Fleet
+from volery.live.jobs import JobDescription, task_count
+from volery.live.messages import (
+    AGENT,
+    ConfinementReport,
+    DecisionReport,
+    OutputReply,
+    PeerReport,
+    PreemptionReport,
+    TaskReport,
+)
+from volery.live.runtime.decisions import DecisionBook
+from volery.live.runtime.presence import HostRegister
+from volery.live.service.admission import admit, planned_jobs
+from volery.live.service.batches import BatchWriter
+from volery.live.service.history import AttemptCounts
+from volery.live.service.node_table import NodeTable
+from volery.live.service.outputs import OutputRequests
+from volery.live.service.queries import CapacityQueries, JobQueries
+from volery.live.service.store import JobStore
+from volery.live.service.submissions import JobSubmissions
+from volery.live.service.throttle import Outgoing
+from volery.live.service.user_shares import UserShares
+from volery.live.status import JobStatus, NodeStatus, Receipt
+
+REPORTS_LATE_S: Final = 2.0
+"""Reports travel other ways than the answer of the scheduler, and may come after it; rarely by this much."""
+KEPT_REPORTS_LATE_S: Final = 120.0
+"""Where they are kept until they are received, they come as late as whatever keeps them away lasts."""
+REPEAT_S: Final = 5.0
+"""How long a component that has restarted may place something on a drained node."""
+
+
+class JobService(Component):
+    """Submits jobs, follows them, and gives orders to schedulers; all calls come from the event loop's thread.
+
+    Args:
+        store: of jobs.
+        fleet: the machines of the federation.
+        nodes: of the federation.
+        counts: of attempts.
+        writer: of the store.
+        submissions: the jobs that have not ended.
+        queries: of the same parts.
+        outputs: asks other hosts for the output of tasks.
+        book: decisions of schedulers.
+        capacity: asks schedulers for their views; None: they do not answer.
+        order: sends a message to a component.
+        observe: is called with each report of an attempt.
+
+    Attributes:
+        nodes: of the federation.
+        queries: answer what users ask.
+        outputs: asks other hosts for the output of tasks.
+        writer: of the store.
+    """
+
+    __slots__ = (
+        "_book",
+        "_capacity",
+        "_counts",
+        "_fleet",
+        "_numbers",
+        "_observe",
+        "_order",
+        "_store",
+        "_submissions",
+        "nodes",
+        "outputs",
+        "queries",
+        "writer",
+    )  # fmt: skip
+
+    def __init__(
+        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
+        submissions: JobSubmissions, queries: JobQueries, outputs: OutputRequests, book: DecisionBook,
+        capacity: CapacityQueries | None, order: Callable[[Address, Message], None],
+        observe: Callable[[TaskReport], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._fleet = fleet
+        self.nodes = nodes
+        self._counts = counts
+        self.writer = writer
+        self._submissions = submissions
+        self.queries = queries
+        self.outputs = outputs
+        self._book = book
+        self._capacity = capacity
+        self._order = order
+        self._observe = observe
+        self._numbers = store.next_numbers()
+
+    # What the host calls.
+
+    def on_outgoing(self, event: Outgoing, source: Address, now: Time) -> None:
+        """Send messages that the store has."""
+        for message in event.messages:
+            self._port.send(event.to, message)
+
+    def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
+        """Note what has become of an attempt."""
+        self.writer.note(event)
+        told = self._counts.told
+        told[event.state] = told.get(event.state, 0) + 1
+        if self.nodes.report(event) and source != event.node and role_of(source) == AGENT:
+            self.writer.acknowledge(source, (event.task, event.attempt))
+        if self._observe is not None:
+            self._observe(event)
+
+    def on_news(self, event: JobAccepted | JobRejected | JobDone, source: Address, now: Time) -> None:
+        """Note what has become of a job."""
+        self.writer.note(event)
+        if isinstance(event, JobRejected):
+            self._port.set_timer(event.job, now + event.retry_after_us)
+        else:
+            self._submissions.accepted(event.job, done=isinstance(event, JobDone))
+
+    def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
+        """Remember what a scheduler has decided."""
+        self._book.note(event)
+
+    def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
+        """Remember what holds tasks on some nodes."""
+        self.nodes.confined(event)
+
+    def on_preempted(self, event: PreemptionReport, source: Address, now: Time) -> None:
+        """Write a preemption down."""
+        self.queries.sharing.note(event)
+
+    def on_output(self, event: OutputReply, source: Address, now: Time) -> None:
+        """Take what the host of a node has read."""
+        self.outputs.told(event, source)
+
+    def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
+        """Remember which component is lost to which."""
+        self.nodes.peer(event)
+
+    def on_seen(self, event: Seen, source: Address, now: Time) -> None:
+        """Take the view of a scheduler."""
+        if self._capacity is not None:
+            self._capacity.seen(event)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Submit a rejected job again."""
+        assert isinstance(event.key, int)
+        self._submissions.submit_rejected(event.key)
+
+    def on_peer_lost_or_back(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
+        """Take note that a scheduler does not answer, or answers again."""
+        self._submissions.failover.on_peer(event)
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Outgoing: on_outgoing,
+        TaskReport: on_report,
+        ConfinementReport: on_confined,
+        DecisionReport: on_decision,
+        PreemptionReport: on_preempted,
+        PeerReport: on_peer,
+        Seen: on_seen,
+        OutputReply: on_output,
+        JobAccepted: on_news,
+        JobRejected: on_news,
+        JobDone: on_news,
+        TimerFired: on_timer,
+        PeerLost: on_peer_lost_or_back,
+        PeerBack: on_peer_lost_or_back,
+    }
+
+    # What the API calls.
+
+    async def open(self, elsewhere: Collection[Address] = ()) -> None:
+        """Begin to write, and to submit what had not ended when the store was last closed; ended tasks stay ended.
+
+        Args:
+            elsewhere: entries on other hosts. What is theirs is submitted when they are heard of (`resubmit`): said
+                before, it would wait for one that is away, and name tasks of which the ends are told meanwhile.
+        """
+        self.writer.open()
+        self._repeat_orders()
+        self._submissions.open(elsewhere)
+
+    async def resubmit(self, entries: Collection[Address]) -> None:
+        """Submit what has not ended to entries that have restarted, or are heard of first: they may know nothing."""
+        self.nodes.forget_lost(entries)
+        self._submissions.failover.greet(entries)
+        self.queries.sharing.tell(entries)
+        await self._submissions.resubmit(entries)
+
+    async def close(self) -> None:
+        """Write down what was reported, and close the store."""
+        if self.writer.closed:
+            return
+        self.writer.closed = True
+        await self._submissions.stop()
+        await self.writer.close()
+
+    async def submit(self, description: JobDescription) -> Receipt:
+        """Take a job: it is in the store, committed, when this returns.
+
+        Raises:
+            InputError: constraints that the fleet gives no meaning to, or a key that stands for another job.
+        """
+        (receipt,) = await self._take([description], ["job"])
+        return receipt
+
+    async def submit_many(self, descriptions: Sequence[JobDescription]) -> list[Receipt]:
+        """Take several jobs in one commit, all of them or none.
+
+        Raises:
+            InputError: as for one, naming which.
+        """
+        return await self._take(descriptions, [f"jobs[{at}]" for at in range(len(descriptions))])
+
+    async def _take(self, descriptions: Sequence[JobDescription], places: Sequence[str]) -> list[Receipt]:
+        number, first = self._numbers
+        self._numbers = taken = number + len(places), first + sum(map(task_count, descriptions))
+        try:
+            jobs = await planned_jobs(descriptions, places, number, first, self._fleet)
+        except InputError:
+            if self._numbers == taken:  # nobody has taken the next ones meanwhile
+                self._numbers = number, first
+            raise
+        assign = self._submissions.failover.assign
+        receipts = await self.writer.written(lambda: admit(self._store, jobs, self.queries.now_us, assign))
+        for job, receipt in zip(jobs, receipts, strict=True):
+            if not receipt.known:
+                self._submissions.admit(job)
+        return receipts
+
+    async def cancel(self, number: JobId) -> JobStatus | None:
+        """Give a job up; None where there is no such job."""
+        if await self.writer.written(lambda: self._store.cancel(number)):
+            status = self._store.job(number)
+            assert status is not None
+            self._submissions.withdraw(number, status.user)
+        return self._store.job(number)
+
+    async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
+        """Have nothing more placed on a node, or something again; None where there is no such node.
+
+        Raises:
+            InputError: the scheduler cannot drain nodes.
+        """
+        if node not in self.nodes.machines:
+            return None
+        if not self.nodes.can_drain:
+            problem = "this scheduler cannot drain nodes; of those in the registry, Megha can"
+            raise InputError(f"nodes/{node}", problem)
+        await self.writer.written(lambda: self._store.drain(node, drained))
+        (self.nodes.drained.add if drained else self.nodes.drained.discard)(node)
+        self._tell_of_drain(node, drained)
+        return next(found for found in self.nodes.statuses() if found.address == node)
+
+    def _repeat_orders(self) -> None:
+        """Tell of all drained nodes and of weights once more: a component may have restarted."""
+        if self.writer.closed:
+            return
+        for node in sorted(self.nodes.drained):
+            self._tell_of_drain(node, drained=True)
+        self.queries.sharing.tell()
+        asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
+
+    def _tell_of_drain(self, node: Address, drained: bool) -> None:
+        for master in self.nodes.masters(node):
+            self._order(master, Drain(node, drained))
+
+
+def job_service(
+    store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
+    post: Callable[[Event], None], owners_of: Callable[[Address], tuple[Address, ...]] | None = None,
+    due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
+    weight_subscribers: Collection[Address] = (), answers_queries: bool = False, reports_late_s: float = REPORTS_LATE_S,
+    standins: Sequence[Address] = (), detection_us: Time = 0, agents: Mapping[Address, Address] = {},
+    register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
+    observe: Callable[[TaskReport], None] | None = None,
+) -> JobService:  # fmt: skip
+    """Assemble a job service.
+
+    Args:
+        store: of jobs; closed with the service.
+        fleet: the machines of the federation.
+        entry: the address that a job of a user is submitted to.
+        nodes: address of each node -> number of its machine.
+        post: hands an event to the service in the host's next turn.
+        owners_of, due, shares, weight_subscribers, answers_queries, standins, detection_us: see `Deployment`.
+        reports_late_s: a job that is answered waits so long for reports of its tasks.
+        agents: node -> the reporter of its host, where that is another one.
+        register: makes the register of hosts, given what counts assigned jobs; None: hosts are not known.
+        observe: is called with each report of an attempt.
+    """
+    order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
+    writer = BatchWriter(store, order, counts.note, reports_late_s)
+    submissions = JobSubmissions(store, fleet, writer, post, order, entry, standins, detection_us)
+    hosts = register(submissions.assigned) if register is not None else None
+    table = NodeTable(nodes, fleet, store.drained(), owners_of, hosts)
+    capacity = CapacityQueries(order) if answers_queries else None
+    sharing = UserShares(due, shares, weight_subscribers, store.shares, writer.written, order)
+    queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, capacity)
+    outputs = OutputRequests(order, agents)
+    return JobService(
+        store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe
+    )  # fmt: skip
+
+
+def _order(post: Callable[[Event], None], to: Address, message: Message) -> None:
+    post(Outgoing(to, (message,)))

@@ -1,0 +1,323 @@
+"""Ledgers beside the jobs of the store: weights and preemptions, moves between schedulers, and archived jobs.
+
+Weights and preemptions are histories: nothing in them is ever changed or deleted. A job that has left for the archive
+is a number, a user and the number of the file that has its record; its number and revisions are never given again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from volery.core.assignment import Owner
+from volery.core.events import Move
+from volery.core.model import JobId, TaskId, Time
+from volery.core.shares import ShareChange
+from volery.live.messages import PreemptionReport
+from volery.live.service import listings
+from volery.live.status import PreemptionStatus, SharePart, WeightChange
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS reweighs (
+  number INTEGER PRIMARY KEY, name TEXT NOT NULL, weight INTEGER NOT NULL, was INTEGER NOT NULL, by TEXT NOT NULL,
+  at_us INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS reweighs_by_name ON reweighs (name, number);
+CREATE TABLE IF NOT EXISTS preemptions (
+  number INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, by TEXT NOT NULL, reason TEXT NOT NULL, task INTEGER NOT NULL,
+  job INTEGER NOT NULL, place INTEGER NOT NULL, attempt INTEGER NOT NULL, user TEXT NOT NULL,
+  for_job INTEGER NOT NULL, for_place INTEGER NOT NULL, for_user TEXT NOT NULL,
+  loss_due INTEGER, loss_before INTEGER, loss_after INTEGER, gain_due INTEGER, gain_before INTEGER, gain_after INTEGER);
+CREATE UNIQUE INDEX IF NOT EXISTS preemptions_of_task ON preemptions (task, attempt, at_us);
+CREATE INDEX IF NOT EXISTS preemptions_of_job ON preemptions (job, number);
+CREATE INDEX IF NOT EXISTS preemptions_of_place ON preemptions (job, place);
+CREATE INDEX IF NOT EXISTS preemptions_for_job ON preemptions (for_job, number);
+CREATE INDEX IF NOT EXISTS preemptions_of_user ON preemptions (user, number);
+CREATE INDEX IF NOT EXISTS preemptions_for_user ON preemptions (for_user, number)
+"""
+_NOTE: Final = (
+    "INSERT OR IGNORE INTO preemptions (at_us, by, reason, task, job, place, attempt, user, for_job, for_place, "
+    "for_user, loss_due, loss_before, loss_after, gain_due, gain_before, gain_after) "
+    "SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17 "
+    "WHERE NOT EXISTS (SELECT 1 FROM preemptions WHERE task = ?4 AND at_us = ?1)"
+)
+_LISTED: Final = (
+    "number, at_us, by, reason, job, place, attempt, user, for_job, for_place, for_user, loss_due, loss_before, "
+    "loss_after, gain_due, gain_before, gain_after"
+)
+NOBODY: Final = -1
+
+
+class ShareHistory:
+    """The two histories, in the database of jobs.
+
+    Args:
+        write: the connection whose transaction the caller begins and commits.
+        read: sees what is committed.
+    """
+
+    def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
+        self._write = write
+        self._read = read
+        for statement in _TABLES.split(";"):
+            write.execute(statement)
+
+    def weights(self) -> tuple[int, dict[str, int]]:
+        """The number of changes, and the present weights by name."""
+        number = self._write.execute("SELECT coalesce(max(number), 0) FROM reweighs").fetchone()[0]
+        rows = self._write.execute("SELECT name, weight, max(number) FROM reweighs GROUP BY name ORDER BY name")
+        return number, {name: weight for name, weight, _ in rows}
+
+    def reweigh(self, name: str, weight: int, was: int, by: str, at_us: Time) -> int:
+        """Note that somebody, by his name, has given a user or an organisation another weight; returns its number."""
+        row = self._write.execute(
+            "INSERT INTO reweighs (name, weight, was, by, at_us) VALUES (?, ?, ?, ?, ?)", (name, weight, was, by, at_us)
+        )
+        assert row.lastrowid is not None
+        return row.lastrowid
+
+    def changes(self, name: str | None, limit: int) -> list[WeightChange]:
+        """Changes of weights, or of one, the last one first."""
+        rows = self._read.execute(
+            "SELECT name, weight, was, by, at_us FROM reweighs WHERE ?1 IS NULL OR name = ?1 "
+            "ORDER BY number DESC LIMIT ?2",
+            (name, limit),
+        )
+        return [WeightChange(*row) for row in rows]
+
+    def note(self, told: PreemptionReport) -> None:
+        """Note a preemption; what was told before is noted once."""
+        fact = told.fact
+        job, place, user = self._place(fact.task)
+        for_job, for_place, for_user = self._place(fact.beneficiary)
+        attempt = self._number_of(fact.attempt, job, place)
+        row = (
+            told.at_unix_us, told.by, fact.reason, fact.task, job, place, attempt, user, for_job, for_place,
+            for_user, *_parts(fact.loser), *_parts(fact.winner),
+        )  # fmt: skip
+        self._write.execute(_NOTE, row)
+
+    def _number_of(self, launched: int, job: JobId, place: int) -> int:
+        """The number for people of an attempt, by what was reported of the task's last one."""
+        query = "SELECT attempt, launched FROM tasks WHERE job = ? AND place = ?"
+        for number, last in self._write.execute(query, (job, place)):
+            # A report of an attempt may be on its way when the preemption is told; or the next one has begun. Another
+            # incarnation of the scheduler numbers from far away, so that only the sign of the difference counts.
+            return max(0, int(number) + max(-1, min(launched - last, 1))) if last >= 0 else int(number)
+        return 0
+
+    def _place(self, task: int) -> tuple[JobId, int, str]:
+        """The job of a task, its place there, and whose it is."""
+        for job, place in listings.places(self._write, [task]):
+            return job, place, self._write.execute("SELECT user FROM jobs WHERE id = ?", (job,)).fetchone()[0]
+        return NOBODY, NOBODY, ""
+
+    def preemptions(
+        self, user: str | None, job: JobId | None, before: int | None, limit: int
+    ) -> list[PreemptionStatus]:  # fmt: skip
+        """The last ones first.
+
+        Args:
+            user, job: only those by which this one has lost, or gained.
+            before: only those with smaller numbers.
+            limit: at most so many.
+        """
+        wanted = [("user", user), ("job", job)]
+        asked = [(f"({name} = ? OR for_{name} = ?)", value) for name, value in wanted if value is not None]
+        where = " AND ".join(["number < ?", *(words for words, _ in asked)])
+        values = [value for _, value in asked for _ in range(2)]
+        rows = self._read.execute(
+            f"SELECT {_LISTED} FROM preemptions WHERE {where} ORDER BY number DESC LIMIT ?",  # noqa: S608 - ours
+            (1 << 62 if before is None else before, *values, limit),
+        )
+        return [_status(*row) for row in rows]
+
+    def last_lost(self, job: JobId, place: int) -> PreemptionStatus | None:
+        """The last preemption of a task; None: there was none."""
+        asked = f"SELECT {_LISTED} FROM preemptions WHERE job = ? AND place = ? ORDER BY number DESC LIMIT 1"  # noqa: S608 - ours
+        row = self._read.execute(asked, (job, place)).fetchone()
+        return None if row is None else _status(*row)
+
+
+def _parts(change: ShareChange | None) -> tuple[int | None, int | None, int | None]:
+    return (None, None, None) if change is None else (change.due, change.before, change.after)
+
+
+def _status(
+    number: int, at_us: Time, by: str, reason: str, job: JobId, place: int, attempt: int, user: str,
+    for_job: JobId, for_place: int, for_user: str, *parts: Any,
+) -> PreemptionStatus:  # fmt: skip
+    return PreemptionStatus(
+        number=number, at_us=at_us, by=by, reason=reason, job=job, index=place, attempt=attempt, user=user,
+        for_job=for_job, for_index=for_place, for_user=for_user,
+        loss=None if parts[0] is None else SharePart(*(part / 1e6 for part in parts[:3])),
+        gain=None if parts[3] is None else SharePart(*(part / 1e6 for part in parts[3:])),
+    )  # fmt: skip
+
+
+_MOVES: Final = (
+    "CREATE TABLE IF NOT EXISTS moves (epoch INTEGER PRIMARY KEY, origin TEXT NOT NULL, heir TEXT NOT NULL, "
+    "at_us INTEGER NOT NULL)"
+)
+_ASSIGNMENTS: Final = (
+    "CREATE TABLE IF NOT EXISTS assignments (job INTEGER PRIMARY KEY, entry TEXT NOT NULL, epoch INTEGER NOT NULL, "
+    "note TEXT NOT NULL)"
+)
+
+
+class AssignmentLedger:
+    """Moves and assignments, on the connections of the store.
+
+    Args:
+        write: within the batch that is under way.
+        read: what is committed.
+    """
+
+    def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
+        self._write = write
+        self._read = read
+
+    def moves(self) -> list[Move]:
+        """All moves, in order."""
+        return [Move(*row) for row in self._read.execute("SELECT epoch, origin, heir FROM moves ORDER BY epoch")]
+
+    def owners(self) -> list[tuple[JobId, Owner]]:
+        """Open jobs that are not at their usual scheduler."""
+        query = (
+            "SELECT job, entry, epoch FROM assignments WHERE job IN (SELECT id FROM jobs INDEXED BY jobs_open "
+            "WHERE ended_us IS NULL)"
+        )
+        return [(job, Owner(entry, epoch)) for job, entry, epoch in self._read.execute(query)]
+
+    def open_jobs(self) -> list[tuple[JobId, str]]:
+        """Jobs that have not ended, those of the batch under way included, with their users."""
+        query = "SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL ORDER BY id"
+        return self._write.execute(query).fetchall()
+
+    def note(self, jobs: Iterable[JobId], owner: Owner, note: str) -> None:
+        """Write down where jobs are now, and why; a job whose own batch was rolled back is left out."""
+        query = (
+            "INSERT OR REPLACE INTO assignments SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
+        )
+        self._write.executemany(query, ((job, *owner, note) for job in jobs))
+
+    def add(self, move: Move, jobs: Iterable[JobId], note: str, at_us: int) -> None:
+        """Write down a move with the jobs that it concerns."""
+        self._write.execute(
+            "INSERT OR REPLACE INTO moves VALUES (?, ?, ?, ?)", (move.epoch, move.origin, move.heir, at_us)
+        )
+        self.note(jobs, Owner(move.heir, move.epoch), note)
+
+
+TABLES: Final = (
+    """
+CREATE TABLE IF NOT EXISTS archived (
+  job INTEGER PRIMARY KEY, user TEXT NOT NULL, file INTEGER NOT NULL, tasks INTEGER NOT NULL)
+""",
+    "CREATE INDEX IF NOT EXISTS archived_by_file ON archived (file)",
+    "CREATE TABLE IF NOT EXISTS used (job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL)",
+    _MOVES,
+    _ASSIGNMENTS,
+)
+JOBS_PER_FILE: Final = 1_000
+TASKS_PER_FILE: Final = 200_000
+"""A file has one job more than fit into this at most."""
+VACUUM_PAGES: Final = 500
+"""Pages that are given back to the file system at a time, in some milliseconds."""
+_ENDED: Final = "SELECT id, tasks FROM jobs INDEXED BY jobs_by_end WHERE ended_us IS NOT NULL "
+
+
+class ArchivedJob(NamedTuple):
+    """A job that has left the store."""
+
+    user: str
+    file: int
+
+
+class ArchivedKey(NamedTuple):
+    """The first numbers, and the last revision, that jobs which have left the store cannot have had."""
+
+    job: JobId = 0
+    task: TaskId = 0
+    revision: int = 0
+
+
+class ArchiveLedger:
+    """The rows of a store about jobs that have left it.
+
+    Args:
+        sql: writes; begin and commit are the store's.
+        read: sees what is committed.
+    """
+
+    def __init__(self, sql: sqlite3.Connection, read: sqlite3.Connection) -> None:
+        self._sql = sql
+        self._read = read
+
+    def used(self) -> ArchivedKey:
+        """The numbers that are used up."""
+        row = self._sql.execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
+        return ArchivedKey(*(value or 0 for value in row))
+
+    def of(self, job: JobId) -> ArchivedJob | None:
+        """The user of an archived job, and the number of its file."""
+        row = self._read.execute("SELECT user, file FROM archived WHERE job = ?", (job,)).fetchone()
+        return ArchivedJob(*row) if row else None
+
+    def last_file(self) -> int:
+        """The number of the newest file that is complete; 0: none."""
+        return int(self._read.execute("SELECT ifnull(max(file), 0) FROM archived").fetchone()[0])
+
+    def due(self, before_us: Time | None, keep: int, recent_us: Time) -> list[JobId]:
+        """Jobs for the next file, those that ended first before others.
+
+        Args:
+            before_us: jobs that ended earlier are due; None: their age does not matter.
+            keep: of jobs that have ended, older ones than the newest so many are due; 0: their number does not matter.
+            recent_us: jobs that ended later are not due.
+        """
+        found: dict[JobId, int] = {}
+        if before_us is not None:
+            query = _ENDED + "AND ended_us < ? ORDER BY ended_us, id LIMIT ?"
+            found |= self._read.execute(query, (before_us, JOBS_PER_FILE)).fetchall()
+        if keep and len(found) < JOBS_PER_FILE:
+            (ended,) = self._read.execute("SELECT count(*) FROM jobs WHERE ended_us IS NOT NULL").fetchone()
+            query = _ENDED + "AND ended_us < ? ORDER BY ended_us, id LIMIT ?"
+            found |= self._read.execute(query, (recent_us, min(max(0, ended - keep), JOBS_PER_FILE))).fetchall()
+        due, tasks = list[JobId](), 0
+        for number, count in found.items():
+            if tasks >= TASKS_PER_FILE:
+                break
+            due.append(number)
+            tasks += count
+        return due
+
+    def leave(self, jobs: Sequence[JobId], file: int, used: ArchivedKey) -> None:
+        """Take the rows of jobs out, in the batch that is under way; those of their tasks follow by `clear`."""
+        self._sql.execute("DELETE FROM used")
+        self._sql.execute("INSERT INTO used VALUES (?, ?, ?)", used)
+        for number in jobs:
+            row = self._sql.execute("DELETE FROM jobs WHERE id = ? RETURNING user, tasks, description", (number,))
+            ((user, tasks, description),) = row.fetchall()
+            self._sql.execute("DELETE FROM assignments WHERE job = ?", (number,))
+            self._sql.execute("INSERT INTO archived VALUES (?, ?, ?, ?)", (number, user, file, tasks))
+            self._sql.execute(
+                "DELETE FROM descriptions WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE description = ?1)",
+                (description,),
+            )
+
+    def left(self, file: int) -> list[tuple[JobId, int]]:
+        """The jobs of a file, each with the number of its tasks."""
+        return self._read.execute("SELECT job, tasks FROM archived WHERE file = ?", (file,)).fetchall()
+
+    def clear(self, job: JobId, first: int, end: int) -> None:
+        """Take the rows of tasks of a job that has left out, from one place up to another."""
+        for table in ("tasks", "usages"):
+            words = f"DELETE FROM {table} WHERE job = ? AND place >= ? AND place < ?"  # noqa: S608 - ours
+            self._sql.execute(words, (job, first, end))
+
+    def shrink(self) -> bool:
+        """Give some free pages back to the file system; whether there are more."""
+        self._sql.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
+        automatic = self._sql.execute("PRAGMA auto_vacuum").fetchone()[0] == 2
+        return bool(automatic and self._sql.execute("PRAGMA freelist_count").fetchone()[0])

@@ -1,0 +1,346 @@
+"""Queries of the job service: jobs, tasks, users, nodes, plans and reasons, each answered from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from volery.core.events import Look, Seen
+from volery.core.model import Address, Amounts, JobId, Message, Time
+from volery.live.config.fleet import Fleet
+from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
+from volery.live.loop import in_slices
+from volery.live.runtime.decisions import DecisionBook, candidates, counted
+from volery.live.service.batches import BatchWriter
+from volery.live.service.counters import UserLoad
+from volery.live.service.history import AttemptCounts, History, Sample, ThroughputMeter
+from volery.live.service.ledgers import ArchivedJob
+from volery.live.service.listings import NEWEST, READ, JobOrder, JobQuery
+from volery.live.service.node_table import NodeTable
+from volery.live.service.store import JobStore
+from volery.live.service.user_shares import UserShares
+from volery.live.status import (
+    FunnelStep,
+    HostStatus,
+    JobPlan,
+    JobStatus,
+    NodeStatus,
+    PairStatus,
+    PlannedGroup,
+    TaskStatus,
+    UserStatus,
+    Why,
+)
+
+NODES_NAMED: Final = 8
+GROUPS_MAX: Final = 1_000
+"""Of a job with more kinds of tasks the first ones are planned."""
+LOOK_MAX: Final = 1_000
+"""So many tasks are looked at for one that waits."""
+
+
+class JobQueries:
+    """Answers about a federation as it stands now.
+
+    Args:
+        store: of jobs.
+        fleet: the machines of the federation.
+        nodes: of the federation.
+        counts: of attempts.
+        writer: of the store.
+        assigned: the address of the scheduler that has a job of a user.
+        sharing: the shares of users.
+        book: decisions of schedulers.
+        capacity: asks schedulers for their views; None: they do not answer.
+
+    Attributes:
+        history: the last hours.
+    """
+
+    def __init__(
+        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
+        assigned: Callable[[JobId, str], Address], sharing: UserShares, book: DecisionBook,
+        capacity: CapacityQueries | None = None,
+    ) -> None:  # fmt: skip
+        self.sharing = sharing
+        self.history = History()
+        self._store = store
+        self._fleet = fleet
+        self._table = nodes
+        self._counts = counts
+        self._writer = writer
+        self._assigned = assigned
+        self._book = book
+        self._capacity = capacity
+
+    @property
+    def told(self) -> Mapping[str, int]:
+        """Reports of attempts, counted by state."""
+        return self._counts.told
+
+    @property
+    def pace(self) -> ThroughputMeter:
+        """Ended attempts over time."""
+        return self._counts.pace
+
+    @property
+    def revision(self) -> int:
+        """Of the last change."""
+        return self._store.revision
+
+    def users(self, user: str | None) -> list[UserStatus]:
+        """Users with something under way or a share, or only one."""
+        loads = {load.user: load for load in self._store.loads(user)}
+        due, weights = self.sharing.due(), self.sharing.weights()
+        names = sorted({*loads, *due} if user is None else {user})
+        found = []
+        for name in names:
+            share = due.get(name)
+            counts = loads[name]._asdict() if name in loads else {"user": name}
+            found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
+        return found
+
+    def job(self, number: JobId) -> JobStatus | None:
+        """One job."""
+        return self._store.job(number)
+
+    def archived(self, number: JobId) -> ArchivedJob | None:
+        """The user of an archived job, and the number of its file."""
+        return self._store.retired.of(number)
+
+    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """Jobs, the newest first unless another order is asked for."""
+        return self._store.jobs(query, limit, order)
+
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`, in pieces where many are looked at, so that nobody waits for the answer but who asks."""
+        return await self._store.search(query, limit, order)
+
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
+        return self._store.allocations_us(limit)
+
+    def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
+        """Tasks that run on a node, at most so many."""
+        here = self._table.running_on(node, limit)
+        return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
+
+    async def changes(
+        self, after: int, job: JobId | None, limit: int, user: str | None = None
+    ) -> list[JobStatus | TaskStatus]:
+        """Wait for changes since a revision; empty once the service is closed."""
+        while not self._writer.closed:
+            committed, revision = self._writer.committed, self._store.revision
+            if after < revision:
+                if found := self._store.changes(after, job, limit, user):
+                    return found
+                after = revision  # nobody has to look there again
+            await committed.wait()
+        return []
+
+    async def explain(self, number: JobId, place: int | None) -> Why | None:
+        """As `why`; of a task that waits also what its scheduler sees just now."""
+        why, job = self.why(number, place), self.job(number)
+        if why is None or job is None:
+            return None
+        more = []
+        if self._capacity is not None and why.state == "pending":
+            scheduler, wanted = self._assigned(number, job.user), self.wanted(number, why.index)
+            seen = await self._capacity.machines(scheduler, wanted.mask, wanted.request)
+            if seen is not None:
+                more.append(FunnelStep(f"have room in the view of {scheduler}", seen))
+        started = started_tasks(job) if place is None else int(why.state not in ("pending", "unsatisfiable"))
+        more.append(FunnelStep("were given to it" if place is not None else "were given to tasks of the job", started))
+        return replace(why, funnel=(*why.funnel, *more))
+
+    @property
+    def now_us(self) -> Time:
+        """The wall clock, microseconds since 1970."""
+        return time.time_ns() // 1000
+
+    @property
+    def takes_orders(self) -> bool:
+        """True: jobs can be cancelled."""
+        return True
+
+    def lost(self) -> set[Address]:
+        """Nodes that do not answer."""
+        return self._table.lost()
+
+    def absent(self) -> tuple[str, ...]:
+        """A sentence about each host that does not answer."""
+        return self._table.absent()
+
+    def samples(self) -> list[Sample]:
+        """The last hours, the oldest first."""
+        return list(self.history.samples)
+
+    def sample(self) -> None:
+        """Note how the federation stands now."""
+        usable = [node for node in self.nodes() if node.state == "in use"]
+        used, slots = sum(node.running for node in usable), sum(node.slots for node in usable)
+        waiting = sum(load.tasks_pending for load in self._store.loads())
+        self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
+
+    def description(self, number: JobId) -> JobDescription | None:
+        """A job as it was submitted."""
+        found = self._store.described(number)
+        return None if found is None else found[1]
+
+    def all_hosts(self) -> list[HostStatus]:
+        """All hosts of the federation."""
+        return self._table.hosts()
+
+    def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
+        """The wrong parts of a scheduler's view: known to recordings only."""
+        return {}
+
+    @property
+    def drains(self) -> bool:
+        """True if nodes can be drained here."""
+        return self._table.can_drain
+
+    def partitions(self) -> dict[Address, tuple[Address, ...]]:
+        """The components in charge of each node, where the scheduler has said so."""
+        return self._table.partitions()
+
+    def views(self) -> list[PairStatus]:
+        """Decisions of schedulers on their views of each other's parts, where they report them."""
+        return self._book.pairs()
+
+    def loads(self, user: str | None = None) -> list[UserLoad]:
+        """The loads of all users, or of one."""
+        return self._store.loads(user)
+
+    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """Tasks of a job, in order."""
+        return self._store.tasks(number, first, limit)
+
+    async def all_tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
+        """As `tasks`, in pieces where they are many, so that nobody waits for the answer but who asks."""
+        found = self.tasks(number, first, min(limit, READ))
+        while len(found) < limit and (piece := self.tasks(number, first + len(found), min(READ, limit - len(found)))):
+            found += piece
+            await asyncio.sleep(0)
+        return found
+
+    def why(self, number: JobId, place: int | None) -> Why | None:
+        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        job, described = self._store.job(number), self._store.described(number)
+        if job is None or described is None or (place is not None and place >= job.tasks):
+            return None
+        if place is None:
+            place = self._first_waiting(job)
+        task = self._store.tasks(number, place, 1)[0]
+        again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
+        return Why(
+            job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
+            waiting=0 if job.ended else job.tasks - _heard(job),
+            funnel=counted(self._candidates(self.wanted(number, place))),
+            decisions=self._book.steps(described[0] + place, {at: node for node, at in self._table.machines.items()}),
+            explained=self._book.heard, absent=() if job.ended else self.absent(),
+        )  # fmt: skip
+
+    def wanted(self, number: JobId, place: int) -> TaskDemand:
+        """The demand of a task of a job."""
+        described = self._store.described(number)
+        assert described is not None, "there is such a job"
+        return demand_at(described[1], place, self._fleet)
+
+    async def plan(self, description: JobDescription) -> JobPlan:
+        """The prospects of a job if it were submitted now; others have turns meanwhile.
+
+        Raises:
+            InputError: constraints that the fleet gives no meaning to.
+        """
+        slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._table.machines.items()}
+        taken, groups = self._table.taken(), []
+        drained, lost = self._table.drained_machines(), self._table.lost_machines()
+        async for wanted in in_slices(demands(description, self._fleet)):
+            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost)
+            left = [] if wanted.request else steps[-1][1]
+            free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
+            groups.append(
+                PlannedGroup(
+                    first=wanted.first, count=wanted.tasks, obstacle=wanted.obstacle, funnel=counted(steps),
+                    at_once=None if wanted.request else min(free, wanted.tasks),
+                    nodes=tuple(node_on[machine] for machine in left[:NODES_NAMED]),
+                )
+            )  # fmt: skip
+            if len(groups) == GROUPS_MAX:
+                break
+        waiting = sum(load.tasks_pending for load in self._store.loads())
+        return JobPlan(
+            tasks=task_count(description), waiting=waiting, groups=tuple(groups), absent=self.absent(),
+            lost=len(self.lost()),
+        )  # fmt: skip
+
+    def _candidates(self, wanted: TaskDemand) -> list[tuple[str, list[int]]]:
+        drained, lost = self._table.drained_machines(), self._table.lost_machines()
+        return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._table.taken(), lost)
+
+    def _first_waiting(self, job: JobStatus) -> int:
+        """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
+        for first, count in ((_heard(job), 1), (0, LOOK_MAX)):
+            for task in self._store.tasks(job.id, first, count):
+                if task.state == "pending":
+                    return task.index
+        return 0
+
+    def result(self, number: JobId, place: int) -> bytes:
+        """The pickled result or exception of a callable."""
+        return self._store.result(number, place)
+
+    def nodes(self) -> list[NodeStatus]:
+        """All nodes, in order of their addresses' machines."""
+        return self._table.statuses()
+
+
+def started_tasks(job: JobStatus) -> int:
+    """The tasks of a job that run, or have run."""
+    return job.running + job.finished + job.failed + job.killed
+
+
+def _heard(job: JobStatus) -> int:
+    return started_tasks(job) + job.unsatisfiable
+
+
+WAIT_S: Final = 0.25
+"""A scheduler that is away, or busier than this, is not waited for."""
+
+
+class CapacityQueries:
+    """Questions to schedulers that have not been answered.
+
+    Args:
+        send: hands a message to a component.
+    """
+
+    def __init__(self, send: Callable[[Address, Message], None]) -> None:
+        self._send = send
+        self._number = 0
+        self._open: dict[int, asyncio.Future[int]] = {}
+
+    async def machines(self, scheduler: Address, constraints: int, request: Amounts) -> int | None:
+        """The machines with room for a task in a scheduler's view; None: it has not answered in time."""
+        self._number += 1
+        number, answer = self._number, asyncio.get_running_loop().create_future()
+        self._open[number] = answer
+        self._send(scheduler, Look(number, constraints, request))
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return int(await answer)
+        except TimeoutError:
+            return None
+        finally:
+            del self._open[number]
+
+    def seen(self, told: Seen) -> None:
+        """An answer; it may come too late."""
+        answer = self._open.get(told.number)
+        if answer is not None and not answer.done():
+            answer.set_result(told.machines)

@@ -1,0 +1,239 @@
+"""Requests of the API: authorization, limits and refusals, before anything is done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from typing import Any, Final, NoReturn, Protocol
+
+import msgspec
+from starlette.convertors import IntegerConvertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import Response
+
+from volery.core.errors import InputError
+from volery.core.model import JobId
+from volery.live.jobs import JobDescription
+from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
+from volery.live.service.intake import Intake
+from volery.live.service.ledgers import ArchivedJob
+from volery.live.service.openapi import Endpoint, Operation
+from volery.live.service.sessions import Sessions, is_foreign
+from volery.live.service.tokens import Principal
+from volery.live.status import JobStatus, Problem, Refusal
+
+BODY_BYTES_MAX: Final = 64 << 20
+HEAD_BYTES_MAX: Final = 32 << 10
+UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
+FOREIGN: Final = "pages of other sites give no orders here"
+
+log = logging.getLogger(__name__)
+
+
+class NotThereError(Exception):
+    """The request names something that does not exist, or that is none of the asker's business."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(problem)
+        self.place = place
+        self.problem = problem
+
+
+class NotAllowedError(NotThereError):
+    """The asker may not do this."""
+
+
+class Traffic:
+    """Counts of requests by path and status.
+
+    Attributes:
+        answers: (method, path with the names of its parameters, status) -> how many.
+        seconds: (method, path) -> how long these took together, without what is streamed.
+        pages_open: pages of browsers that listen for changes.
+        views_made, views_cpu_s: for them, and the CPU seconds that this took.
+    """
+
+    def __init__(self) -> None:
+        self.answers: Counter[tuple[str, str, int]] = Counter()
+        self.seconds: dict[tuple[str, str], float] = {}
+        self.pages_open = 0
+        self.views_made = 0
+        self.views_cpu_s = 0.0
+
+
+class _Number(IntegerConvertor):
+    """Numbers that the store can hold; the integers of Starlette have no end."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", _Number())
+
+
+def principal(request: Request) -> Principal:
+    """The principal of a request that was authorized."""
+    found: Principal = request.state.principal
+    return found
+
+
+def by_whom(request: Request) -> str:
+    """` by olga`, for the log; nothing where the API has no tokens."""
+    user = principal(request).user
+    return f" by {user}" if user else ""
+
+
+async def described(request: Request) -> JobDescription:
+    """The job in a request's body, as its user's.
+
+    Raises:
+        InputError: it is none.
+        NotAllowedError: it is meant to be somebody else's.
+    """
+    return owned(await intake(request).job(await body_of(request), "job"), principal(request))
+
+
+def intake(request: Request) -> Intake:
+    """Reads jobs from the bodies of requests to this application."""
+    found: Intake = request.app.state.intake
+    return found
+
+
+async def body_of(request: Request) -> bytearray:
+    """A request's body.
+
+    Raises:
+        InputError: it is too large.
+    """
+    body = bytearray()
+    async for block in request.stream():
+        body += block
+        if len(body) > BODY_BYTES_MAX:
+            raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
+    return body
+
+
+def owned(job: JobDescription, who: Principal) -> JobDescription:
+    """A job with its user: who submits it, unless an administrator does so for somebody else."""
+    if not who.known or job.user == who.user:
+        return job
+    if job.user and not who.may("admin"):
+        raise NotAllowedError("job.user", f"{who.user} does not submit for others; leave it out")
+    return job if job.user else msgspec.structs.replace(job, user=who.user)
+
+
+def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpoint:
+    """An operation that only those are served who may have it; what goes wrong is answered in its words."""
+
+    async def answer(request: Request) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        if operation.method != "GET" and kind != "application/json":
+            # A page of another site can make a browser send other types unasked, but not this one.
+            return refusal("content-type", "orders are application/json", 415)
+        if operation.role is not None:
+            # Where no token speaks for a request, nothing else tells it from one that another site's page has caused.
+            if operation.method != "GET" and "authorization" not in request.headers and is_foreign(request):
+                return refusal("origin", FOREIGN, 403)
+            who = sessions.who(request)
+            if who is None:
+                return refusal("authorization", UNKNOWN, 401)
+            if not who.may(operation.role):
+                raise NotAllowedError("authorization", f"this takes the role {operation.role}; yours is {who.role}")
+            request.state.principal = who
+        return await operation.endpoint(request)
+
+    async def counted(request: Request) -> Response:
+        began = time.perf_counter()
+        try:
+            response = await answer(request)
+        except ConflictError as error:
+            response = refusal(error.place, error.problem, 409)
+        except AwayError as error:
+            response = refusal(error.place, error.problem, 504)
+        except InputError as error:
+            response = refusal(error.place, error.problem, 422)
+        except UnwrittenError as error:
+            response = refusal("jobs", f"{error}; nothing was changed, ask again", 503)
+        except NotAllowedError as error:
+            response = refusal(error.place, error.problem, 403)
+        except NotThereError as error:
+            response = refusal(error.place, error.problem, 404)
+        traffic.answers[operation.method, operation.path, response.status_code] += 1
+        which = operation.method, operation.path
+        traffic.seconds[which] = traffic.seconds.get(which, 0.0) + time.perf_counter() - began
+        return response
+
+    return counted
+
+
+def refusal(place: str, problem: str, status: int) -> Response:
+    """The answer to what cannot be done."""
+    response = as_json(Refusal(Problem(place, problem)), status)
+    if status == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
+def as_json(content: Any, status: int = 200) -> Response:
+    """An answer of structs."""
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+def number(request: Request, name: str, default: int | None, maximum: int = (1 << 62)) -> Any:
+    """A whole number from the query.
+
+    Raises:
+        InputError: it is none, or too large.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > maximum:
+        raise InputError(f"query.{name}", f"expected a whole number from 0 to {maximum}, not {text[:40]!r}")
+    return int(text)
+
+
+def choice(request: Request, name: str, known: tuple[str, ...], default: str | None = None) -> str | None:
+    """One of a few words from the query.
+
+    Raises:
+        InputError: it is another.
+    """
+    text = request.query_params.get(name)
+    if text is not None and text not in known:
+        raise InputError(f"query.{name}", f"expected {', '.join(known)}, not {text[:40]!r}")
+    return default if text is None else text
+
+
+class JobLookup(Protocol):
+    """Knows jobs, and those that have left for the archive."""
+
+    def job(self, number: JobId) -> JobStatus | None:
+        """One job."""
+
+    def archived(self, number: JobId) -> ArchivedJob | None:
+        """The user of an archived job, and the number of its file."""
+
+
+def seen_job(jobs: JobLookup, number: JobId, who: Principal) -> JobStatus:
+    """A job, if there is one and it may be seen.
+
+    Raises:
+        NotThereError: otherwise; of one's own job that is in the archive, where it is.
+    """
+    job = jobs.job(number)
+    if job is None and (gone := jobs.archived(number)) is not None and who.sees in (None, gone.user):
+        problem = f"this job is archived, in file {gone.file} of the folder archive; `volery record export` reads it"
+        raise NotThereError(f"jobs/{number}", problem)
+    if job is None or who.sees not in (None, job.user):
+        no_job(number)
+    return job
+
+
+def no_job(job: int) -> NoReturn:
+    """Say that a job does not exist, which is also what those hear who may not see it.
+
+    Raises:
+        NotThereError: always.
+    """
+    raise NotThereError(f"jobs/{job}", "there is no such job; `volery jobs` lists them")

@@ -1,0 +1,253 @@
+"""Database of the job service: SQLite in WAL mode, one program at a time, and the formats of its file.
+
+A commit appends to the write-ahead log and, where it is durable, waits for the disk once. Checkpoints move the log to
+its place and wait for the disk twice; they have a connection of their own, so that they run in another thread, beside
+commits, and no submission waits for them. Format 1 is brought to format 2: descriptions leave the rows of jobs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.records import INCARNATION_ATTEMPTS
+from volery.live.jobs import JobDescription, merged
+from volery.live.locks import opened_lock
+from volery.live.service import counters, ledgers
+from volery.live.service.listings import digest_of, encoded
+
+VERSION: Final = 2
+LOG_BYTES: Final = 64 << 20
+"""When a log that was longer is used anew, its file is cut to this."""
+BUSY_MS: Final = 50
+"""A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
+TABLES: Final = (
+    "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL)",
+    """
+CREATE TABLE jobs (
+  id INTEGER PRIMARY KEY, key TEXT UNIQUE, description INTEGER NOT NULL, first_task INTEGER NOT NULL,
+  answered INTEGER NOT NULL DEFAULT 0, cancelling INTEGER NOT NULL DEFAULT 0,
+  name TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', reason TEXT NOT NULL DEFAULT '',
+  tasks INTEGER NOT NULL, running INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0, killed INTEGER NOT NULL DEFAULT 0, unsatisfiable INTEGER NOT NULL DEFAULT 0,
+  submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL)
+""",
+    "CREATE INDEX jobs_by_revision ON jobs (revision)",
+    "CREATE INDEX jobs_by_description ON jobs (description)",
+)
+"""Rows of jobs change with each report, so descriptions, which may have many megabytes, stand apart, each once."""
+_TASKS: Final = (
+    """
+CREATE TABLE tasks (
+  job INTEGER NOT NULL, place INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
+  attempt INTEGER NOT NULL DEFAULT 0, node TEXT NOT NULL DEFAULT '', exit_code INTEGER,
+  started_us INTEGER, ended_us INTEGER, folder TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL,
+  result BLOB NOT NULL DEFAULT x'', launched INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (job, place)) WITHOUT ROWID
+""",
+    "CREATE INDEX tasks_by_revision ON tasks (revision)",
+)
+_ADDED: Final = (
+    "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
+    "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
+    "CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL",
+    counters.TABLE,
+    *ledgers.TABLES,
+)
+
+log = logging.getLogger(__name__)
+
+
+class Database:
+    """The connections to a file that nobody else has open.
+
+    Args:
+        path: of the file; made where it is missing. One of format 1 is brought to this one.
+
+    Attributes:
+        write: the connection that writes; its commits never checkpoint.
+        read: one that sees what is committed.
+
+    Raises:
+        InputError: it cannot be opened, is in use, or was written by another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._log = path.with_name(path.name + "-wal")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Commands and their environment stand in it: nobody else may read them.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            self._lock = opened_lock(path.with_suffix(".lock"))
+        except OSError as error:
+            raise InputError(str(path), f"the store of jobs cannot be opened: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.write = _connected(path, "synchronous = FULL")
+            _prepare(self.write, path)
+            self.write.execute("PRAGMA wal_autocheckpoint = 0")
+            self.write.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+            self.read = _connected(path, "query_only = 1")
+            self._moving = _connected(path, "synchronous = FULL")
+            self._moving.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        except OSError:
+            os.close(self._lock)
+            raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
+
+    def checkpoint(self, whole: bool) -> int:
+        """Move what is in the log to its place; in any thread, but one at a time.
+
+        Args:
+            whole: all of it, and empty the log's file: nothing may be written meanwhile.
+
+        Returns:
+            Pages in the log; of a whole one those that are left, because somebody reads them.
+
+        Raises:
+            sqlite3.OperationalError: the disk is full, for example; everything stays in the log.
+        """
+        kind = "TRUNCATE" if whole else "PASSIVE"
+        pages: int = self._moving.execute(f"PRAGMA wal_checkpoint({kind})").fetchone()[1]
+        return pages
+
+    def sync(self) -> None:
+        """Bring all that is committed to the disk; in any thread. A commit that is durable need not be followed by it.
+
+        Checkpoints bring what they move to the disk themselves, so that what is not there stands in the log.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        with suppress(FileNotFoundError):
+            log = os.open(self._log, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fdatasync(log)
+            finally:
+                os.close(log)
+
+    def close(self) -> None:
+        """Leave everything in one file; what is not committed is lost."""
+        self._moving.close()
+        self.read.close()
+        self.write.close()
+        os.close(self._lock)
+
+
+def _connected(path: Path, pragma: str) -> sqlite3.Connection:
+    """A connection to a file.
+
+    Raises:
+        sqlite3.Error: the file is something else.
+    """
+    sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
+    try:
+        sql.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        sql.close()
+        raise
+    return sql
+
+
+def _prepare(sql: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of this version where there are none, or bring those of an earlier version to it.
+
+    Raises:
+        sqlite3.Error: another version has written the file, or the disk is full; the file is as it was.
+    """
+    (version,) = sql.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        sql.execute("PRAGMA journal_mode = WAL")
+        sql.execute("BEGIN")
+        for statement in (*TABLES, *_TASKS, *_ADDED):
+            sql.execute(statement)
+        sql.execute(f"PRAGMA user_version = {VERSION}")
+        sql.execute("COMMIT")
+    elif version == 1:
+        log.info("the store of jobs %s is brought from format 1 to %d, which is done once", path, VERSION)
+        migrate(sql, TABLES, VERSION)
+    elif version != VERSION:
+        raise sqlite3.DatabaseError(f"it was written by another version (format {version}, this one writes {VERSION})")
+    for statement in _ADDED:
+        sql.execute(statement)
+    _add_launched(sql)
+
+
+def _add_launched(sql: sqlite3.Connection) -> None:
+    """Bring a database up to date in which attempts bear the numbers of their scheduler."""
+    if "launched" in {row[1] for row in sql.execute("PRAGMA table_info(tasks)")}:
+        return
+    renumbered = f"SET attempt = attempt % {INCARNATION_ATTEMPTS} WHERE attempt >= {INCARNATION_ATTEMPTS}"
+    for statement in (
+        "BEGIN IMMEDIATE",
+        "ALTER TABLE tasks ADD COLUMN launched INTEGER NOT NULL DEFAULT -1",
+        "UPDATE tasks SET launched = attempt WHERE node != ''",
+        f"UPDATE tasks {renumbered}",
+        f"UPDATE usages {renumbered}",  # a task's row finds what it has used by the attempt
+        "COMMIT",
+    ):
+        sql.execute(statement)
+
+
+_KEPT: Final = (
+    "id, key, first_task, answered, cancelling, name, user, state, reason, tasks, running, finished, failed, killed, "
+    "unsatisfiable, submitted_us, started_us, ended_us, revision"
+)
+_MOVE: Final = f"INSERT INTO jobs (description, {_KEPT}) SELECT ?, {_KEPT} FROM jobs_before WHERE id = ?"  # noqa: S608 - ours
+
+
+def migrate(sql: sqlite3.Connection, tables: Sequence[str], version: int) -> None:
+    """Bring a file from format 1 to format 2, in one transaction; then give the room that became free back.
+
+    Args:
+        sql: the one connection to it.
+        tables: statements that make the new tables `jobs` and `descriptions` with their indices.
+        version: of the new format.
+
+    Raises:
+        sqlite3.Error: the disk is full, for example; the file is as it was.
+    """
+    sql.execute("BEGIN IMMEDIATE")
+    try:
+        sql.execute("ALTER TABLE jobs RENAME TO jobs_before")
+        for index in ("jobs_by_revision", "jobs_by_user", "jobs_open"):
+            sql.execute(f"DROP INDEX IF EXISTS {index}")
+        for statement in tables:
+            sql.execute(statement)
+        decode = msgspec.json.Decoder(JobDescription).decode
+        for number, content in sql.execute("SELECT id, description FROM jobs_before ORDER BY id"):
+            with suppress(msgspec.MsgspecError):  # what is not understood any more stays as it is
+                content = encoded(merged(decode(content)))
+            sql.execute(_MOVE, (described(sql, content), number))
+        sql.execute("DROP TABLE jobs_before")
+        sql.execute(f"PRAGMA user_version = {version}")
+        sql.execute("COMMIT")
+    except BaseException:
+        sql.execute("ROLLBACK")
+        raise
+    with suppress(sqlite3.OperationalError):  # it needs as much room again; without, the file keeps its size
+        sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        sql.execute("VACUUM")
+
+
+def described(sql: sqlite3.Connection, content: bytes) -> int:
+    """The number of an encoded description among those of the store, into which it is written if it is new."""
+    digest = digest_of(content)
+    row = sql.execute("SELECT id FROM descriptions WHERE digest = ?", (digest,)).fetchone()
+    if row is None:
+        row = sql.execute(
+            "INSERT INTO descriptions (digest, content) VALUES (?, ?) RETURNING id", (digest, content)
+        ).fetchone()
+    return int(row[0])

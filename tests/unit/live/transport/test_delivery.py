@@ -1,0 +1,189 @@
+"""Frames on a link that loses: handed over once and in order while both ends live, never from one life to another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from random import Random
+
+import pytest
+
+from volery.core.events import JobDone
+from volery.live.runtime.host import Host
+from volery.live.runtime.mailboxes import Inbox
+from volery.live.transport.codec import Codec, Parcel
+from volery.live.transport.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterIncarnation
+from volery.live.transport.memory import Memory
+
+LIMIT_S = 20
+
+
+class Link:
+    """Carries frames between hosts, unless it loses them."""
+
+    def __init__(self, loss: float = 0.0) -> None:
+        self.loss = loss
+        self.delay_s = 0.0
+        self.carried = 0
+        self._random = Random(7)
+        self.ends: dict[str, End] = {}
+
+    def carry(self, sender: str, to: str, encoded: bytes) -> None:
+        if self._random.random() >= self.loss and to in self.ends:
+            self.carried += 1
+            arrived = self.ends[to].delivery.arrived
+            asyncio.get_running_loop().call_later(self.delay_s, arrived, sender, encoded)
+
+
+class End:
+    """A host at the end of the link."""
+
+    def __init__(self, link: Link, name: str, life: int = 1) -> None:
+        self.taken: list[int] = []
+        self.met: list[tuple[str, bool]] = []
+        self._name = name
+        self.changed = asyncio.Event()
+        self.delivery = Delivery(
+            life, Codec(()), lambda to, encoded: link.carry(name, to, encoded), self._take, lambda *_: None,
+            lambda peer, known: self.met.append((peer, known)),
+        )  # fmt: skip
+        link.ends[name] = self
+
+    def _take(self, sender: str, parcels: Iterable[Parcel]) -> None:
+        for _, _, message in parcels:
+            assert isinstance(message, JobDone)
+            self.taken.append(message.job)
+        self.changed.set()
+
+    def send(self, to: str, number: int) -> None:
+        self.delivery.send(to, [("gm/0", "submitter", JobDone(number))])
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while len(self.taken) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+
+def test_everything_arrives_once_and_in_order_over_a_link_that_loses_a_third() -> None:
+    async def scenario() -> None:
+        link = Link(0.33)
+        left, right = End(link, "left"), End(link, "right")
+        for number in range(60):
+            left.send("right", number)
+            right.send("left", -number)
+            if number % 20 == 0:
+                await asyncio.sleep(0.01)
+        await asyncio.gather(left.until(60), right.until(60))
+        link.loss = 0.0
+        await asyncio.sleep(0.5)
+        assert right.taken == list(range(60))
+        assert left.taken == [-number for number in range(60)]
+        left.delivery.close()
+        right.delivery.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_meant_for_an_earlier_life_is_void_and_the_new_one_is_met() -> None:
+    async def scenario() -> None:
+        link = Link()
+        left, right = End(link, "left"), End(link, "right")
+        left.send("right", 1)
+        await right.until(1)
+        await asyncio.sleep(0.05)  # acknowledged: its life is known now
+        del link.ends["right"]
+        right.delivery.close()
+        left.send("right", 2)
+        await asyncio.sleep(0)
+        again = End(link, "right", life=2)
+        again.send("left", 7)
+        await left.until(1)
+        left.send("right", 3)
+        await again.until(1)
+        await asyncio.sleep(0.5)
+        assert again.taken == [3]
+        assert left.met == [("right", False), ("right", True)]
+        stale = End(link, "right", life=1)
+        with pytest.raises(LaterIncarnation):
+            stale.delivery.arrived("left", _frame_for(2))
+        for end in (left, again, stale):
+            end.delivery.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
+    async def scenario() -> None:
+        medium, codec, begun = Memory(), Codec(()), asyncio.Event()
+        where = {"gm/0": "gm", "node/0": "node"}
+
+        def host(name: str, life: int) -> Host:
+            return Host(name, {}, Inbox(where), codec=codec, transport=medium.transport(), incarnation=life)
+
+        gm, node = host("gm", 1), host("node", 1)
+        async with asyncio.timeout(LIMIT_S):
+            heard = gm.open(lambda peer, known: begun.set() if peer == "node" and known else None)
+            await asyncio.gather(heard, node.open())
+            gm.start()
+            node.start()
+            await asyncio.sleep(0.1)
+            await node.close()
+            assert not begun.is_set()
+            node = host("node", 2)
+            await node.open()
+            node.start()
+            await begun.wait()
+        await node.close()
+        await gm.close()
+
+    asyncio.run(scenario())
+
+
+def _frame_for(life: int) -> bytes:
+    from volery.live.transport.codec import HostFrame
+
+    return Codec(()).encode(HostFrame(1, 9, [], to=life))
+
+
+def test_a_long_loss_is_made_up_for_as_fast_as_it_is_acknowledged_and_nothing_is_sent_twice_without_need() -> None:
+    async def scenario() -> None:
+        link = Link()
+        left, right = End(link, "left"), End(link, "right")
+        left.send("right", -1)
+        await right.until(1)
+        link.loss = 1.0
+        for number in range(3_000):
+            left.send("right", number)
+        link.loss = 0.0
+        began = asyncio.get_running_loop().time()
+        await right.until(3_001)
+        took_s = asyncio.get_running_loop().time() - began
+        assert right.taken == list(range(-1, 3_000))
+        assert took_s < 3_000 / 64 * RETRY_S / 4, f"{took_s} s"
+        await asyncio.sleep(2 * ACKNOWLEDGE_S)
+        assert link.carried <= 3_100
+        left.delivery.close()
+        right.delivery.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_is_slow_to_acknowledge_is_given_more_time() -> None:
+    async def scenario() -> None:
+        link = Link()
+        left, right = End(link, "left"), End(link, "right")
+        left.send("right", 0)
+        await right.until(1)
+        await asyncio.sleep(2 * ACKNOWLEDGE_S)
+        link.delay_s = 0.75 * RETRY_S
+        for number in range(1, 5):
+            before = link.carried
+            left.send("right", number)
+            await right.until(number + 1)
+            await asyncio.sleep(2 * RETRY_S)
+        assert link.carried - before == 2, "it was sent again while it was on its way"
+        left.delivery.close()
+        right.delivery.close()
+
+    asyncio.run(scenario())
