@@ -26,8 +26,9 @@ from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Name, Side
 from volery.reproduction.demands import check_demands
 from volery.reproduction.measures import SETTLED, check_metric
+from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only
 from volery.study.settled import Window
-from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only, is_synthetic
+from volery.study.spec import is_synthetic
 from volery.workload import parse_estimates
 from volery.workload.estimates import PLAIN
 

@@ -24,6 +24,7 @@ from volery.metrics import (
     distribution,
     total_load,
 )
+from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, Population, Workload, find_input
 from volery.reproduction.judging import Look, Missing
@@ -44,7 +45,7 @@ from volery.reproduction.values import (
 )
 from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import Watcher, check_places, each_outcome
-from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
+from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.settled import Settled, settle
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture

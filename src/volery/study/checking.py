@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -12,8 +12,9 @@ from volery.core.errors import InputError, suggestion
 
 def checked_value(value: Any, kind: Any, place: str) -> Any:
     """The value as its declared type; an InputError at `place` when it is not one."""
-    if get_origin(kind) is Literal and isinstance(value, str) and value not in get_args(kind):
-        raise InputError(place, f"there is no {value!r}{suggestion(value, get_args(kind))}")
+    bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if get_origin(bare) is Literal and isinstance(value, str) and value not in get_args(bare):
+        raise InputError(place, f"there is no {value!r}{suggestion(value, get_args(bare))}")
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(place, f"expected a finite number, not {value}")
     try:

@@ -18,7 +18,6 @@ from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, heeded
 from volery.core.model import SECOND, SUBMITTER, Cluster
-from volery.core.omissions import Omissions
 from volery.core.records import Records
 from volery.core.resources import check_vectors
 from volery.core.streams import Streams
@@ -26,6 +25,7 @@ from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
+from volery.report.schema import TraceFacts
 from volery.study.earlier import learned
 from volery.study.omissions import larger_than_a_slot, never_ran
 from volery.study.plan import CUTOFF_PARAMETER, inputs_key, takes_cutoff_of_trace
@@ -33,31 +33,6 @@ from volery.study.settled import longest_wait_us
 from volery.study.spec import FRAMES, HOSTS, RunSpec
 
 CURVE_POINTS = 1000
-
-
-class TraceFacts(msgspec.Struct, frozen=True):
-    """The input of a run as it was read.
-
-    Args:
-        name: what the trace calls itself.
-        sha256: digest over all its columns, task constraints included.
-        jobs: number of jobs.
-        tasks: number of tasks.
-        read_s: wall time to read or draw it with its constraints; 0 where the run before had read it.
-        left_out: work of the file that is not replayed; None for synthetic work and `.tr` files.
-        in_one_slot: tasks that ask for more than the one slot that each of them takes; None where none does.
-        cutoff_s: between short and long jobs for designs that are given none: 90 % of the jobs have tasks of at most
-            this mean.
-    """
-
-    name: str
-    sha256: str
-    jobs: int
-    tasks: int
-    read_s: float = 0.0
-    left_out: Omissions | None = None
-    in_one_slot: Omissions | None = None
-    cutoff_s: float | None = None
 
 
 class Outcome(msgspec.Struct):

@@ -27,7 +27,16 @@ def test_help_has_two_panels_and_comes_at_once() -> None:
         [sys.executable, "-m", "volery.cli.main", "--help"], capture_output=True, text=True, check=True
     )
     assert time.process_time() - began < 0.5
-    for text in ("The lab", "Trust", "compare", "trace", "verify"):
+    for text in (
+        "Comparisons",
+        "Single runs",
+        "Designs and workloads",
+        "The federation",
+        "Trust",
+        "compare",
+        "trace",
+        "verify",
+    ):
         assert text in shown.stdout
 
 

@@ -24,7 +24,7 @@ from volery.report.explore.server import LOCAL_NAMES, Page, Site
 from volery.report.folder import glance, read_results, tables
 from volery.report.html import render
 from volery.report.page import page
-from volery.report.rows import read_jobs
+from volery.report.parquet import read_jobs
 
 PATIENCE_S: Final = 1.0
 """So long a browser is kept waiting for the page before it is told how far it is."""
