@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
+import typer
 
 from volery.cli.options import (
     Architectures,
@@ -23,6 +24,7 @@ from volery.cli.options import (
     Profile,
     Seeds,
     SeedsMax,
+    SeedsOfFile,
     Strict,
     Why,
     declared,
@@ -169,3 +171,46 @@ def run_and_print(
     if stage_times and results.folder is not None:
         keep_stage_times(results.folder, stage_times)
     print_results(results, as_json, stage_times, strict=strict)
+
+
+def run(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
+    output: KeepIn = None,
+    baseline: Baseline = "",
+    seeds: SeedsOfFile = None,
+    seeds_max: SeedsMax = None,
+    budget_s: BudgetS = None,
+    processes: Processes = 1,
+    dask: Dask = None,
+    force: Force = False,
+    why: Why = False,
+    profile: Profile = None,
+    strict: Strict = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study from a file: architectures x settings x seeds; what is finished is not run again."""
+    from volery.study import read_study
+    from volery.study.spec import with_baseline, with_seeds
+
+    read = with_baseline(read_study(study), baseline, "--baseline")
+    given = None if seeds is None else seeds_given(seeds)
+    read = with_seeds(read, given, seeds_max, budget_s, lambda name: f"--{name.replace('_', '-')}")
+    run_and_print(read, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
+
+
+ARCHITECTURES = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")
+SETTING = {"trace": "syn:250x300", "workers": 2000, "constraints": "sharma2011"}
+SEEDS = 3
+SCENE = (
+    "300 jobs of 250 one-second tasks, one job a second, on 2,000 workers; tasks and machines with the placement "
+    "constraints of Sharma et al. (2011); three seeds."
+)
+
+
+def demo(output: KeepIn = None, processes: Processes = 1, force: Force = False, as_json: AsJson = False) -> None:
+    """Compare Megha with PigeonC, with and without its published code's way of counting, on bundled synthetic work."""
+    from volery.study import compare_spec
+
+    if not as_json:
+        typer.echo(SCENE)
+    run_and_print(compare_spec(ARCHITECTURES, SETTING, SEEDS), output, processes, force, as_json)

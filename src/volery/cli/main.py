@@ -16,22 +16,20 @@ import volery
 from volery.cli.architectures import show_architectures
 from volery.cli.browse import browse
 from volery.cli.calibrate import calibrate
-from volery.cli.compare import compare
-from volery.cli.demo import demo
+from volery.cli.compare import compare, demo, run
 from volery.cli.discover import discover
 from volery.cli.export import export
 from volery.cli.federation import replay, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
-from volery.cli.operating import drain, hosts, nodes, undrain
+from volery.cli.operations import drain, hosts, nodes, undrain
 from volery.cli.output import INTERRUPTED, print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
-from volery.cli.planning import plan
+from volery.cli.plan import plan
 from volery.cli.policy import policy_app
 from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
-from volery.cli.run import run
 from volery.cli.serve import serve_app
 from volery.cli.show import report, show
 from volery.cli.stages import show_stages

@@ -14,13 +14,12 @@ from volery.metrics import RunSummary
 from volery.report import best, flowplot, gantt, stageplot, stopping
 from volery.report.axes import bare_label
 from volery.report.demand import conflict_table
-from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
 from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
 from volery.report.groups import RunGroup, group_runs, shortened
 from volery.report.notes import notes, warnings
-from volery.report.page import page, write_page
+from volery.report.page import Row, code, definitions, figure, folded, page, paragraph, section, table, write_page
 from volery.report.paired import comparisons_part
 from volery.report.pictures import (
     FIGURES_MAX,

@@ -5,7 +5,6 @@ from volery.setting import Setting
 from volery.study.compare import compare, compare_spec
 from volery.study.costs import read_costs, write_costs
 from volery.study.file import read_study, study_from_tables
-from volery.study.keeper import Results, load_results, write_results_report
 from volery.study.lab import run_study
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import LostRunError, Watcher
@@ -13,6 +12,7 @@ from volery.study.results import ResultsFolder
 from volery.study.runs import Outcome, execute
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec
 from volery.study.verify import Verification, Verified, verify
+from volery.study.writer import Results, load_results, write_results_report
 
 __all__ = [
     "ArchitectureChoice",

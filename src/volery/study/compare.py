@@ -10,11 +10,11 @@ from typing import Any, Literal
 import msgspec
 
 from volery.setting import Setting
-from volery.study.keeper import Results
 from volery.study.lab import run_study
 from volery.study.pool import Watcher
 from volery.study.seeds import read_seeds
 from volery.study.spec import DEFAULTS, StudySpec, is_file, is_synthetic, make_study, parse_architecture
+from volery.study.writer import Results
 
 
 def compare(

@@ -15,7 +15,6 @@ from volery import architectures
 from volery.core.errors import InputError, suggestion
 from volery.setting import DECLARED, StudyOptions
 from volery.study.costs import read_costs, settings
-from volery.study.parameters import split_parameters
 from volery.study.seeds import read_seeds
 from volery.study.spec import (
     SETTING_FIELDS,
@@ -26,6 +25,7 @@ from volery.study.spec import (
     is_synthetic,
     make_study,
     parse_architecture,
+    split_parameters,
 )
 
 _NETWORK: Final = tuple(name for name in SETTING_FIELDS if DECLARED[name]["group"] == "Network and costs")

@@ -12,14 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from volery import architectures
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.metrics import check_moment, check_window
 from volery.report.groups import file_names
-from volery.setting import AtLeastZero, Setting
+from volery.setting import AtLeastZero, Setting, checked_value
 from volery.statistics import CONFIDENCE
-from volery.study.checking import checked_value
-from volery.study.parameters import check_parameters
 from volery.study.seeds import AUTO, AutoSeeds, read_seeds, with_limits
 from volery.workload import check_load_of_spec, parse_estimates
 
@@ -356,3 +355,48 @@ def is_file(field: str, value: Any) -> bool:
         or (field == "history" and bool(value))
         or (field == "requests" and str(value).endswith(".toml"))
     )
+
+
+Place = Callable[[str, int | None], str]
+
+
+def split_parameters(axes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Axes of settings, and axes of parameters by `design.parameter`; TOML reads an unquoted dot as a table."""
+    plain: dict[str, Any] = {}
+    swept: dict[str, Any] = {}
+    for name, values in axes.items():
+        if "." in name:
+            swept[name] = values
+        elif isinstance(values, dict):
+            swept |= {f"{name}.{parameter}": inner for parameter, inner in values.items()}
+        else:
+            plain[name] = values
+    return plain, swept
+
+
+def check_parameters(
+    chosen: Sequence[ArchitectureChoice], swept: Mapping[str, tuple[Value, ...]], place: Place
+) -> dict[str, tuple[Value, ...]]:
+    """The axes, once every value fits a parameter of a design of the study that is not given otherwise.
+
+    Raises:
+        InputError: naming the place of the axis or value that is wrong.
+    """
+    designs = list(dict.fromkeys(choice.name for choice in chosen))
+    for axis, values in swept.items():
+        design, _, parameter = axis.partition(".")
+        if design not in designs:
+            raise InputError(
+                place(axis, None), f"no architecture {design!r} in this study{suggestion(design, designs)}"
+            )
+        given = [choice.label for choice in chosen if choice.name == design and parameter in choice.parameters]
+        if given:
+            raise InputError(place(axis, None), f"is given by {given[0]!r} as well; leave one out")
+        architecture = architectures.lookup(design)
+        for i, value in enumerate(values):
+            try:
+                architectures.configure(architecture, {parameter: value})
+            except InputError as error:
+                unknown = parameter not in architecture.defaults.__struct_fields__
+                raise InputError(place(axis, None if unknown else i), error.problem) from None
+    return dict(swept)

@@ -13,11 +13,11 @@ from volery.core.component import Architecture, Component
 from volery.core.errors import InputError
 from volery.report.schema import STAGE_TIMES, MethodTime, StageProfile, StageTimes
 from volery.sim.stagetime import PERCENTILES, StageClock, own_costs_s
-from volery.study.keeper import write_results_report
 from volery.study.plan import PlannedRun, plan
 from volery.study.results import ResultsFolder, sole_writer, write_json
 from volery.study.runs import build, drive, read_inputs, with_cutoff
 from volery.study.spec import RunSpec, StudySpec
+from volery.study.writer import write_results_report
 
 
 def profile_stages(study: StudySpec) -> list[StageProfile]:

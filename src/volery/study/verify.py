@@ -12,8 +12,7 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
-from volery.study.compared import COMPARED, MEASURED, Same, of_trees, without_measured
-from volery.study.keeper import Keeper, new_manifest
+from volery.study.equality import COMPARED, MEASURED, Same, of_trees, without_measured
 from volery.study.plan import PlannedRun, content_digest, outline
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import ResultsFolder, StudyManifest, damage
@@ -21,6 +20,7 @@ from volery.study.runs import Outcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
 from volery.study.stopping import stopping
+from volery.study.writer import ResultsWriter, new_manifest
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
 """Times that `--profile stages` has measured; the manifest is compared apart."""
@@ -232,7 +232,7 @@ class _Again:
             inputs={name: content_digest(moved.get(name, name)) for name in old.inputs},
             **{name: getattr(old, name) for name in kept},
         )
-        keep = Keeper(fresh, self._planned, self._new, self._done)
+        keep = ResultsWriter(fresh, self._planned, self._new, self._done)
         if old.stopping and old.config.auto:
             keep.manifest = msgspec.structs.replace(fresh, stopping=stopping(keep, old.stopping.baseline))
         keep.write_tables()

@@ -230,7 +230,7 @@ def test_architectures_are_listed_and_described(command: Command) -> None:
 
 
 def test_the_demo_is_a_comparison_that_ends_well(command: Command, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("volery.cli.demo.SETTING", {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"})
+    monkeypatch.setattr("volery.cli.compare.SETTING", {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"})
     ended = command("demo", "-o", tmp_path)
     assert ended.status == 0
     assert f"report:  {tmp_path / 'report.html'}" in ended.out

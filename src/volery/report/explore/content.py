@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.report.elements import shown
 from volery.report.explore.conflicts import Conflicts, conflicts_of
 from volery.report.explore.course import Course, course
 from volery.report.explore.delays import Counted, Rows, counted, kept_rows
@@ -20,6 +19,7 @@ from volery.report.explore.pairs import Pair, pair
 from volery.report.explore.ranked import Ranked, rank
 from volery.report.folder import StoredResults
 from volery.report.groups import by_setting, group_runs
+from volery.report.page import shown
 from volery.report.parquet import under_label
 
 SETTINGS_MAX: Final = 12

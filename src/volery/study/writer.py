@@ -65,7 +65,7 @@ class Results(msgspec.Struct):
     stopping: Stopping | None = None
 
 
-class Keeper:
+class ResultsWriter:
     """Holds what is finished, in memory and in the folder."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Keeper:
     @classmethod
     def begin(
         cls, study: StudySpec, planned: Sequence[PlannedRun], path: Path | None, force: bool, command: str
-    ) -> Keeper:
+    ) -> ResultsWriter:
         """Begin a study, or go on with one that its folder holds.
 
         Raises:
@@ -111,7 +111,7 @@ class Keeper:
         return keep
 
     @classmethod
-    def reopen(cls, path: Path, baseline: str = "") -> Keeper:
+    def reopen(cls, path: Path, baseline: str = "") -> ResultsWriter:
         """What a folder holds, whether or not its inputs and the code that made it are still there.
 
         Args:
@@ -198,7 +198,7 @@ class Keeper:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
-        from volery.study.told import Explanations
+        from volery.study.explanations import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")
@@ -350,7 +350,7 @@ def load_results(path: Path, baseline: str = "") -> Results:
     Raises:
         InputError: when it is no results folder, or damaged.
     """
-    keep = Keeper.reopen(path, baseline)
+    keep = ResultsWriter.reopen(path, baseline)
     return keep.results()
 
 
@@ -364,7 +364,7 @@ def write_results_report(path: Path, baseline: str = "") -> Path:
     Raises:
         InputError: when it is no results folder, is damaged or cannot be written, or no run in it has finished.
     """
-    keep = Keeper.reopen(path, baseline)
+    keep = ResultsWriter.reopen(path, baseline)
     if not keep.done:
         raise InputError(str(path), "no run of this study has finished; there is nothing to report")
     keep.write_tables()
