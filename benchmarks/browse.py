@@ -44,7 +44,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from volery.metrics import distribution
 from volery.study import compare_spec, execute, plan
-from volery.study.keeper import Keeper
+from volery.study.writer import ResultsWriter
 
 ARCHITECTURES: Final = ("megha", "pigeonc", "sparrow", "oracle", "central")
 TASKS: Final = 10
@@ -58,7 +58,7 @@ def fill(folder: Path, architectures: tuple[str, ...], seeds: int, jobs: int) ->
     """A study whose runs have so many jobs, with delays over six decades, some of them zero."""
     setting = {"trace": f"poisson:load=0.9,workers=100,fanout={TASKS},jobs=300", "workers": 100, "cutoff_s": 1.0}
     study = compare_spec(architectures, setting, seeds)
-    keep = Keeper.begin(study, plan(study), folder, force=False, command="benchmarks/browse.py")
+    keep = ResultsWriter.begin(study, plan(study), folder, force=False, command="benchmarks/browse.py")
     for number, run in enumerate(keep.planned):
         outcome = execute(run.spec)
         shared, own = (np.random.default_rng([run.spec.seed, part]) for part in (0, number + 1))

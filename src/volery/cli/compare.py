@@ -2,147 +2,133 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
+
+import msgspec
+import typer
 
 from volery.cli.options import (
     Architectures,
-    Arrivals,
     AsJson,
     Baseline,
     BudgetS,
-    Capacity,
-    Constraints,
     CostFile,
-    Costs,
-    Cutoff,
     Dask,
-    DelayUs,
-    Durations,
-    Estimates,
     Force,
-    History,
-    JitterUs,
-    Jobs,
     KeepIn,
-    Links,
-    Load,
-    LoadBy,
-    Machines,
-    MeasuredWindow,
-    Only,
-    PopulationSeed,
     Processes,
     Profile,
-    Racks,
-    ReferenceMhz,
-    Requests,
     Seeds,
     SeedsMax,
-    SlotRequest,
-    Slots,
+    SeedsOfFile,
     Strict,
-    Users,
-    Warmup,
     Why,
-    Workers,
-    Workload,
+    declared,
     measured_window,
     moment,
     seeds_given,
+    trace_name,
     whole_numbers,
 )
 from volery.cli.output import print_results
 from volery.cli.progress import LiveProgress
+from volery.setting import DECLARED, Group, Setting, option_of
 
 if TYPE_CHECKING:
     from volery.study import StudySpec
 
-_OPTIONS = {
-    "architectures": "ARCH", "trace": "--trace", "workers": "--workers", "slots": "--slots", "jobs": "--jobs",
-    "constraints": "--constraints", "machines": "--machines", "population": "--population", "cutoff_s": "--cutoff",
-    "seeds": "--seeds", "seeds_max": "--seeds-max", "budget_s": "--budget-s",
-    "only": "--only", "durations": "--durations", "arrivals": "--arrivals",
-    "estimates": "--estimates", "users": "--users",
-    "load": "--load", "load_by": "--load-by", "warmup": "--warmup", "window": "--window",
-    "baseline": "--baseline",
-    "delay_us": "--delay-us", "jitter_us": "--jitter-us", "links": "--link", "costs": "--cost", "hosts": "--costs",
-    "frames": "--costs",
-    "requests": "--requests", "capacity": "--capacity", "slot_request": "--slot-request",
-    "racks": "--racks",
-    "reference_mhz": "--reference-mhz", "history": "--history",
-}  # fmt: skip
-"""What the command line calls the fields of a setting."""
+PLACES: Final = {"hosts": "--costs", "frames": "--costs"}
+"""The options that set fields which have none of their own, for error messages."""
 
 
 def compare(
     architectures: Architectures,
-    trace: Workload,
-    workers: Workers,
-    load: Load = None,
-    load_by: LoadBy = "arrivals",
-    slots: Slots = 1,
-    constraints: Constraints = "none",
-    machines: Machines = None,
-    population: PopulationSeed = None,
-    cutoff: Cutoff = None,
     seeds: Seeds = "1",
+    processes: Processes = 1,
+    output: KeepIn = None,
+    as_json: AsJson = False,
+    cost_file: CostFile = None,
     seeds_max: SeedsMax = None,
     budget_s: BudgetS = None,
-    jobs: Jobs = None,
-    only: Only = "ran",
-    durations: Durations = "exact",
-    arrivals: Arrivals = "exact",
-    estimates: Estimates = "mean",
-    users: Users = None,
-    delay_us: DelayUs = None,
-    jitter_us: JitterUs = 0,
-    link: Links = None,
-    cost: Costs = None,
-    costs: CostFile = None,
-    requests: Requests = "none",
-    capacity: Capacity = "",
-    slot_request: SlotRequest = "",
-    racks: Racks = 1,
-    reference_mhz: ReferenceMhz = 0,
-    history: History = "",
-    warmup: Warmup = None,
-    window: MeasuredWindow = None,
     baseline: Baseline = "",
-    processes: Processes = 1,
     dask: Dask = None,
-    output: KeepIn = None,
     force: Force = False,
     why: Why = False,
     profile: Profile = None,
     strict: Strict = False,
-    as_json: AsJson = False,
+    **setting: Any,
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
     from volery.study import compare_spec
 
-    network = _network(costs, delay_us, whole_numbers(link or (), "--link", "FROM:TO=US"))
-    network["costs"] |= whole_numbers(cost or (), "--cost", "ROLE=US")
+    network = _network(cost_file, setting.pop("delay_us"), _pairs(setting.pop("links"), "links"))
+    network["costs"] |= _pairs(setting.pop("costs"), "costs")
+    setting |= {"warmup": moment(setting["warmup"] or "0"), "window": measured_window(setting["window"])}
     study = compare_spec(
         architectures,
-        {
-            "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
-            "population": population, "cutoff_s": cutoff, "jobs": jobs, "only": only, "durations": durations,
-            "arrivals": arrivals, "estimates": estimates, "users": users, "jitter_us": jitter_us,
-            "requests": requests, "capacity": capacity, "slot_request": slot_request,
-            "reference_mhz": reference_mhz, "racks": racks, "history": history,
-            "load": load, "load_by": load_by, "warmup": moment(warmup or "0"), "window": measured_window(window),
-            **network,
-        },
+        setting | network,
         seeds_given(seeds),
-        place=lambda field: _OPTIONS.get(field, field),
+        place=lambda field: PLACES.get(field) or option_of(field),
         baseline=baseline,
         seeds_max=seeds_max,
         budget_s=budget_s,
-    )  # fmt: skip
+    )
     run_and_print(study, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
+
+
+def _options() -> list[inspect.Parameter]:
+    """An option per field of a setting that has a form on the command line, in the order of the fields."""
+    found = []
+    for field in msgspec.structs.fields(Setting):
+        if not DECLARED[field.name]["form"]:
+            continue
+        kind, default = _typed(field)
+        callback = trace_name if field.name == "trace" else None
+        option = declared(
+            field.name, callback=callback, show_default=default not in (None, "", inspect.Parameter.empty)
+        )
+        annotation = Annotated[kind, option]  # type: ignore[valid-type]  # a type that is known at run time
+        found.append(
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        )
+    return found
+
+
+def _typed(field: msgspec.structs.FieldInfo) -> tuple[Any, Any]:
+    """The type that the command line reads, and the default; names and texts are checked with the rest of the study."""
+    bare = get_args(field.type)[0]
+    while get_origin(bare) is Annotated:
+        bare = get_args(bare)[0]
+    if get_origin(bare) is dict:
+        return list[str] | None, None
+    if field.name in ("warmup", "window"):
+        return str | None, None
+    if field.name == "delay_us":  # a file of costs may say another
+        return int | None, None
+    kind = str if get_origin(bare) is Literal else bare
+    return kind, inspect.Parameter.empty if field.required else field.default
+
+
+def _signature() -> inspect.Signature:
+    """The parameters of the command: those that matter first, then by group."""
+    own = list(inspect.signature(compare, eval_str=True).parameters.values())[:-1]
+    fields = _options()
+    main = [one for one in fields if not DECLARED[one.name]["group"]]
+    others = [one for one in fields if DECLARED[one.name]["group"]]
+    others.sort(key=lambda one: get_args(Group).index(DECLARED[one.name]["group"]))
+    first = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own]
+    return inspect.Signature([*first[:1], *main, *first[1:5], *others, *first[5:]])
+
+
+compare.__signature__ = _signature()  # type: ignore[attr-defined]  # functions have one; typeshed lacks it
+
+
+def _pairs(entries: list[str] | None, name: str) -> dict[str, int]:
+    return whole_numbers(entries or (), option_of(name), DECLARED[name]["form"])
 
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
@@ -185,3 +171,46 @@ def run_and_print(
     if stage_times and results.folder is not None:
         keep_stage_times(results.folder, stage_times)
     print_results(results, as_json, stage_times, strict=strict)
+
+
+def run(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
+    output: KeepIn = None,
+    baseline: Baseline = "",
+    seeds: SeedsOfFile = None,
+    seeds_max: SeedsMax = None,
+    budget_s: BudgetS = None,
+    processes: Processes = 1,
+    dask: Dask = None,
+    force: Force = False,
+    why: Why = False,
+    profile: Profile = None,
+    strict: Strict = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study from a file: architectures x settings x seeds; what is finished is not run again."""
+    from volery.study import read_study
+    from volery.study.spec import with_baseline, with_seeds
+
+    read = with_baseline(read_study(study), baseline, "--baseline")
+    given = None if seeds is None else seeds_given(seeds)
+    read = with_seeds(read, given, seeds_max, budget_s, lambda name: f"--{name.replace('_', '-')}")
+    run_and_print(read, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
+
+
+ARCHITECTURES = ("megha", "pigeonc", "pigeonc:constraint_counting=published-code")
+SETTING = {"trace": "syn:250x300", "workers": 2000, "constraints": "sharma2011"}
+SEEDS = 3
+SCENE = (
+    "300 jobs of 250 one-second tasks, one job a second, on 2,000 workers; tasks and machines with the placement "
+    "constraints of Sharma et al. (2011); three seeds."
+)
+
+
+def demo(output: KeepIn = None, processes: Processes = 1, force: Force = False, as_json: AsJson = False) -> None:
+    """Compare Megha with PigeonC, with and without its published code's way of counting, on bundled synthetic work."""
+    from volery.study import compare_spec
+
+    if not as_json:
+        typer.echo(SCENE)
+    run_and_print(compare_spec(ARCHITECTURES, SETTING, SEEDS), output, processes, force, as_json)

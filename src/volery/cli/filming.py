@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from volery.live.runtime.journal import Header
     from volery.playback.filming import FilmedRun
     from volery.report.folder import KeptTimeline
+    from volery.report.schema import TraceFacts
     from volery.sim import Progress
-    from volery.study.runs import TraceFacts
 
 SUFFIX = ".journal"
 MICROSECONDS = 1e6

@@ -16,22 +16,20 @@ import volery
 from volery.cli.architectures import show_architectures
 from volery.cli.browse import browse
 from volery.cli.calibrate import calibrate
-from volery.cli.compare import compare
-from volery.cli.demo import demo
+from volery.cli.compare import compare, demo, run
 from volery.cli.discover import discover
 from volery.cli.export import export
 from volery.cli.federation import replay, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
-from volery.cli.operating import drain, hosts, nodes, undrain
+from volery.cli.operations import drain, hosts, nodes, undrain
 from volery.cli.output import INTERRUPTED, print_error
 from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
-from volery.cli.planning import plan
+from volery.cli.plan import plan
 from volery.cli.policy import policy_app
 from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
-from volery.cli.run import run
 from volery.cli.serve import serve_app
 from volery.cli.show import report, show
 from volery.cli.stages import show_stages
@@ -47,7 +45,8 @@ from volery.cli.watch import watch
 from volery.cli.why import why
 from volery.core.errors import InputError
 
-LAB, FEDERATION, TRUST = "The lab", "The federation", "Trust"
+COMPARISONS, RUNS, DESIGNS = "Comparisons", "Single runs", "Designs and workloads"
+FEDERATION, TRUST = "The federation", "Trust"
 
 app = typer.Typer(
     name="volery",
@@ -56,23 +55,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command("compare", rich_help_panel=LAB)(compare)
-app.command("run", rich_help_panel=LAB)(run)
-app.command("show", rich_help_panel=LAB)(show)
-app.command("report", rich_help_panel=LAB)(report)
-app.command("export", rich_help_panel=LAB)(export)
-app.command("browse", rich_help_panel=LAB)(browse)
-app.command("timeline", rich_help_panel=LAB)(timeline)
-app.command("watch", rich_help_panel=LAB)(watch)
-app.command("why", rich_help_panel=LAB)(why)
-app.add_typer(trace_app, name="trace", rich_help_panel=LAB)
-app.command("architectures", rich_help_panel=LAB)(show_architectures)
-app.command("flow", rich_help_panel=LAB)(flow)
-app.command("stages", rich_help_panel=LAB)(show_stages)
-app.add_typer(policy_app, name="policy", rich_help_panel=LAB)
-app.command("theory", rich_help_panel=LAB)(show_theory)
-app.command("strl", rich_help_panel=LAB)(strl)
-app.command("demo", rich_help_panel=LAB)(demo)
+app.command("compare", rich_help_panel=COMPARISONS)(compare)
+app.command("run", rich_help_panel=COMPARISONS)(run)
+app.command("show", rich_help_panel=COMPARISONS)(show)
+app.command("report", rich_help_panel=COMPARISONS)(report)
+app.command("export", rich_help_panel=COMPARISONS)(export)
+app.command("browse", rich_help_panel=COMPARISONS)(browse)
+app.command("demo", rich_help_panel=COMPARISONS)(demo)
+app.command("timeline", rich_help_panel=RUNS)(timeline)
+app.command("watch", rich_help_panel=RUNS)(watch)
+app.command("why", rich_help_panel=RUNS)(why)
+app.add_typer(trace_app, name="trace", rich_help_panel=DESIGNS)
+app.command("architectures", rich_help_panel=DESIGNS)(show_architectures)
+app.command("flow", rich_help_panel=DESIGNS)(flow)
+app.command("stages", rich_help_panel=DESIGNS)(show_stages)
+app.add_typer(policy_app, name="policy", rich_help_panel=DESIGNS)
+app.command("theory", rich_help_panel=DESIGNS)(show_theory)
+app.command("strl", rich_help_panel=DESIGNS)(strl)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.add_typer(serve_app, name="serve", rich_help_panel=FEDERATION)
 app.command("discover", rich_help_panel=FEDERATION)(discover)

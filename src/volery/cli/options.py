@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 import typer
 
 from volery.core.errors import InputError
+from volery.setting import DECLARED, option_of
 
 PROCESSES_MAX = 4096
+NETWORK: Final = "Network and costs"
+OUTPUT: Final = "Output"
 
 
 def trace_name(name: str) -> str:
@@ -30,214 +33,89 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.",
 KeepIn = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output", metavar="DIR", help="Keep the results here; a study that was stopped there goes on.",
+        "-o", "--output", metavar="DIR", help="Folder of the results; a study that was stopped there goes on.",
         show_default=False,
     ),
 ]  # fmt: skip
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of tables.")]
 Processes = Annotated[
     int,
     typer.Option(
-        "-p", "--processes", metavar="P", max=PROCESSES_MAX, help="Runs at once, each in a process of its own."
+        "-p",
+        "--processes",
+        metavar="P",
+        max=PROCESSES_MAX,
+        help="Number of runs at once, each in a process of its own.",
     ),
 ]
 Dask = Annotated[
     str | None,
     typer.Option(
-        metavar="tcp://HOST:PORT", help="Run on the Dask cluster of this scheduler instead.", show_default=False
+        metavar="tcp://HOST:PORT",
+        help="Dask scheduler on whose cluster runs take place instead.",
+        show_default=False,
+        rich_help_panel=OUTPUT,
     ),
 ]
-Why = Annotated[bool, typer.Option("--why", help="Keep why each task was placed, or not, for `volery why`.")]
+Why = Annotated[
+    bool,
+    typer.Option("--why", help="Record of why each task was placed, or not, for `volery why`.", rich_help_panel=OUTPUT),
+]
 Profile = Annotated[
     Literal["stages"] | None,
     typer.Option(
-        metavar="stages", help="Run once more per architecture and setting, and print the time of each stage.",
-        show_default=False,
+        metavar="stages", help="One more run per architecture and setting, for the time of each stage.",
+        show_default=False, rich_help_panel=OUTPUT,
     ),
 ]  # fmt: skip
-Force = Annotated[bool, typer.Option("--force", help="Take over a folder that holds another study.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Leave to take over a folder that holds another study.", rich_help_panel=OUTPUT)
+]
+
+
+def declared(name: str, *, callback: Callable[[str], str] | None = None, show_default: bool = False) -> Any:
+    """The option that sets a field of a setting or a study, as `volery.setting` declares it."""
+    one = DECLARED[name]
+    return typer.Option(
+        option_of(name),
+        metavar=one["form"],
+        help=one["meaning"],
+        rich_help_panel=one["group"] or None,
+        callback=callback,
+        show_default=show_default,
+    )
 
 
 Architectures = Annotated[
     list[str],
     typer.Argument(
-        metavar="ARCH[:PARAMETER=VALUE,...]",
-        help="Registry names, see `volery architectures`; the others are compared with the first.",
-        show_default=False,
+        metavar=DECLARED["architectures"]["form"], help=DECLARED["architectures"]["meaning"], show_default=False
     ),
 ]
-Workload = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE|SPEC|-", help="A trace of any known format, -: from standard input, or work as syn:250x2000.",
-        show_default=False, callback=trace_name,
-    ),
-]  # fmt: skip
-Workers = Annotated[int, typer.Option(metavar="N", help="Machines of the cluster.", show_default=False)]
-Slots = Annotated[int, typer.Option(metavar="K", help="Tasks that a machine runs at once.")]
-Constraints = Annotated[
-    str, typer.Option(metavar="sharma2011|gpu-racks|none", help="Draw placement constraints of tasks and machines.")
-]
-Machines = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE.csv.gz", help="Read machine constraints, and amounts that they offer, from here.",
-        show_default=False,
-    ),
-]  # fmt: skip
-Requests = Annotated[
-    str,
-    typer.Option(metavar="alibaba-like|FILE.toml|none", help="Draw what tasks ask for, from classes by weight."),
-]
-Capacity = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME=UNITS,...", help="What each machine offers, as cpu_milli=64000,memory_mb=16384.",
-        show_default=False,
-    ),
-]  # fmt: skip
-SlotRequest = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME=UNITS,...", help="Turn machines into slots of this size, for designs that know slots alone.",
-        show_default=False,
-    ),
-]  # fmt: skip
-Racks = Annotated[
-    int, typer.Option(metavar="R", help="Racks of neighbouring machines, for work whose input lies somewhere.")
-]
-ReferenceMhz = Annotated[
-    int,
-    typer.Option(
-        metavar="MHZ", help="Durations hold at this speed; the file of machines has theirs in speed_mhz.",
-        show_default=False,
-    ),
-]  # fmt: skip
-History = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE|SPEC", help="Earlier runs, for designs that learn from such, as jockey.", show_default=False
-    ),
-]
-PopulationSeed = Annotated[
-    int | None,
-    typer.Option(metavar="SEED", help="Seed of drawn machine constraints (else each run's own).", show_default=False),
-]
-Cutoff = Annotated[
-    float | None,
-    typer.Option(
-        metavar="S",
-        help="Jobs whose mean task is at most this long are short: told apart in tables, and handed to designs. "
-        "Without it, designs take the mean task that 90 % of the jobs do not exceed.",
-        show_default=False,
-    ),
-]
-Seeds = Annotated[
-    str,
-    typer.Option(
-        metavar="K|auto", help="Repeat everything under seeds 0 to K-1; auto: add seeds until comparisons are decided.",
-    ),
-]  # fmt: skip
+Workload = Annotated[str, declared("trace", callback=trace_name)]
+Seeds = Annotated[str, declared("seeds", show_default=True)]
+SeedsMax = Annotated[int | None, declared("seeds_max")]
+BudgetS = Annotated[float | None, declared("budget_s")]
+Baseline = Annotated[str, declared("baseline")]
+Only = Annotated[str, declared("only", show_default=True)]
 SeedsOfFile = Annotated[
     str | None,
-    typer.Option("--seeds", metavar="K|auto", help="In place of the file's seeds, as in compare.", show_default=False),
-]
-SeedsMax = Annotated[
-    int | None,
-    typer.Option(metavar="K", help="With --seeds auto: the largest number of seeds. (30)", show_default=False),
-]
-BudgetS = Annotated[
-    float | None,
     typer.Option(
-        metavar="S", help="With --seeds auto: CPU seconds of all runs together, after which no run begins.",
+        "--seeds",
+        metavar="K|auto",
+        help="Number of seeds, or auto, in place of the file's.",
         show_default=False,
-    ),
-]  # fmt: skip
-Jobs = Annotated[int | None, typer.Option(metavar="N", help="Only the first N jobs of the trace.", show_default=False)]
-Only = Annotated[
-    str,
-    typer.Option(
-        metavar="ran|finished", help="Of a trace file, replay all that held machines, or what finished alone."
     ),
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", help="Leave with status 3 if more than 1 % of the machine time is left out."),
+    typer.Option("--strict", help="Status 3 if more than 1 % of the machine time is left out.", rich_help_panel=OUTPUT),
 ]
-Durations = Annotated[
-    str, typer.Option(metavar="exact|whole-seconds", help="Cut durations as the published simulators do.")
-]
-Arrivals = Annotated[
-    str, typer.Option(metavar="exact|dephased", help="Shift equal arrivals by 10 ms as the published simulators do.")
-]
-Estimates = Annotated[
-    str,
-    typer.Option(
-        metavar="mean|exact|requested|lognormal:S|f:F",
-        help="Estimates that schedulers are told: the job's mean, each duration, the trace's requests, or with errors.",
-    ),
-]
-Load = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X", help="Load: work offered / (slots x span of arrivals), over 0; else the trace's.",
-        show_default=False,
-    ),
-]  # fmt: skip
-LoadBy = Annotated[
-    str,
-    typer.Option(
-        metavar="arrivals|machines",
-        help="What sets the load: other distances between arrivals, or the first so many of the machines.",
-    ),
-]
-Warmup = Annotated[
-    str | None,
-    typer.Option(
-        metavar="S|P%", help="Jobs that are submitted earlier do not count: seconds, or a share of the submissions.",
-        show_default=False,
-    ),
-]  # fmt: skip
-MeasuredWindow = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FROM:TO", help="Only jobs that are submitted within it count; each bound as for --warmup.",
-        show_default=False,
-    ),
-]  # fmt: skip
-Baseline = Annotated[
-    str,
-    typer.Option(
-        metavar="ARCH", help="What the others are compared with, by name or label; else the first.",
-        show_default=False,
-    ),
-]  # fmt: skip
-Users = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME:WEIGHT+...", help="Deal the jobs to users by weight, as q1:10+q2:25+q3:15.", show_default=False
-    ),
-]
-DelayUs = Annotated[
-    int | None, typer.Option(metavar="US", help="Delay of a message on any link. (500)", show_default=False)
-]
-JitterUs = Annotated[int, typer.Option(metavar="US", help="Mean of an exponential extra delay.")]
-Links = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FROM:TO=US", help="Delay of one link class, as lm:node=1000; repeatable.", show_default=False
-    ),
-]
-Costs = Annotated[
-    list[str] | None,
-    typer.Option(metavar="ROLE=US", help="Time that a role takes to serve a message; repeatable.", show_default=False),
-]
-
 CostFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.toml", help="Costs that `volery calibrate` has measured; options beside it are stronger.",
-        show_default=False,
+        "--costs", metavar="FILE.toml", help="Cost file from `volery calibrate`; other options override it.",
+        show_default=False, rich_help_panel=NETWORK,
     ),
 ]  # fmt: skip
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from volery.core.omissions import Omissions
+    from volery.report.schema import StageProfile
     from volery.study import Results
-    from volery.study.stagetime import StageProfile
 
 INTERRUPTED = 130
 LEFT_OUT = 3
@@ -87,14 +87,14 @@ def print_results(
     Raises:
         typer.Exit: with status 130 if Ctrl-C cut the study short, or with status 3.
     """
-    from volery.report import best, groups, omissions, stopping, work
+    from volery.report import best, groups, notes, sections, stopping
 
     found = groups.group_runs(results.runs)
-    warnings = omissions.warnings(found)
+    warnings = notes.warnings(found)
     if as_json:
         content: dict[str, Any] = {"runs": results.runs, "differences": results.differences}
         content["on_days_like_this"] = results.on_days_like_this
-        content |= {"best": best.best(found, results.study.confidence), "work": work.work(found)}
+        content |= {"best": best.best(found, results.study.confidence), "work": sections.work(found)}
         content |= {"planned": results.planned, "interrupted": results.interrupted}
         content |= {"warnings": warnings, "not_random": [group.label for group in found if group.is_alike]}
         content |= {"stage_times": stage_times} if stage_times else {}
@@ -116,7 +116,7 @@ def print_results(
 
 def omission_rows(found: Omissions) -> list[tuple[str, str]]:
     """What a run leaves out of a trace, as names and figures: in all, and by reason."""
-    from volery.report.omissions import share
+    from volery.report.notes import share
     from volery.report.units import percent
 
     if not found.reasons:

@@ -13,9 +13,9 @@ from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.reproduction.drawing import Drawing
     from volery.reproduction.experiments import Experiment
     from volery.reproduction.ledger import Record
+    from volery.reproduction.seeds import Drawing
 
 DEFAULT_FOLDER = Path("results/reproduce")
 SEEDS_MAX = 30
@@ -134,7 +134,7 @@ def reproduce(
 
 def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *, without: bool) -> Drawing | None:
     """What --seeds auto asks for."""
-    from volery.reproduction.drawing import Drawing
+    from volery.reproduction.seeds import Drawing
 
     if seeds not in (None, "auto"):
         raise InputError(
@@ -234,10 +234,10 @@ def _run(
     drawing: Drawing | None,
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
-    from volery.reproduction.drawing import reproduce_again, reproduce_until_decided
     from volery.reproduction.firstforms import append_first_forms
     from volery.reproduction.ledger import VERDICTS_FILE, make_record, read_record, record_path, reusable, write_record
     from volery.reproduction.pictures import draw
+    from volery.reproduction.seeds import reproduce_again, reproduce_until_decided
 
     earlier = None if quick else read_record(record_path(folder, experiment.name))
     with LiveProgress(silent=as_json) as watcher:
@@ -276,8 +276,8 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from volery.reproduction.formatting import ours, verdict
     from volery.reproduction.papers import judged
-    from volery.reproduction.wording import ours, verdict
 
     table = Table(
         title=Text(f"{experiment.figure}: {experiment.title}", style="bold"), title_justify="left", box=box.SIMPLE_HEAD,

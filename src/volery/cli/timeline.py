@@ -12,7 +12,7 @@ from volery.cli.output import print_json
 from volery.core.errors import InputError, suggestion
 
 if TYPE_CHECKING:
-    from volery.report.folder import KeptTimeline, Results, Timeline
+    from volery.report.folder import KeptTimeline, StoredResults, Timeline
 
 RunName = Annotated[
     str | None, typer.Option("--run", metavar="NAME", help="Label of the run; the first.", show_default=False)
@@ -49,7 +49,7 @@ def timeline(
         typer.echo("-o FILE.svg draws the first of these; --json prints its columns.")
 
 
-def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[Results, list[KeptTimeline]]:
+def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[StoredResults, list[KeptTimeline]]:
     """A results folder, and the runs of this label and seed that have kept what ran where.
 
     Raises:

@@ -64,8 +64,7 @@ def describe_trace(
 ) -> None:
     """Print jobs, tasks, fanout, durations, span, load, the short/long split and oddities of a workload."""
     from volery.workload import constrain, describe, load_cluster, load_curve, load_workload
-    from volery.workload.description import describe_constraints
-    from volery.workload.picture import draw_load_curve
+    from volery.workload.description import describe_constraints, draw_load_curve
 
     cluster = load_cluster(workers, constraints=constraints, machines=machines, seed=seed)
     trace, reading = load_workload(
@@ -133,7 +132,7 @@ def convert_trace(
 ) -> None:
     """Write a trace of any known format as a canonical table, with the chosen repairs; the manifest says all of it."""
     from volery.workload.convert import convert
-    from volery.workload.rules import choices
+    from volery.workload.doctor import choices
 
     made = convert(
         Path(source), output, form=form, chosen=choices(repair or []), parents=not without_parents,
@@ -171,8 +170,7 @@ def examine_trace(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
-    from volery.workload.doctor import examine
-    from volery.workload.rules import choices
+    from volery.workload.doctor import choices, examine
 
     found = examine(Path(source), form, choices(repair or []), checked_only(only))
     if as_json:
@@ -209,7 +207,7 @@ def _print_diagnosis(found: Diagnosis) -> None:
 def _print_description(described: TraceDescription, use: ConstraintUse | None, curve: LoadCurve) -> None:
     from rich.table import Table
 
-    from volery.workload.picture import sparkline
+    from volery.workload.description import sparkline
 
     table = Table(title=described.name, show_header=False, title_justify="left")
     table.add_column("figure")

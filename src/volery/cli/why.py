@@ -10,7 +10,7 @@ import typer
 from volery.cli.jobs import Api, connected, task_named
 from volery.cli.options import AsJson
 from volery.cli.output import print_json, terminal
-from volery.cli.planning import funnel_words
+from volery.cli.plan import funnel_words
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,9 +1,8 @@
 """Metrics: from the records of a run to what is reported about it (definitions: DESIGN.md section 6)."""
 
 from volery.metrics.allocation import AllocationTimes, allocation
-from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.conflicts import Conflicts, conflicts_per_second, over_intervals
-from volery.metrics.deadlines import DeadlineSummary, deadline_summary
+from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
@@ -11,13 +10,13 @@ from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import (
     busy_time_us,
     mean_utilisation,
+    refused_tasks,
     utilisation,
     utilisation_by_resource,
     waiting_tasks,
 )
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
-from volery.metrics.refusals import refused_tasks
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.windows import (

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from volery.core.events import REFUSALS
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace
@@ -194,3 +195,27 @@ def mean_utilisation(records: Records, cluster: Cluster) -> float:
     span = _span_us(stays, records)
     busy = int(stays.end_us.sum()) - int(stays.begin_us.sum())
     return busy / (span * cluster.slot_count) if span > 0 else 0.0
+
+
+def refused_tasks(records: Records, begins_us: Longs) -> Floats:
+    """Refused placements in each interval; no numbers where the run has reported none of its own and no transactions.
+
+    What is refused before the first interval counts in it, what is refused after its beginning in the last.
+
+    Args:
+        records: of the run.
+        begins_us: the beginning of each interval, as `utilisation` returns them.
+    """
+    moments = [
+        (at * kept.width_us, amount)
+        for name in sorted(REFUSALS)
+        if (kept := records.moments.get(name)) is not None
+        for at, amount in kept.amounts.items()
+    ]
+    moments += [(one.ended_us, one.refused) for one in records.transactions]
+    if not moments or not begins_us.size:
+        return np.full(begins_us.size, np.nan)
+    at_us, amounts = np.array(moments, dtype=np.int64).T
+    interval = np.maximum(np.searchsorted(begins_us, at_us, side="right") - 1, 0)
+    refused: Floats = np.bincount(interval, weights=amounts, minlength=begins_us.size).astype(np.float64)
+    return refused

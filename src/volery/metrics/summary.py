@@ -15,9 +15,8 @@ from volery.core.omissions import Omissions
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
 from volery.metrics.allocation import allocation_parts
-from volery.metrics.allotments import AllotmentSummary, allotment_summary
 from volery.metrics.columns import Flags, view
-from volery.metrics.deadlines import DeadlineSummary, deadline_summary
+from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
 from volery.metrics.jobs import JobTable, job_table
 from volery.metrics.locality import LocalitySummary, locality_summary

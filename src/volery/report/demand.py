@@ -11,11 +11,11 @@ import numpy as np
 
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
-from volery.report.columns import columns_of, names_of
-from volery.report.elements import Row, paragraph, table
+from volery.report.page import Row, paragraph, table
+from volery.report.parquet import columns_of, names_of
+from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD
 from volery.report.units import digits
 
-CONSTRAINT_LOAD, CONFLICTS = "constraint_load.parquet", "conflicts.parquet"
 KINDS: Final = ("waiting", "collisions")
 STATISTICS: Final = ("mean", "p50", "p95", "p99")
 CONFLICTS_NOTE: Final = (

@@ -17,7 +17,7 @@ from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.report.axes import Panel, Point, bare_label, numeric_axes, panels, slug, varying
 from volery.report.axisplot import axis_figure
-from volery.report.folder import Results, read_results
+from volery.report.folder import StoredResults, read_results
 from volery.report.groups import CLASSES, Compared, RunGroup, group_runs, methods, shortened
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
@@ -74,7 +74,9 @@ def write_export(
     return written
 
 
-def _files(results: Results, formats: Sequence[str], size: Size, both: Comparisons) -> Iterator[tuple[str, bytes]]:
+def _files(
+    results: StoredResults, formats: Sequence[str], size: Size, both: Comparisons
+) -> Iterator[tuple[str, bytes]]:
     runs = results.summary.runs
     lists = {"differences": both.differences, ON_DAYS_LIKE_THIS: both.on_days_like_this or ()}
     compared = {name: found for name, found in lists.items() if found}
@@ -100,7 +102,7 @@ def _files(results: Results, formats: Sequence[str], size: Size, both: Compariso
                 yield f"{name}{suffix}", figure_bytes(delay_figure(series, "", size), suffix)
 
 
-def _distributions(results: Results) -> Iterator[tuple[str, Any]]:
+def _distributions(results: StoredResults) -> Iterator[tuple[str, Any]]:
     for setting, members in settings(group_runs(results.summary.runs)):
         for jobs in CLASSES:
             series = delay_series(results, setting, members, jobs)

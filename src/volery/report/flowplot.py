@@ -42,7 +42,7 @@ def flow_svg(flow: Flow, *, alone: bool = True) -> str:
     Args:
         flow: of a deployment.
         alone: as a file of its own, with a background, and colours for light and dark; otherwise for
-            `volery.report.elements.figure`, which gives it the colours of its page.
+            `volery.report.page.figure`, which gives it the colours of its page.
     """
     boxes = {SUBMITTER: [SUBMITTER], **{role.name: _said(role) for role in flow.roles}, TASK: [TASK]}
     centre, width = _columns(flow, boxes)

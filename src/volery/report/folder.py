@@ -10,62 +10,38 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.core.flow import Flow
 from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
-from volery.report.columns import columns_of, names_of
-from volery.report.demand import CONFLICTS, CONSTRAINT_LOAD, ConflictTable, LoadTable, read_conflicts, read_loads
+from volery.report.demand import ConflictTable, LoadTable, read_conflicts, read_loads
+from volery.report.parquet import AGAIN, RunJobs, columns_of, damaged, names_of, read_jobs, under_label
 from volery.report.plots import Curve, Series
-from volery.report.rows import AGAIN, JOBS, RunJobs, damaged, read_jobs, under_label
-from volery.report.stopping import Stopping
-from volery.statistics import ComparedJobs, ComparedMeans
+from volery.report.schema import (
+    CONFLICTS,
+    CONSTRAINT_LOAD,
+    FLOWS,
+    HEAT,
+    JOBS,
+    MANIFEST,
+    STAGE_TIMES,
+    SUMMARY,
+    TASK_RUNS,
+    UTILISATION,
+    Flows,
+    LabelledFlow,
+    Manifest,
+    StageProfile,
+    StageTimes,
+    Summary,
+)
 
-MANIFEST, SUMMARY, UTILISATION = "manifest.json", "summary.json", "utilisation.parquet"
 WAITING, REFUSED = "waiting_tasks", "refused_tasks"
-STAGE_TIMES = "stage_times.json"
-FLOWS = "flows.json"
-TASK_RUNS, HEAT = "task_runs.parquet", "heat.parquet"
-COLUMNS = {
+TIMELINE_COLUMNS = {
     TASK_RUNS: ("task", "job", "machine", "lane", "lanes", "start_us", "finish_us", "attempt", "killed", "share"),
     HEAT: ("machine", "machines", "begin_us", "end_us", "percent"),
 }
 
 Kind = TypeVar("Kind")
-
-
-class RunLine(msgspec.Struct, frozen=True):
-    """A finished run, as the manifest lists it."""
-
-    key: str
-    architecture: str
-    seed: int
-    digest: str
-    label: str = ""
-    parameters: dict[str, Any] = {}
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was run, as far as a report tells it."""
-
-    volery_version: str
-    python: str
-    created: str
-    command: str = ""
-    config: dict[str, Any] = {}
-    trace: dict[str, Any] | None = None
-    cluster: dict[str, Any] = {}
-    seeds: list[int] = []
-    planned: int = 0
-    runs: list[RunLine] = []
-    stopping: Stopping | None = None
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """The measures of all finished runs, and their comparisons; a folder of an earlier version has none by job."""
-
-    runs: list[RunSummary]
-    differences: list[ComparedMeans] = []
-    on_days_like_this: list[ComparedJobs] | None = None
+ShownManifest = Manifest[dict[str, Any]]
 
 
 class KeptTimeline(msgspec.Struct, frozen=True):
@@ -108,50 +84,7 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
         return first, int(self.columns[end].max())
 
 
-class MethodTime(msgspec.Struct, frozen=True):
-    """What a method took that realises stages; seconds of CPU time.
-
-    Args:
-        call_s: of single calls, at the percentiles of its profile; empty where it was never called.
-    """
-
-    stages: tuple[str, ...]
-    method: str
-    calls: int
-    cpu_s: float
-    call_s: tuple[float, ...] = ()
-
-
-class StageProfile(msgspec.Struct, frozen=True):
-    """Time per stage of one run (`--profile stages`).
-
-    Args:
-        own_costs_s: what measuring adds to a call, and to the declared method that makes it.
-    """
-
-    key: str
-    label: str
-    own_costs_s: tuple[float, float]
-    times: tuple[MethodTime, ...]
-    percentiles: tuple[int, ...]
-
-
-class LabelledFlow(msgspec.Struct, frozen=True):
-    """Who says what to whom in the runs of one label."""
-
-    label: str
-    flow: Flow
-
-
-class _Flows(msgspec.Struct, frozen=True):
-    flows: list[LabelledFlow]
-
-
-class _StageTimes(msgspec.Struct, frozen=True):
-    profiles: tuple[StageProfile, ...]
-
-
-class Results(msgspec.Struct, frozen=True):
+class StoredResults(msgspec.Struct, frozen=True):
     """A results folder in memory.
 
     Args:
@@ -167,7 +100,7 @@ class Results(msgspec.Struct, frozen=True):
     """
 
     path: Path
-    manifest: Manifest
+    manifest: ShownManifest
     summary: Summary
     curves: dict[str, Curve]
     loads: list[LoadTable]
@@ -185,7 +118,7 @@ class Results(msgspec.Struct, frozen=True):
         return Series(label, tuple(sample for sample in per_seed if sample.size))
 
 
-def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> Results:
+def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> StoredResults:
     """Read a results folder.
 
     Args:
@@ -200,10 +133,10 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> Results:
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
     timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
-    flows = _json(folder / FLOWS, _Flows).flows if (folder / FLOWS).exists() else []
+    flows = _json(folder / FLOWS, Flows).flows if (folder / FLOWS).exists() else []
     jobs, loads = read_jobs(folder) if jobs is None else jobs, read_loads(folder)
     curves, waiting, refused = _curves(folder)
-    return Results(
+    return StoredResults(
         folder, manifest, summary, curves, loads, timelines, profiles, flows, jobs, waiting, refused,
         read_conflicts(folder),
     )  # fmt: skip
@@ -214,7 +147,7 @@ def tables(folder: Path) -> list[Path]:
 
     The manifest is none of them: while a study runs, it changes with every run that finishes.
     """
-    names = (SUMMARY, JOBS, UTILISATION, CONSTRAINT_LOAD, CONFLICTS, STAGE_TIMES, FLOWS, *COLUMNS)
+    names = (SUMMARY, JOBS, UTILISATION, CONSTRAINT_LOAD, CONFLICTS, STAGE_TIMES, FLOWS, *TIMELINE_COLUMNS)
     return [folder / name for name in names]
 
 
@@ -234,17 +167,17 @@ def glance(folder: Path) -> None:
             names_of(path)
 
 
-def _manifest(folder: Path) -> Manifest:
+def _manifest(folder: Path) -> ShownManifest:
     if not folder.is_dir():
         raise InputError(str(folder), "is no folder; give the output folder of `volery compare` or `volery run`")
     if not (folder / MANIFEST).exists():
         raise InputError(
             str(folder), f"is not a results folder: it has no {MANIFEST}; give that of `volery compare` or `volery run`"
         )
-    return _json(folder / MANIFEST, Manifest)
+    return _json(folder / MANIFEST, ShownManifest)
 
 
-def _unfinished(manifest: Manifest) -> str:
+def _unfinished(manifest: ShownManifest) -> str:
     """Why tables are missing, and what helps."""
     done = len(manifest.runs)
     if not done:
@@ -306,12 +239,12 @@ def _per_second(counts: Curve) -> tuple[Floats, ...]:
     return tuple(values / step for values, step in zip(counts.values, steps, strict=True))
 
 
-def _profiles(folder: Path, manifest: Manifest) -> list[StageProfile]:
+def _profiles(folder: Path, manifest: ShownManifest) -> list[StageProfile]:
     """Those of the manifest's runs: others were measured before the study or the code changed."""
     if not (folder / STAGE_TIMES).exists():
         return []
     known = {line.key for line in manifest.runs}
-    return [profile for profile in _json(folder / STAGE_TIMES, _StageTimes).profiles if profile.key in known]
+    return [profile for profile in _json(folder / STAGE_TIMES, StageTimes).profiles if profile.key in known]
 
 
 def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
@@ -319,7 +252,7 @@ def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
     from pyarrow import parquet
 
     kept: dict[tuple[str, int], bool] = {}
-    for name in COLUMNS:
+    for name in TIMELINE_COLUMNS:
         path = folder / name
         if path.exists():
             try:
@@ -344,7 +277,7 @@ def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
         *only,
         kept.machines,
         kept.is_small,
-        columns_of(folder / name, COLUMNS[name], only),
+        columns_of(folder / name, TIMELINE_COLUMNS[name], only),
         columns_of(folder / JOBS, ("submit_s",), only)["submit_s"],
         (curve["time_s"], curve["utilisation"]),
     )

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 
 from volery.metrics.columns import Floats, Longs
-from volery.report.elements import escaped
 from volery.report.folder import Timeline
 from volery.report.groups import broken_label, shortened
+from volery.report.page import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE, time_unit
 from volery.report.units import digits, duration, percent
 

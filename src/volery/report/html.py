@@ -5,7 +5,7 @@ Where scripts run, views that answer to the reader take the place of some pictur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +14,12 @@ from volery.metrics import RunSummary
 from volery.report import best, flowplot, gantt, stageplot, stopping
 from volery.report.axes import bare_label
 from volery.report.demand import conflict_table
-from volery.report.elements import Row, code, definitions, figure, folded, paragraph, section, table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
-from volery.report.folder import Manifest, Results, StageProfile, read_results, read_timeline
+from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
 from volery.report.groups import RunGroup, group_runs, shortened
-from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, locality_rows
-from volery.report.omissions import warnings
-from volery.report.page import page, write_page
+from volery.report.notes import notes, warnings
+from volery.report.page import Row, code, definitions, figure, folded, page, paragraph, section, table, write_page
 from volery.report.paired import comparisons_part
 from volery.report.pictures import (
     FIGURES_MAX,
@@ -36,23 +34,10 @@ from volery.report.pictures import (
     settings,
     utilisation_pictures,
 )
-from volery.report.planning import (
-    DEADLINE_HEADS,
-    DEADLINE_NOTE,
-    GUARANTEE_HEADS,
-    GUARANTEE_NOTE,
-    PLAN_HEADS,
-    PLAN_NOTE,
-    deadline_rows,
-    guarantee_rows,
-    plan_rows,
-)
-from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
-from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
-from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
-from volery.report.tables import MEAN_PLACE, STATISTICS, notes, plus_minus
-from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, transaction_rows
-from volery.report.units import NOTHING, digits, duration, percent
+from volery.report.schema import REPORT, StageProfile
+from volery.report.sections import Section, sections
+from volery.report.tables import COSTS, MEAN_PLACE, STATISTICS, plus_minus
+from volery.report.units import NOTHING, digits, duration
 from volery.report.verdict import (
     CHOICES,
     DRAWN_ANEW,
@@ -63,10 +48,7 @@ from volery.report.verdict import (
     headline,
     is_of_one_seed,
 )
-from volery.report.work import HEADS, NOTE, is_counted, work
-from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
-REPORT = "report.html"
 SENTENCES_MAX = 8
 ONE_MODEL: Final = ("constraints", 1)
 TOLD_APART: Final = frozenset({"trace", "workers", "slots", "machines", "cutoff_s"})
@@ -96,12 +78,12 @@ def write_report(folder: Path, why: Sequence[ToldRun] = ()) -> Path:
     return path
 
 
-def render(results: Results, content: Content) -> str:
+def render(results: StoredResults, content: Content) -> str:
     """The page as text, with what its scripts read."""
     groups = group_runs(results.summary.runs)
     title = str(results.manifest.config.get("name") or "comparison of schedulers")
     title = shortened(title[0].upper() + title[1:])
-    sections = (
+    parts = (
         _verdict(results),
         section("What was run", _what_was_run(results.manifest, groups)),
         section("Who is lowest at what", _best_table(groups, confidence_of(results.summary.differences))),
@@ -115,7 +97,6 @@ def render(results: Results, content: Content) -> str:
             ),
         ),
         section("Over the axes", *_figures(axis_pictures(results))),
-        _ratio_section(results, groups),
         *_comparisons(results),
         section("Job by job", _pair_view(content)),
         section("Slowdown", _slowdown_table(groups)),
@@ -128,15 +109,8 @@ def render(results: Results, content: Content) -> str:
         section("What ran where and when", *_timeline_figures(results)),
         section("Why a task waited", _why_view(content)),
         section("Where the allocation time went", _allocation_table(groups), *_figures(allocation_pictures(groups))),
-        section("Decisions of the schedulers", _transaction_table(groups)),
+        *map(_table_section, sections(groups, str(results.manifest.config.get("baseline") or ""))),
         section("Time per stage", *_stage_figures(results)),
-        section("Preempted tasks", _preemption_table(groups)),
-        section("Workflows", _workflow_table(groups)),
-        section("Locality", _locality_table(groups)),
-        section("Deadlines", _noted(DEADLINE_HEADS, deadline_rows(groups), DEADLINE_NOTE)),
-        section("Guarantees", _noted(GUARANTEE_HEADS, guarantee_rows(groups), GUARANTEE_NOTE)),
-        section("Plans", _noted(PLAN_HEADS, plan_rows(groups), PLAN_NOTE)),
-        section("Provisioning", _noted(PROVISIONING_HEADS, provisioning_rows(groups), PROVISIONING_NOTE)),
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("Scheduling conflicts", *(_conflicts(results, content) if results.conflicts else ())),
@@ -147,14 +121,14 @@ def render(results: Results, content: Content) -> str:
     return page(
         title,
         f"Volery {results.manifest.volery_version} · {results.manifest.created}",
-        sections,
+        parts,
         embed.STYLE,
         head=embed.head(script, serves=content.serves),
         tail=embed.scripted(content, script),
     )
 
 
-def _comparisons(results: Results) -> Iterator[str]:
+def _comparisons(results: StoredResults) -> Iterator[str]:
     """Both kinds of chance, apart; one seed tells nothing of choices where jobs are compared."""
     differences, on_days = results.summary.differences, results.summary.on_days_like_this
     if not (on_days and is_of_one_seed(differences)):
@@ -166,13 +140,9 @@ def _comparisons(results: Results) -> Iterator[str]:
     yield section("On days like this", comparisons_part(on_days or (), "on-days-like-this", WORKLOAD))
 
 
-def _ratio_section(results: Results, groups: Sequence[RunGroup]) -> str:
-    baseline = str(results.manifest.config.get("baseline") or "")
-    rows = ratio_rows(groups, baseline) if baseline else []
-    if not rows:
-        return ""
-    found = table(["architecture", "class", *RATIO_HEADS], map(Row, rows), text_columns=2)
-    return section(f"Ratio to {shortened(baseline)}", found, paragraph_note(RATIO_NOTE))
+def _table_section(one: Section) -> str:
+    found = table(["architecture", *one.heads], map(Row, one.rows), text_columns=1 + one.words)
+    return section(one.title, found, *map(paragraph_note, one.notes))
 
 
 def _pair_view(content: Content) -> str:
@@ -205,7 +175,7 @@ def paragraph_note(text: str) -> str:
     return paragraph(text, "note")
 
 
-def _verdict(results: Results) -> str:
+def _verdict(results: StoredResults) -> str:
     differences = results.summary.differences
     on_days = results.summary.on_days_like_this
     ranked = list(best.sentences(best.best(group_runs(results.summary.runs), confidence_of(differences))))
@@ -225,13 +195,13 @@ def _verdict(results: Results) -> str:
     return f'<div class="verdict">{body}</div>'
 
 
-def _what_was_run(manifest: Manifest, groups: Sequence[RunGroup]) -> str:
+def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> str:
     runs = [run for group in groups for run in group.runs]
     cutoffs = sorted({run.cutoff_s for run in runs if run.cutoff_s is not None})
-    trace, cluster = manifest.trace or {}, manifest.cluster
+    trace, cluster = manifest.trace, manifest.cluster
     machines = f", constraints {cluster['constraints']}" if cluster.get("constraints") not in (None, "none") else ""
     machines += f", machines from {cluster['machines']}" if cluster.get("machines") else ""
-    size = f"{int(trace['jobs']):,} jobs, {int(trace['tasks']):,} tasks" if {"jobs", "tasks"} <= trace.keys() else ""
+    size = f"{trace.jobs:,} jobs, {trace.tasks:,} tasks" if trace else ""
     traces = sorted({run.trace for run in runs if run.trace})
     unfinished = manifest.planned - len(runs)
     return (code(manifest.command) if manifest.command else "") + definitions(
@@ -340,20 +310,11 @@ def _mean_or_nothing(values: Sequence[Any]) -> str:
 
 
 def _cost_table(groups: Sequence[RunGroup]) -> str:
-    columns: tuple[tuple[str, Callable[[RunSummary], float], Callable[[float], str]], ...] = (
-        ("mean utilisation", lambda run: run.utilisation_mean, percent),
-        ("makespan", lambda run: run.makespan_s, duration),
-        ("messages per task", lambda run: run.messages_per_task, digits),
-        ("wall time", lambda run: run.wall_s, duration),
-        ("CPU time", lambda run: run.cpu_s, duration),
-        ("tasks per CPU s", lambda run: run.tasks_per_cpu_s, lambda value: f"{value:,.0f}"),
-        ("peak memory", lambda run: run.peak_rss_mb, lambda value: f"{value:,.0f} MB"),
-    )
-    rows = [Row([group.label, *(write(group.mean(of)) for _, of, write in columns)]) for group in groups]
-    return table(["architecture", *(name for name, _, _ in columns)], rows)
+    rows = [Row([group.label, *(cost.written(group.mean(cost.of)) for cost in COSTS)]) for group in groups]
+    return table(["architecture", *(cost.title for cost in COSTS)], rows)
 
 
-def _timeline_figures(results: Results) -> Iterator[str]:
+def _timeline_figures(results: StoredResults) -> Iterator[str]:
     """A picture of the first seed of each architecture and setting, as many as a page bears."""
     first = {one.label: one for one in reversed(results.timelines)}
     shown = [one for one in results.timelines if first[one.label] is one]
@@ -387,7 +348,7 @@ def _allocation_table(groups: Sequence[RunGroup]) -> str:
     ) + table(heads, rows())
 
 
-def _stage_figures(results: Results) -> Iterator[str]:
+def _stage_figures(results: StoredResults) -> Iterator[str]:
     """A picture per setting, of as many settings as a page bears."""
     settings: dict[str, list[StageProfile]] = {}
     for profile in results.profiles:
@@ -400,36 +361,6 @@ def _stage_figures(results: Results) -> Iterator[str]:
             yield figure(picture, f"stages-{place}", f"{caption}. {STAGE_CAPTION}")
 
 
-def _preemption_table(groups: Sequence[RunGroup]) -> str:
-    rows = preemption_rows(groups)
-    if not rows:
-        return ""
-    found = table(["architecture", *PREEMPTION_HEADS], map(Row, rows), text_columns=3)
-    return found + "".join(map(paragraph_note, [PREEMPTION_NOTE, *return_notes(groups)]))
-
-
-def _transaction_table(groups: Sequence[RunGroup]) -> str:
-    rows = transaction_rows(groups)
-    if not rows:
-        return ""
-    found = table(["architecture", *TRANSACTION_HEADS], map(Row, rows), text_columns=2)
-    return found + paragraph_note(TRANSACTION_NOTE)
-
-
-def _locality_table(groups: Sequence[RunGroup]) -> str:
-    rows = locality_rows(groups)
-    return table(["architecture", *LOCALITY_HEADS], map(Row, rows)) + paragraph_note(LOCALITY_NOTE) if rows else ""
-
-
-def _noted(heads: Sequence[str], rows: Sequence[Sequence[str]], note: str) -> str:
-    return table(["architecture", *heads], map(Row, rows)) + paragraph_note(note) if rows else ""
-
-
-def _workflow_table(groups: Sequence[RunGroup]) -> str:
-    rows = workflow_rows(groups)
-    return table(["architecture", *WORKFLOW_HEADS], map(Row, rows)) + paragraph_note(WORKFLOW_NOTE) if rows else ""
-
-
 def _counter_table(groups: Sequence[RunGroup]) -> str:
     names = sorted({name for group in groups for run in group.runs for name in run.counters})
 
@@ -439,16 +370,12 @@ def _counter_table(groups: Sequence[RunGroup]) -> str:
 
     if not names:
         return ""
-    counted = work(groups)
-    summary = table(["architecture", *HEADS], [Row([one.label, *one.cells]) for one in counted]) + paragraph_note(NOTE)
     rows = [Row([name.replace("_", " "), *(value(group, name) for group in groups)]) for name in names]
     every = table(["counter", *(group.label for group in groups)], rows)
-    if not is_counted(counted):
-        return paragraph("Means over seeds.") + every
-    return paragraph("Means over seeds.") + summary + folded(f"All {len(names)} counters", every)
+    return paragraph("Means over seeds.") + folded(f"All {len(names)} counters", every)
 
 
-def _load_figures(results: Results) -> Iterator[str]:
+def _load_figures(results: StoredResults) -> Iterator[str]:
     if results.loads:
         yield paragraph(
             "What the workload asks for before any scheduler has a say: slots that active tasks with a constraint need "
@@ -457,13 +384,13 @@ def _load_figures(results: Results) -> Iterator[str]:
     yield from _figures(load_pictures(results))
 
 
-def _conflicts(results: Results, content: Content) -> Iterator[str]:
+def _conflicts(results: StoredResults, content: Content) -> Iterator[str]:
     yield conflict_table(results.conflicts)
     yield embed.mount("conflicts")
     yield embed.still("conflicts", *(() if content.serves else _figures(conflict_pictures(results))))
 
 
-def _flow_figures(results: Results) -> Iterator[str]:
+def _flow_figures(results: StoredResults) -> Iterator[str]:
     """A picture per flow; architectures that differ in parameters alone may share it."""
     labels: dict[Flow, list[str]] = {}
     for one in results.flows:
@@ -475,15 +402,14 @@ def _flow_figures(results: Results) -> Iterator[str]:
         yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
 
 
-def _verify(results: Results) -> str:
+def _verify(results: StoredResults) -> str:
     manifest = results.manifest
-    trace = manifest.trace or {}
     lines = [Row([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
     return (
         paragraph("In this folder, the command below runs everything again and compares every number of every file, "
                   "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "
                   "answer to every job):")
         + code("volery verify .")
-        + definitions([("Trace SHA-256", str(trace.get("sha256", "")))])
+        + definitions([("Trace SHA-256", manifest.trace.sha256 if manifest.trace else "")])
         + folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3))
     )  # fmt: skip

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from volery.report.elements import escaped
 from volery.report.groups import Compared, setting_of, shortened
+from volery.report.page import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import MINUS
 from volery.report.verdict import effect, factor, interval

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from volery.report.elements import Row, figure, folded, paragraph, table
 from volery.report.groups import Compared
 from volery.report.intervals import interval_picture
+from volery.report.page import Row, figure, folded, paragraph, table
 from volery.report.units import MINUS, confidence
 from volery.report.verdict import (
     PAIRS_TOLD_WHOLE,

@@ -12,7 +12,7 @@ from volery.metrics import AllocationSummary
 from volery.report import plots
 from volery.report.axes import HEADLINE, MEASURES, numeric_axes, panels, slug
 from volery.report.axisplot import axis_svg
-from volery.report.folder import Results, read_results
+from volery.report.folder import StoredResults, read_results
 from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods, shortened
 
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
@@ -57,7 +57,7 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
     return written
 
 
-def axis_pictures(results: Results) -> Iterator[Picture]:
+def axis_pictures(results: StoredResults) -> Iterator[Picture]:
     """The measures that matter most over each axis of numbers, as the load."""
     runs = results.summary.runs
     measures = [one for one in MEASURES if one.name in HEADLINE]
@@ -74,7 +74,7 @@ def axis_pictures(results: Results) -> Iterator[Picture]:
             yield Picture(panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{where}{note}")
 
 
-def delay_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Picture]:
+def delay_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterator[Picture]:
     """Distributions of delay, per class of jobs."""
     classes: list[JobClass] = list(dict.fromkeys(jobs for group in groups for jobs in group.classes()))
     for setting, members in settings(groups):
@@ -89,13 +89,15 @@ def delay_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Pic
                 yield Picture(slug(f"delay-{jobs}", setting), plots.delay_cdf(series, title=setting), what + note)
 
 
-def delay_series(results: Results, setting: str, members: Sequence[RunGroup], jobs: JobClass) -> list[plots.Series]:
+def delay_series(
+    results: StoredResults, setting: str, members: Sequence[RunGroup], jobs: JobClass
+) -> list[plots.Series]:
     """Delays of a class of jobs in one setting, per architecture that has any."""
     found = [results.delays_s(group.label, jobs) for group in members]
     return [_renamed(one, setting) for one in found if one.per_seed]
 
 
-def utilisation_pictures(results: Results, groups: Sequence[RunGroup]) -> Iterator[Picture]:
+def utilisation_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterator[Picture]:
     """Busy slots over time."""
     for setting, members in settings(groups):
         found = [results.curves.get(group.label) for group in members]
@@ -116,14 +118,14 @@ def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[Picture]:
         yield Picture(slug("allocation", setting), plots.allocation_bars(parts, labels, title=setting), caption)
 
 
-def load_pictures(results: Results) -> Iterator[Picture]:
+def load_pictures(results: StoredResults) -> Iterator[Picture]:
     """What the workload asks for, per placement constraint."""
     for load in results.loads[:FIGURES_MAX]:
         caption = "Load per constraint" + (f", {shortened(load.title)}." if load.title else ".")
         yield Picture(slug("constraint-load", load.title), plots.constraint_load_bars(load.loads), caption)
 
 
-def conflict_pictures(results: Results) -> Iterator[Picture]:
+def conflict_pictures(results: StoredResults) -> Iterator[Picture]:
     """How many tasks are in each other's way, second by second."""
     for one in results.conflicts[:FIGURES_MAX]:
         caption = "Scheduling conflicts per second" + (f", {shortened(one.title)}" if one.title else "")

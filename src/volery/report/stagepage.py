@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from volery.core.stages import BY_GROUP, GROUPS, POLICIES, STAGES, Stage
-from volery.report.elements import Row as TableRow
-from volery.report.elements import escaped, paragraph, section, table
 from volery.report.mappings import CLASSES, Mark, Row, class_means, cut, mean_bounds, paper, whole
-from volery.report.page import page
+from volery.report.page import Row as TableRow
+from volery.report.page import escaped, page, paragraph, section, table
 
 SHOWN: Final[dict[Mark, str]] = {"full": "✓", "partial": "~", "none": "", "undetermined": "?"}
 LEGEND: Final[dict[Mark, str]] = {

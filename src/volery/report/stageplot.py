@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from volery.core.stages import Stage
-from volery.report.folder import MethodTime, StageProfile
 from volery.report.groups import LINE_MAX, shortened
 from volery.report.plots import GRID, PALETTE, WIDTH_INCHES, literal, style, svg_text, tick
+from volery.report.schema import MethodTime, StageProfile
 from volery.report.units import duration
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROW_INCHES, HEAD_INCHES, FOOT_INCHES = 0.4, 0.42, 0.95
 BOX, LEAST_S = 0.34, 1e-8
 """Height of a box in rows; shorter times than that stand there."""
-ORDER: Final = {stage.value: place for place, stage in enumerate(Stage)}
+ORDER: Final = {stage: place for place, stage in enumerate(Stage)}
 NEEDED: Final = (5, 25, 50, 75, 95)
 
 

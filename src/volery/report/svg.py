@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from volery.report.elements import escaped
+from volery.report.page import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 DARK: Final[Mapping[str, str]] = {
@@ -31,7 +31,7 @@ def picture(width: float, height: float, parts: Iterable[str], *, alone: bool) -
         width, height: in pixels.
         parts: its elements.
         alone: as a file of its own, with a background, and colours for light and dark; otherwise for
-            `volery.report.elements.figure`, which gives it the colours of its page.
+            `volery.report.page.figure`, which gives it the colours of its page.
     """
     background = f'<rect width="{width}" height="{height}" fill="{PAGE}"/>' if alone else ""
     return (

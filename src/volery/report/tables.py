@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal
 
+import msgspec
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from volery.core.events import GANG_TASKS_REFUSED
 from volery.metrics import RunSummary
-from volery.report.axes import bare_label
 from volery.report.best import Best, best, written
-from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, methods, shortened
-from volery.report.locality import LOCALITY_HEADS, LOCALITY_NOTE, ignorance_lines, locality_rows
-from volery.report.measured import measured_notes
-from volery.report.omissions import omission_notes, warnings
-from volery.report.planning import (
-    DEADLINE_HEADS,
-    DEADLINE_NOTE,
-    GUARANTEE_HEADS,
-    GUARANTEE_NOTE,
-    PLAN_HEADS,
-    PLAN_NOTE,
-    deadline_rows,
-    guarantee_rows,
-    plan_rows,
+from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
+from volery.report.notes import notes, warnings
+from volery.report.sections import Section, sections
+from volery.report.units import (
+    MINUS,
+    NOTHING,
+    NUMBER_WIDTH,
+    PLUS_MINUS,
+    aligned_duration,
+    confidence,
+    digits,
+    duration,
+    percent,
 )
-from volery.report.preemption import PREEMPTION_HEADS, PREEMPTION_NOTE, preemption_rows, return_notes
-from volery.report.provisioning import PROVISIONING_HEADS, PROVISIONING_NOTE, provisioning_rows
-from volery.report.ratios import RATIO_HEADS, RATIO_NOTE, ratio_rows
-from volery.report.transactions import TRANSACTION_HEADS, TRANSACTION_NOTE, abandoned_tasks, transaction_rows
-from volery.report.units import MINUS, NOTHING, NUMBER_WIDTH, aligned_duration, confidence, digits, duration, percent
 from volery.report.verdict import (
     ON_DAYS,
     PAIRS_TOLD_WHOLE,
@@ -49,8 +43,6 @@ from volery.report.verdict import (
     reading,
     rule,
 )
-from volery.report.work import HEADS, NOTE, Work, is_counted, work
-from volery.report.workflows import WORKFLOW_HEADS, WORKFLOW_NOTE, workflow_rows
 
 WIDE = 118
 """From this width on, delays and costs stand in one table."""
@@ -61,8 +53,35 @@ BEST_COLUMNS = 46
 STATISTICS = (("median", "p50"), ("mean", "mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"), ("max", "max"))
 MEAN_PLACE = 1
 """Of the mean among these."""
-PLUS_MINUS = "\u00b1"
-COSTS = ("util.", "msg/task", "wall", "tasks/s")
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """A column of the table of costs.
+
+    Args:
+        title: on the page.
+        head: in the terminal; empty: not in 80 columns.
+        of: the quantity, whose mean over the seeds is shown.
+        written: its text.
+    """
+
+    title: str
+    head: str
+    of: Callable[[RunSummary], float]
+    written: Callable[[float], str]
+
+
+COSTS: Final = (
+    Cost("mean utilisation", "util.", lambda run: run.utilisation_mean, percent),
+    Cost("makespan", "", lambda run: run.makespan_s, duration),
+    Cost("messages per task", "msg/task", lambda run: run.messages_per_task, digits),
+    Cost("wall time", "wall", lambda run: run.wall_s, duration),
+    Cost("CPU time", "", lambda run: run.cpu_s, duration),
+    Cost("tasks per CPU s", "tasks/s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format),
+    Cost("peak memory", "", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
+)
+BRIEF: Final = tuple(cost for cost in COSTS if cost.head)
+"""The costs that stand in a terminal of 80 columns."""
 
 
 def comparison(
@@ -89,38 +108,9 @@ def comparison(
     else:
         parts += [_group_table(groups, width, delays=True), "", _group_table(groups, width, costs=True)]
     told = [*notes(groups), "tasks/s: per CPU second."]
-    if baseline and (ratios := ratio_rows(groups, baseline)):
-        heads = ("jobs", *RATIO_HEADS)
-        parts += ["", _row_table(f"Ratio to {shortened(baseline)}", heads, 1, ratios, width)]
-        told.append(RATIO_NOTE)
-    counted = work(groups)
-    if is_counted(counted):
-        parts += ["", _work_table(counted, width)]
-        told.append(NOTE)
-    if decided := transaction_rows(groups):
-        parts += ["", _row_table("Decisions of the schedulers", TRANSACTION_HEADS, 1, decided, width)]
-        told.append(TRANSACTION_NOTE)
-    if due := deadline_rows(groups):
-        parts += ["", _plain_table("Deadlines", DEADLINE_HEADS, due, width)]
-        told.append(DEADLINE_NOTE)
-    if guaranteed := guarantee_rows(groups):
-        parts += ["", _plain_table("Guarantees", GUARANTEE_HEADS, guaranteed, width)]
-        told.append(GUARANTEE_NOTE)
-    if planned := plan_rows(groups):
-        parts += ["", _plain_table("Plans", PLAN_HEADS, planned, width)]
-        told.append(PLAN_NOTE)
-    if near := locality_rows(groups):
-        parts += ["", _plain_table("Locality", LOCALITY_HEADS, near, width)]
-        told.append(LOCALITY_NOTE)
-    if had := provisioning_rows(groups):
-        parts += ["", _plain_table("Provisioning", PROVISIONING_HEADS, had, width)]
-        told.append(PROVISIONING_NOTE)
-    if lost := preemption_rows(groups):
-        parts += ["", _row_table("Preempted tasks", PREEMPTION_HEADS, 2, lost, width)]
-        told += [PREEMPTION_NOTE, *return_notes(groups)]
-    if flowing := workflow_rows(groups):
-        parts += ["", _plain_table("Workflows", WORKFLOW_HEADS, flowing, width)]
-        told.append(WORKFLOW_NOTE)
+    for section in sections(groups, baseline):
+        parts += ["", _section_table(section, width)]
+        told += section.notes
     parts += ["", *(Text(note, style="dim") for note in told)]
     for setting, ranking in itertools.groupby(best(groups, confidence_of(differences)), key=lambda one: one.setting):
         parts += ["", _best_table(setting, list(ranking), width)]
@@ -156,50 +146,6 @@ def plain(
     with console.capture() as capture:
         print_comparison(console, runs, differences, on_days)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
-
-
-def notes(groups: Sequence[RunGroup]) -> list[str]:
-    """What a reader of the numbers must know: definition, seeds, what was left out."""
-    seeds = sorted({len(group.runs) for group in groups})
-    if seeds == [1]:
-        count = "One seed."
-    else:
-        count = f"Every number is a mean over {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} seeds."
-    if alike := [shortened(group.label) for group in groups if group.is_alike]:
-        which = "Nothing is random here" if len(alike) == len(groups) else f"Nothing is random under {', '.join(alike)}"
-        count += f" {which}: {' to '.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds gave the same run."
-    runs = [run for group in groups for run in group.runs]
-    ideal = "critical path" if any(run.workflows is not None for run in runs) else "longest task"
-    found = [f"Delay = job response time {MINUS} {ideal}. {count}"]
-    if how := methods(group.interval_s("all") for group in groups):
-        found.append(f"{PLUS_MINUS}: half of the 95 % interval of the mean delay over seeds ({how}).")
-    if abandoned := max(map(abandoned_tasks, runs)):
-        found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
-    if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
-        found.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
-    if unsatisfiable := {_fit_nowhere(run) for run in runs} - {0}:
-        low, high = min(unsatisfiable), max(unsatisfiable)
-        found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
-        found += list(dict.fromkeys(f"For example {miss}." for run in runs for miss in run.misses))[:1]
-    if taken := sorted({run.cutoff_from_trace_s for run in runs if run.cutoff_from_trace_s is not None}):
-        firsts = [group.runs[0] for group in groups if group.runs[0].cutoff_from_trace_s is not None]
-        labels = dict.fromkeys(shortened(bare_label(run)) for run in firsts)
-        shown = " to ".join(duration(cutoff) for cutoff in dict.fromkeys((taken[0], taken[-1])))
-        found.append(
-            f"Cutoff of {', '.join(labels)}: {shown}, which the mean task of 90 % of the jobs does not exceed; "
-            "--cutoff S sets another."
-        )
-    found += omission_notes(groups)
-    found += ignorance_lines(groups)
-    found += measured_notes(runs)
-    if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):
-        found.append(f"Jobs without a measured delay (no task of theirs ran, or no answer came): up to {missing:,}.")
-    return found
-
-
-def _fit_nowhere(run: RunSummary) -> int:
-    """Tasks that fit no machine: neither given up nor of an impossible gang."""
-    return run.unsatisfiable_tasks - abandoned_tasks(run) - int(run.counters.get(GANG_TASKS_REFUSED, 0))
 
 
 def _difference_tables(differences: Sequence[Compared], chance: str, width: int) -> list[RenderableType]:
@@ -244,8 +190,9 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
     if costs and not delays:
         table.add_column(f"{PLUS_MINUS} mean", no_wrap=True)
     if costs:
-        for name in COSTS:
-            table.add_column(name, justify="left" if name == "wall" else "right", no_wrap=True)
+        for cost in BRIEF:
+            justify: Literal["left", "right"] = "left" if cost.written is duration else "right"
+            table.add_column(cost.head, justify=justify, no_wrap=True)
     for group in groups:
         jobs: list[JobClass] = list(group.classes()) if delays else ["all"]
         for row, (name, members) in enumerate(zip(_label_rows(group.label, len(jobs), width), jobs, strict=True)):
@@ -256,7 +203,7 @@ def _group_table(groups: Sequence[RunGroup], width: int, *, delays: bool = False
             elif costs:
                 cells.append(plus_minus(group.half_width_s(members)))
             if costs:
-                cells += _costs(group) if row == 0 else [""] * len(COSTS)
+                cells += _costs(group) if row == 0 else [""] * len(BRIEF)
             table.add_row(*cells, style="" if members == "all" else "dim")
     return table
 
@@ -277,12 +224,8 @@ def plus_minus(half_width_s: float | None) -> str:
 
 
 def _costs(group: RunGroup) -> list[str]:
-    return [
-        percent(group.mean(lambda run: run.utilisation_mean)),
-        digits(group.mean(lambda run: run.messages_per_task)),
-        aligned_duration(group.mean(lambda run: run.wall_s)),
-        f"{group.mean(lambda run: run.tasks_per_cpu_s):,.0f}",
-    ]
+    written = [aligned_duration if cost.written is duration else cost.written for cost in BRIEF]
+    return [write(group.mean(cost.of)) for write, cost in zip(written, BRIEF, strict=True)]
 
 
 def _label_rows(label: str, count: int, width: int) -> list[str]:
@@ -297,33 +240,12 @@ def _label_lines(label: str, width: int) -> list[str]:
     return [shortened(label)] if width >= WIDE else broken_label(shortened(label), LABEL_WIDTH)
 
 
-def _work_table(counted: Sequence[Work], width: int) -> Table:
-    table = _new_table("Work of the schedulers")
+def _section_table(section: Section, width: int) -> Table:
+    table = _new_table(section.title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
-    for head in HEADS:
-        table.add_column(head, justify="right", no_wrap=True)
-    for one in counted:
-        table.add_row(Text("\n".join(_label_lines(one.label, width))), *one.cells)
-    return table
-
-
-def _row_table(title: str, heads: Sequence[str], words: int, rows: Sequence[Sequence[str]], width: int) -> Table:
-    """`rows`: label and cells; the first `words` of these are words, the others numbers."""
-    table = _new_table(title)
-    table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="left" if place < words else "right")
-    for label, *cells in rows:
-        table.add_row(Text("\n".join(_label_lines(label, width))), *(Text(shortened(cell)) for cell in cells))
-    return table
-
-
-def _plain_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
-    table = _new_table(title)
-    table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
-    for head in heads:
-        table.add_column(head, justify="right")
-    for label, *cells in rows:
+    for place, head in enumerate(section.heads):
+        table.add_column(head, justify="left" if place < section.words else "right")
+    for label, *cells in section.rows:
         table.add_row(Text("\n".join(_label_lines(label, width))), *(Text(shortened(cell)) for cell in cells))
     return table
 

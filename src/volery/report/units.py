@@ -19,6 +19,7 @@ UNIT_S: Final = {unit: unit_s for _, unit_s, unit in _SCALE}
 NUMBER_WIDTH: Final = 4
 NOTHING: Final = "\u2013"
 MINUS: Final = "\u2212"
+PLUS_MINUS: Final = "\u00b1"
 TIMES: Final = "\u00d7"
 
 

@@ -4,7 +4,7 @@ title, paper, figure, seeds, pictures     what is reproduced, and how often it i
 [[population]]                            machine populations: a file of machines, or the seed of drawn ones
 [[workload]]                              a trace on a cluster; `stands_for` names the one that is not to be had
 [architectures]                           label = "NAME:parameter=value,...", or a table of readings of the paper
-[settled]                                 see `volery.study.settled`
+[settled]                                 see `volery.study.steadystate`
 [[claim]]                                 see `volery.reproduction.claims`
 [quick]                                   the cheap variant: so many jobs, seeds and populations
 """
@@ -26,8 +26,9 @@ from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Name, Side
 from volery.reproduction.demands import check_demands
 from volery.reproduction.measures import SETTLED, check_metric
-from volery.study.settled import Window
-from volery.study.spec import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only, is_synthetic
+from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only
+from volery.study.spec import is_synthetic
+from volery.study.steadystate import Window
 from volery.workload import parse_estimates
 from volery.workload.estimates import PLAIN
 

@@ -16,7 +16,7 @@ import volery
 from volery.core.errors import InputError
 from volery.reproduction.claims import VERDICTS, Judgement
 from volery.reproduction.experiments import RESULTS, Experiment
-from volery.reproduction.judging import Look
+from volery.reproduction.judgement import Look
 from volery.reproduction.measures import SETTLED
 from volery.reproduction.reproduce import Reproduction
 from volery.reproduction.values import (
@@ -31,8 +31,8 @@ from volery.reproduction.values import (
     full_label,
 )
 from volery.study.results import replacing
-from volery.study.settled import Window
 from volery.study.sources import code_digest
+from volery.study.steadystate import Window
 
 VERDICTS_FILE: Final = "verdicts.json"
 SHORT: Final = 8

@@ -11,7 +11,7 @@ import msgspec
 from volery.core.errors import InputError, suggestion
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
 from volery.reproduction.stagecosts import ALL, COUNTED, STAGE_COSTS
-from volery.study.settled import Settled
+from volery.study.steadystate import Settled
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
 
@@ -54,7 +54,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 SETTLED: Final = "settled"
-"""Measures of a run without its warm-up, see `volery.study.settled`."""
+"""Measures of a run without its warm-up, see `volery.study.steadystate`."""
 
 
 def check_metric(path: str, place: str) -> bool:

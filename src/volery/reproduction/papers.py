@@ -30,9 +30,9 @@ from volery.reproduction.experiments import (
     read_toml,
 )
 from volery.reproduction.firstforms import FirstForm, check_first_forms, claim_id, read_first_forms
+from volery.reproduction.formatting import amount, claim_text, ours, spread, verdict
 from volery.reproduction.ledger import SHORT, Fact, Record, content_sha256, read_record, record_path, state
 from volery.reproduction.things import CONTENTS, STATUSES, Thing, counts_rows, read_things, things_tables
-from volery.reproduction.wording import amount, claim_text, ours, spread, verdict
 
 COLUMNS = (
     ("median", "delay_s.p50"), ("mean", "delay_s.mean"), ("p90", "delay_s.p90"), ("p99", "delay_s.p99"),

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report import plots
 from volery.report.analysisplot import Line, analysis_curves
-from volery.report.folder import StageProfile
 from volery.report.plots import Series
 from volery.report.stageplot import stage_times
 from volery.reproduction.experiments import Workload
@@ -56,11 +54,7 @@ def _stage_times(found: Reproduction) -> str:
     experiment = found.experiment
     place = (experiment.workload[0].label, experiment.population[0].label)
     runs = [runs[-1].key for of, runs in found.planned.runs.items() if of[1:] == place]
-    profiles = [
-        msgspec.convert(msgspec.to_builtins(found.stages[key].profile), StageProfile)
-        for key in runs
-        if key in found.stages
-    ]
+    profiles = [found.stages[key].profile for key in runs if key in found.stages]
     return stage_times(profiles, title=f"{experiment.figure}: {place[0]}") if profiles else ""
 
 

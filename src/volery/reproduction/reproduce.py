@@ -24,9 +24,10 @@ from volery.metrics import (
     distribution,
     total_load,
 )
+from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, Population, Workload, find_input
-from volery.reproduction.judging import Look, Missing
+from volery.reproduction.judgement import Look, Missing
 from volery.reproduction.measures import SETTLED, InputMeasures, check_metric, constraint_statistics, value
 from volery.reproduction.stagecosts import STAGE_COSTS, Measured, kept_costs, measure_costs
 from volery.reproduction.values import (
@@ -44,10 +45,10 @@ from volery.reproduction.values import (
 )
 from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import Watcher, check_places, each_outcome
-from volery.study.results import RUNS, ResultsFolder, StoredRun, write_json
+from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
-from volery.study.settled import Settled, settle
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
+from volery.study.steadystate import Settled, settle
 
 CONFLICTS = "conflicts"
 IDLE = "oracle"

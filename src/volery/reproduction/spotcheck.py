@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.reproduction.drawing import redrawn
 from volery.reproduction.experiments import Experiment
 from volery.reproduction.ledger import Check, Record
 from volery.reproduction.reproduce import plan_experiment
+from volery.reproduction.seeds import redrawn
 from volery.reproduction.values import RunDigest
 from volery.study.plan import PlannedRun
 from volery.study.pool import Watcher, check_places, each_outcome

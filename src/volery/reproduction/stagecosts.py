@@ -12,9 +12,10 @@ from typing import Final
 import msgspec
 
 from volery.core.stages import Stage
+from volery.report.schema import StageProfile
 from volery.study.plan import PlannedRun
 from volery.study.results import write_json
-from volery.study.stagetime import StageProfile, profile_run
+from volery.study.stagetime import profile_run
 
 STAGE_COSTS: Final = "stage_cpu_s"
 """Root of their metrics."""

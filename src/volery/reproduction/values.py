@@ -13,7 +13,7 @@ import msgspec
 from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Judgement
 from volery.reproduction.experiments import Experiment
-from volery.reproduction.judging import Look, Lookup, Missing, Scope, Values, judge
+from volery.reproduction.judgement import Look, Lookup, Missing, Scope, Values, judge
 from volery.reproduction.measures import check_metric
 from volery.reproduction.stagecosts import STAGE_COSTS
 

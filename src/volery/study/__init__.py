@@ -1,16 +1,18 @@
 """Studies: architectures x settings x seeds, run and kept in a results folder that can be continued and verified."""
 
+from volery.report.schema import Manifest, TraceFacts
+from volery.setting import Setting
 from volery.study.compare import compare, compare_spec
 from volery.study.costs import read_costs, write_costs
 from volery.study.file import read_study, study_from_tables
-from volery.study.keeper import Results, load_results, write_results_report
 from volery.study.lab import run_study
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import LostRunError, Watcher
-from volery.study.results import Manifest, ResultsFolder
-from volery.study.runs import Outcome, TraceFacts, execute
-from volery.study.spec import ArchitectureChoice, RunSpec, Setting, StudySpec
+from volery.study.results import ResultsFolder
+from volery.study.runs import Outcome, execute
+from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec
 from volery.study.verify import Verification, Verified, verify
+from volery.study.writer import Results, load_results, write_results_report
 
 __all__ = [
     "ArchitectureChoice",

@@ -2,100 +2,76 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from volery.study.keeper import Results
+from volery.setting import Setting
 from volery.study.lab import run_study
 from volery.study.pool import Watcher
 from volery.study.seeds import read_seeds
-from volery.study.spec import (
-    Arrivals,
-    ConstraintModel,
-    Durations,
-    LoadBy,
-    Only,
-    StudySpec,
-    is_file,
-    is_synthetic,
-    make_study,
-    parse_architecture,
-)
+from volery.study.spec import DEFAULTS, StudySpec, is_file, is_synthetic, make_study, parse_architecture
+from volery.study.writer import Results
 
 
 def compare(
     *architectures: str,
-    trace: str | Path,
-    workers: int,
-    load: float | None = None,
-    load_by: LoadBy = "arrivals",
-    slots: int = 1,
-    constraints: ConstraintModel = "none",
-    machines: str | Path | None = None,
-    population: int | None = None,
-    cutoff_s: float | None = None,
     seeds: int | Sequence[int] | Literal["auto"] = 1,
     seeds_max: int | None = None,
     budget_s: float | None = None,
-    jobs: int | None = None,
-    only: Only = "ran",
-    durations: Durations = "exact",
-    arrivals: Arrivals = "exact",
-    estimates: str = "mean",
-    users: str | None = None,
-    delay_us: int = 500,
-    jitter_us: int = 0,
-    links: Mapping[str, int] | None = None,
-    costs: Mapping[str, int] | None = None,
-    hosts: Mapping[str, Any] | None = None,
-    frames: Mapping[str, Any] | None = None,
-    requests: str = "none",
-    capacity: str = "",
-    slot_request: str = "",
-    racks: int = 1,
-    reference_mhz: int = 0,
-    history: str = "",
-    warmup: str | float = 0.0,
-    window: Sequence[str | float] | None = None,
     baseline: str = "",
     processes: int = 1,
     folder: Path | None = None,
     force: bool = False,
     watcher: Watcher | None = None,
+    **setting: Any,
 ) -> Results:
     """Run every architecture on the same jobs, task constraints and machines, seed by seed.
 
     Args:
         architectures: `NAME` or `NAME:parameter=value,...`.
-        baseline: the one that the others are compared with; empty: the first.
         seeds: how many (0, 1, ...), or which; "auto" adds seeds until every comparison is decided.
         seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
-        trace ... window: all others as in `volery.study.spec.Setting`; processes ... watcher: as in `run_study`.
+        baseline: the one that the others are compared with; empty: the first.
+        processes, folder, force, watcher: as in `run_study`.
+        setting: the fields of `volery.setting.Setting`, of which `trace` and `workers` are needed.
 
     Raises:
         InputError: when anything that is named here is wrong.
         LostRunError: when a run's process died.
     """
-    study = compare_spec(
-        architectures,
-        {
-            "trace": trace, "workers": workers, "slots": slots, "constraints": constraints, "machines": machines,
-            "population": population, "cutoff_s": cutoff_s, "jobs": jobs, "only": only, "durations": durations,
-            "arrivals": arrivals, "estimates": estimates, "load": load, "load_by": load_by, "warmup": warmup,
-            "window": None if window is None else list(window), "users": users, "delay_us": delay_us,
-            "jitter_us": jitter_us, "links": dict(links or {}), "costs": dict(costs or {}),
-            "hosts": msgspec.to_builtins(dict(hosts or {})), "frames": msgspec.to_builtins(frames),
-            "requests": requests, "capacity": capacity, "slot_request": slot_request, "reference_mhz": reference_mhz,
-            "racks": racks, "history": history,
-        },
-        seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s,
-    )  # fmt: skip
+    given = {name: _builtin(value) for name, value in setting.items() if value is not None}
+    study = compare_spec(architectures, given, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s)
     return run_study(
         study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
     )
+
+
+def _builtin(value: Any) -> Any:
+    """A value as a study file would have it."""
+    return msgspec.to_builtins(value) if isinstance(value, Mapping | tuple | msgspec.Struct) else value
+
+
+def _with_setting(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function with the fields of `Setting` in place of `**setting`, for `help` and editors."""
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    fields = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.required else DEFAULTS[field.name],
+            annotation=field.type,
+        )
+        for field in msgspec.structs.fields(Setting)
+    ]
+    return signature.replace(parameters=[own[0], *fields, *own[1:]])
+
+
+compare.__signature__ = _with_setting(compare)  # type: ignore[attr-defined]  # functions have one; typeshed lacks it
 
 
 def compare_spec(

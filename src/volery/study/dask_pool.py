@@ -21,10 +21,11 @@ import msgspec
 
 import volery
 from volery.core.errors import InputError
+from volery.report.schema import TraceFacts
 from volery.sim import Progress
 from volery.study.plan import PlannedRun, inputs_key, run_key
 from volery.study.pool import LostRunError, Permit, Watcher, always, tell
-from volery.study.runs import Outcome, TraceFacts, execute
+from volery.study.runs import Outcome, execute
 from volery.study.sources import changed_since, code_digest
 
 CONNECT_S = 10.0

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from volery import architectures
 from volery.core.errors import InputError, suggestion
+from volery.setting import DECLARED, StudyOptions
 from volery.study.costs import read_costs, settings
-from volery.study.parameters import split_parameters
 from volery.study.seeds import read_seeds
 from volery.study.spec import (
     SETTING_FIELDS,
@@ -25,14 +25,16 @@ from volery.study.spec import (
     is_synthetic,
     make_study,
     parse_architecture,
+    split_parameters,
 )
 
-_NETWORK: Final = ("delay_us", "jitter_us", "links", "costs", "hosts", "frames")
+_NETWORK: Final = tuple(name for name in SETTING_FIELDS if DECLARED[name]["group"] == "Network and costs")
+STUDY_AXES: Final = ("architectures", "seeds")
 TABLES: Final[dict[str, tuple[str, ...]]] = {
-    "study": ("name", "baseline", "seeds_max", "budget_s"),
+    "study": tuple(name for name in StudyOptions.__struct_fields__ if name not in STUDY_AXES),
     "workload": tuple(name for name in SETTING_FIELDS if name not in _NETWORK),
     "network": _NETWORK,
-    "axes": ("architectures", "seeds", *SETTING_FIELDS),
+    "axes": (*STUDY_AXES, *SETTING_FIELDS),
 }
 """Which keys each table of a study file may hold: [workload] and [network] one value, [axes] a list of them, and lists
 of values of parameters by `design.parameter`. `seeds_max` and `budget_s` go with `seeds = "auto"`."""
@@ -73,7 +75,7 @@ def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: s
     where = {axis: section for section in ("axes", "network", "workload") for axis in table.get(section, {})}
 
     def place(axis: str, i: int | None) -> str:
-        section = where.get(axis, "axes" if axis in ("architectures", "seeds", *parameters) else "workload")
+        section = where.get(axis, "axes" if axis in (*STUDY_AXES, *parameters) else "workload")
         given = {**table.get("axes", {}), **parameters}
         numbered = section == "axes" and i is not None and isinstance(given.get(axis), list)
         if axis in TABLES["study"]:

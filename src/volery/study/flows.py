@@ -6,26 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from volery import architectures
 from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.core.flow import Flow, flow_of
 from volery.core.model import Cluster
 from volery.core.streams import Streams
-from volery.study.results import FLOWS, write_json
+from volery.report.schema import FLOWS, Flows, LabelledFlow
+from volery.study.results import write_json
 from volery.study.spec import RunSpec
 
 MACHINES = 40
 """Of the cluster for which a design is built to look at its components."""
-
-
-class LabelledFlow(msgspec.Struct, frozen=True):
-    """The flow of the runs of one label."""
-
-    label: str
-    flow: Flow
 
 
 def example_flow(architecture: Architecture, config: Any) -> Flow:
@@ -51,4 +43,4 @@ def write_flows(folder: Path, specs: Iterable[RunSpec]) -> None:
             found.append(LabelledFlow(label, example_flow(entry, architectures.configure(entry, spec.parameters))))
         except InputError:
             continue
-    write_json(folder / FLOWS, {"flows": found})
+    write_json(folder / FLOWS, Flows(found))

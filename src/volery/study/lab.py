@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from volery.study.keeper import Keeper, Results
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import LookWatcher, Outcomes, Watcher, check_places, each_outcome
 from volery.study.results import sole_writer
@@ -25,6 +24,7 @@ from volery.study.stopping import (
     whole_seeds,
     with_count,
 )
+from volery.study.writer import Results, ResultsWriter
 
 
 def run_study(
@@ -56,11 +56,11 @@ def run_study(
     check_places(processes, dask)
     planned = plan(study)
     with sole_writer(folder):
-        keep = Keeper.begin(study, planned, folder, force, command)
+        keep = ResultsWriter.begin(study, planned, folder, force, command)
         return _run(keep, watcher, lambda runs: each_outcome(runs, processes, watcher, dask, lambda: may_begin(keep)))
 
 
-def _run(keep: Keeper, watcher: Watcher | None, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> Results:
+def _run(keep: ResultsWriter, watcher: Watcher | None, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> Results:
     if keep.study.auto and keep.seeds_before not in (0, len(keep.study.seeds)):
         _extend(keep, with_count(keep.study, keep.seeds_before))
     _rehearse(_waiting(keep))
@@ -89,24 +89,24 @@ def _run(keep: Keeper, watcher: Watcher | None, run_each: Callable[[Sequence[Pla
     return results
 
 
-def _waiting(keep: Keeper) -> list[PlannedRun]:
+def _waiting(keep: ResultsWriter) -> list[PlannedRun]:
     """The runs that are not finished, each once."""
     waiting = list({run.key: run for run in keep.planned if run.key not in keep.done}.values())
     return by_seed(waiting) if keep.study.auto else waiting
 
 
-def _run_waiting(keep: Keeper, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> None:
+def _run_waiting(keep: ResultsWriter, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> None:
     with closing(run_each(_waiting(keep))) as outcomes:
         keep.write_manifest()
         for run, outcome in outcomes:
             keep.add(run, outcome)
 
 
-def _extend(keep: Keeper, study: StudySpec) -> None:
+def _extend(keep: ResultsWriter, study: StudySpec) -> None:
     keep.extend(study, plan(study))
 
 
-def _end_adding(keep: Keeper) -> None:
+def _end_adding(keep: ResultsWriter) -> None:
     """Keep the whole seeds of a study that adds seeds, and the reason of its end."""
     if not keep.study.auto:
         return

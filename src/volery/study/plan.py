@@ -13,8 +13,9 @@ import msgspec
 
 from volery import architectures
 from volery.core.errors import InputError
+from volery.setting import Setting
 from volery.study.sources import code_digest, inputs_code_digest
-from volery.study.spec import ArchitectureChoice, RunSpec, Setting, StudySpec, Value, is_synthetic, point_label
+from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec, Value, is_synthetic, point_label
 
 KEY_VERSION: Final = 3
 """Goes up when the layout of a stored run changes, so that older ones are run again instead of misread."""

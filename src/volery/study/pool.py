@@ -12,9 +12,10 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, runtime_checkable
 
 from volery.core.errors import InputError
+from volery.report.schema import TraceFacts
 from volery.sim import Progress
 from volery.study.plan import PlannedRun
-from volery.study.runs import Outcome, TraceFacts, execute
+from volery.study.runs import Outcome, execute
 from volery.study.spec import RunSpec
 
 GRACE_S = 5.0

@@ -1,6 +1,6 @@
 """The results folder: what a study leaves, written run by run so that a stop loses nothing that was finished.
 
-Which files there are, and the columns of their tables: `volery.study.columns`.
+Its files, their types and the columns of its tables: `volery.report.schema`.
 """
 
 from __future__ import annotations
@@ -10,89 +10,17 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
-from volery.metrics import RunSummary
-from volery.report.stopping import Stopping
-from volery.study.runs import Outcome, TraceFacts
+from volery.report.schema import LOCK, MANIFEST, RUNS, SUMMARY, Manifest, StoredRun
+from volery.study.runs import Outcome
 from volery.study.spec import StudySpec
 
-MANIFEST, SUMMARY, REPORT, RUNS, LOCK = "manifest.json", "summary.json", "report.html", "runs", ".lock"
-STAGE_TIMES = "stage_times.json"
-FLOWS = "flows.json"
-FORMAT = 1
-
-
-class FinishedRun(msgspec.Struct, frozen=True):
-    """A line of the manifest.
-
-    Args:
-        key: of its files in `runs`: a digest of all that the run depends on.
-        architecture: registry name.
-        parameters: that differ from the defaults.
-        label: what tables call runs that differ in the seed alone.
-        seed: of all random streams.
-        digest: SHA-256 of what happened to every task.
-        trace_sha256: of the input, task constraints included.
-    """
-
-    key: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]  # names files: a foreign manifest gives no path
-    architecture: str
-    parameters: dict[str, Any]
-    label: str
-    seed: int
-    digest: str
-    trace_sha256: str
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was run.
-
-    Args:
-        format: layout of the folder.
-        volery_version: of the package.
-        code_sha256: of the sources that results depend on.
-        python: version of the interpreter.
-        numpy: version of the library that draws synthetic work.
-        created: when the folder was begun (ISO 8601, UTC).
-        command: how it was called.
-        config: the study.
-        trace: the input of the first finished run; jobs and tasks.
-        cluster: machines of the first setting.
-        seeds: as in the study.
-        planned: how many runs the study has.
-        inputs: SHA-256 of the bytes of every file that the study names; a file is recognised by it wherever it lies.
-        runs: the finished ones, in the order of the tables.
-        stopping: the reason why a study that adds seeds has ended; unset while it has not.
-    """
-
-    format: int = FORMAT
-    volery_version: str
-    code_sha256: str
-    python: str
-    numpy: str
-    created: str
-    command: str
-    config: StudySpec
-    trace: TraceFacts | None = None
-    cluster: dict[str, Any] = {}
-    seeds: tuple[int, ...]
-    planned: int
-    inputs: dict[str, str] = {}
-    runs: tuple[FinishedRun, ...] = ()
-    stopping: Stopping | msgspec.UnsetType = msgspec.UNSET
-
-
-class StoredRun(msgspec.Struct, frozen=True):
-    """The JSON part of a finished run."""
-
-    key: str
-    summary: RunSummary
-    trace: TraceFacts
+StudyManifest = Manifest[StudySpec]
 
 
 @contextlib.contextmanager
@@ -127,7 +55,7 @@ class ResultsFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def open(self, study: StudySpec, force: bool) -> Manifest | None:
+    def open(self, study: StudySpec, force: bool) -> StudyManifest | None:
         """Make the folder ready for a study and return the manifest of an earlier, equal one that can be continued.
 
         Raises:
@@ -159,13 +87,13 @@ class ResultsFolder:
             raise InputError(place, f"cannot be written: {error.strerror}") from None
         return earlier
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> StudyManifest:
         """Read the manifest.
 
         Raises:
             InputError: when the folder holds none, or one of another version.
         """
-        manifest: Manifest = self._read(self.path / MANIFEST, Manifest)
+        manifest: StudyManifest = self._read(self.path / MANIFEST, StudyManifest)
         short = manifest.config.in_label  # an earlier version wrote labels with whole paths
         runs = tuple(msgspec.structs.replace(line, label=short(line.label)) for line in manifest.runs)
         return msgspec.structs.replace(manifest, runs=runs)

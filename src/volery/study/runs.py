@@ -12,52 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from volery import architectures, metrics, sim, workload
 from volery.core.component import Deployment, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
-from volery.core.model import SECOND, SUBMITTER, Cluster
-from volery.core.omissions import Omissions
+from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster
+from volery.core.omissions import Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
+from volery.metrics.columns import view
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
-from volery.study.earlier import learned
-from volery.study.omissions import larger_than_a_slot, never_ran
+from volery.report.schema import TraceFacts
+from volery.study.history import learned
 from volery.study.plan import CUTOFF_PARAMETER, inputs_key, takes_cutoff_of_trace
-from volery.study.settled import longest_wait_us
 from volery.study.spec import FRAMES, HOSTS, RunSpec
+from volery.study.steadystate import longest_wait_us
+from volery.workload.clusters import in_order_of, parse_amounts
 
 CURVE_POINTS = 1000
-
-
-class TraceFacts(msgspec.Struct, frozen=True):
-    """The input of a run as it was read.
-
-    Args:
-        name: what the trace calls itself.
-        sha256: digest over all its columns, task constraints included.
-        jobs: number of jobs.
-        tasks: number of tasks.
-        read_s: wall time to read or draw it with its constraints; 0 where the run before had read it.
-        left_out: work of the file that is not replayed; None for synthetic work and `.tr` files.
-        in_one_slot: tasks that ask for more than the one slot that each of them takes; None where none does.
-        cutoff_s: between short and long jobs for designs that are given none: 90 % of the jobs have tasks of at most
-            this mean.
-    """
-
-    name: str
-    sha256: str
-    jobs: int
-    tasks: int
-    read_s: float = 0.0
-    left_out: Omissions | None = None
-    in_one_slot: Omissions | None = None
-    cutoff_s: float | None = None
 
 
 class Outcome(msgspec.Struct):
@@ -394,3 +373,45 @@ def peak_rss_mb() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024 / 1e6
+
+
+NEVER_RAN = "no machine can run them, or a scheduler gave them up"
+LARGER = "ask for more than one slot"
+PLACE = "slot_request"
+
+
+def never_ran(records: Records, trace: Trace) -> Omissions | None:
+    """Tasks that never started; None where all did."""
+    return _of_tasks(trace, view(records.start_us) == NEVER, NEVER_RAN)
+
+
+def larger_than_a_slot(trace: Trace, slot_request: str) -> Omissions | None:
+    """Tasks that ask for more than a slot holds; None where none does, or where tasks ask for nothing.
+
+    Args:
+        trace: before its machines are turned into slots.
+        slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
+
+    Raises:
+        InputError: the amounts are wrong.
+    """
+    if not trace.resources:
+        return None
+    slot = in_order_of(trace.resources, parse_amounts(slot_request, PLACE), PLACE)
+    larger = [any(asked > held > 0 for asked, held in zip(one, slot, strict=True)) for one in trace.requests]
+    return _of_tasks(trace, np.array(larger, np.bool_)[view(trace.request)], LARGER)
+
+
+def _of_tasks(trace: Trace, members: NDArray[np.bool_], reason: str) -> Omissions | None:
+    """These tasks of a trace, counted for one reason; None where there are none."""
+    if not members.any():
+        return None
+    unit, scale = machine_unit(trace.resources)
+    held = view(trace.duration_us).astype(np.float64) * (scale / SECOND)
+    if trace.resources:
+        held *= np.array([request[0] for request in trace.requests], np.float64)[view(trace.request)]
+    per_job = np.add.reduceat(members, view(trace.first)[:-1], dtype=np.int64)
+    sizes = np.diff(view(trace.first))
+    whole, lost = float(held.sum()), float(held[members].sum())
+    told = Omission(reason, int(np.count_nonzero(per_job)), int(members.sum()), lost, lost / whole if whole else 0.0)
+    return Omissions(trace.job_count, trace.task_count, whole, unit, int(np.count_nonzero(per_job == sizes)), (told,))

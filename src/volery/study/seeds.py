@@ -9,9 +9,9 @@ import msgspec
 
 from volery.core.bounds import SECONDS_MAX, SEEDS_MAX
 from volery.core.errors import InputError
+from volery.setting import checked_value
 from volery.statistics import SEEDS_MIN
 from volery.statistics.stopping import Looks, looks
-from volery.study.checking import checked_value
 
 AUTO: Final = "auto"
 LIMIT: Final = 30

@@ -8,108 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MAX, TIME_MAX_US
+from volery import architectures
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.metrics import check_moment, check_window
 from volery.report.groups import file_names
+from volery.setting import AtLeastZero, Setting, checked_value
 from volery.statistics import CONFIDENCE
-from volery.study.checking import checked_value
-from volery.study.parameters import check_parameters
 from volery.study.seeds import AUTO, AutoSeeds, read_seeds, with_limits
 from volery.workload import check_load_of_spec, parse_estimates
 
 Value = str | int | float | bool
-Durations = Literal["exact", "whole-seconds"]
-Arrivals = Literal["exact", "dephased"]
-LoadBy = Literal["arrivals", "machines"]
-Only = Literal["ran", "finished"]
-ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
-
-LOAD_MAX: Final = 100.0
-"""As for synthetic work."""
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
-AtLeastZero = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_US)]
-Machines = Annotated[int, msgspec.Meta(ge=1, le=MACHINES_MAX)]
-Delay = Annotated[int, msgspec.Meta(ge=0, le=DELAY_MAX_US)]
-
-
-class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of a run but its architecture and seed.
-
-    Args:
-        trace: a trace file, or a synthetic workload such as `syn:250x2000`, drawn from the run's seed.
-        workers: number of machines.
-        slots: tasks that a machine runs at once.
-        constraints: the model that draws task constraints, and machine constraints where no file gives them.
-        machines: file of machine constraints (CSV, may be gzipped).
-        population: seed of drawn machine constraints; None: the run's own seed.
-        jobs: only the first so many jobs of the trace; None: all.
-        only: of a trace file, "ran" replays all that held machines, "finished" what finished alone.
-        durations: "whole-seconds" cuts durations as the published simulators do, also on machines with speeds.
-        arrivals: "dephased" shifts equal arrivals by 10 ms as the published simulators do.
-        estimates: what schedulers know of a task's duration: "mean" (of its job), "exact", "requested" (of the trace),
-            "lognormal:S" or "f:F" (see `volery.workload.estimates`).
-        load: work offered / (slots x span of arrivals), see `volery.workload.load`; None: that of the trace.
-        load_by: what is scaled to set the load: "arrivals" (the distances between them; jobs stay), or "machines" (the
-            first so many of `workers`; each keeps its constraints).
-        warmup: jobs that were submitted in the first seconds, or in a share of the submissions' span as "10%", do not
-            count; utilisation is taken from then to the last submission.
-        window: [from, to], each as in `warmup`: only jobs that were submitted within it count, and utilisation is that
-            of this time; None: all.
-        users: deals the jobs to users by weight, as `q1:10+q2:25+q3:15+q4:50`; None: as the trace says.
-        cutoff_s: jobs whose mean task is at most this long are short; None: no split.
-        delay_us: delay of a message on any link that nothing else is said about.
-        jitter_us: mean of an exponential extra delay per message.
-        links: "sender's role:receiver's role" -> delay in microseconds.
-        costs: role -> time that it takes to serve one message, in microseconds.
-        hosts: name -> roles that share one processor, and what it costs them: a `HostCosts` as plain tables, as files
-            and manifests hold it.
-        frames: what lies between these hosts, a `Frames` as a plain table; None: `delay_us` and the like.
-        requests: the model of what tasks ask for, a name or a .toml file; "none": what the trace says.
-        capacity: what each machine offers, as "cpu_milli=64000,memory_mb=16384"; empty: what the file of machines says,
-            or else slots.
-        slot_request: turns machines into slots, each of this size; every task then takes one.
-        racks: of equal size, of neighbouring machines.
-        reference_mhz: durations are those of a machine of this speed, and the file of machines says in the column
-            `speed_mhz` how fast each is; 0: all are alike.
-        history: a trace file, or a synthetic workload, whose runs designs that learn have seen before; synthetic work
-            is drawn from a seed of its own.
-    """
-
-    trace: Annotated[str, msgspec.Meta(min_length=1)]
-    workers: Machines
-    load: Annotated[float, msgspec.Meta(gt=0, le=LOAD_MAX)] | None = None
-    load_by: LoadBy = "arrivals"
-    slots: Machines = 1
-    constraints: ConstraintModel = "none"
-    machines: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    population: AtLeastZero | None = None
-    jobs: AtLeastOne | None = None
-    only: Only = "ran"
-    durations: Durations = "exact"
-    arrivals: Arrivals = "exact"
-    estimates: str = "mean"
-    users: Annotated[str, msgspec.Meta(min_length=1)] | None = None
-    cutoff_s: Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)] | None = None
-    delay_us: Delay = 500
-    jitter_us: Delay = 0
-    links: dict[str, Delay] = {}
-    costs: dict[str, Delay] = {}
-    hosts: dict[str, dict[str, Any]] = {}
-    frames: dict[str, Any] | None = None
-    requests: Annotated[str, msgspec.Meta(min_length=1)] = "none"
-    capacity: str = ""
-    slot_request: str = ""
-    racks: AtLeastOne = 1
-    reference_mhz: AtLeastZero = 0
-    history: str = ""
-    warmup: str | float = 0.0
-    window: list[str | float] | None = None
 
 
 class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,7 +36,7 @@ class RunSpec(Setting, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     architecture: str
-    parameters: dict[str, Value] = {}
+    parameters: dict[str, Value] = {}  # noqa: RUF012 - msgspec gives each struct its own
     seed: AtLeastZero = 0
     label: str = ""
 
@@ -229,7 +142,7 @@ _TYPES: Final = {field.name: field.type for field in msgspec.structs.fields(Sett
     "hosts": HOSTS, "frames": FRAMES
 }  # fmt: skip
 _NO_DEFAULT: Final = object()
-_DEFAULTS: Final = {
+DEFAULTS: Final = {
     field.name: field.default_factory() if field.default is msgspec.NODEFAULT else field.default
     for field in msgspec.structs.fields(Setting)
     if not field.required
@@ -294,7 +207,7 @@ def make_study(
         for axis in SETTING_FIELDS
         if axis in axes
     }
-    checked = {axis: values for axis, values in checked.items() if values != (_DEFAULTS.get(axis, _NO_DEFAULT),)}
+    checked = {axis: values for axis, values in checked.items() if values != (DEFAULTS.get(axis, _NO_DEFAULT),)}
     chosen = _distinct(list(architectures), "architectures", place)
     numbers = _distinct(
         [checked_value(seed, AtLeastZero, place("seeds", i)) for i, seed in enumerate(seeds)], "seeds", place
@@ -442,3 +355,48 @@ def is_file(field: str, value: Any) -> bool:
         or (field == "history" and bool(value))
         or (field == "requests" and str(value).endswith(".toml"))
     )
+
+
+Place = Callable[[str, int | None], str]
+
+
+def split_parameters(axes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Axes of settings, and axes of parameters by `design.parameter`; TOML reads an unquoted dot as a table."""
+    plain: dict[str, Any] = {}
+    swept: dict[str, Any] = {}
+    for name, values in axes.items():
+        if "." in name:
+            swept[name] = values
+        elif isinstance(values, dict):
+            swept |= {f"{name}.{parameter}": inner for parameter, inner in values.items()}
+        else:
+            plain[name] = values
+    return plain, swept
+
+
+def check_parameters(
+    chosen: Sequence[ArchitectureChoice], swept: Mapping[str, tuple[Value, ...]], place: Place
+) -> dict[str, tuple[Value, ...]]:
+    """The axes, once every value fits a parameter of a design of the study that is not given otherwise.
+
+    Raises:
+        InputError: naming the place of the axis or value that is wrong.
+    """
+    designs = list(dict.fromkeys(choice.name for choice in chosen))
+    for axis, values in swept.items():
+        design, _, parameter = axis.partition(".")
+        if design not in designs:
+            raise InputError(
+                place(axis, None), f"no architecture {design!r} in this study{suggestion(design, designs)}"
+            )
+        given = [choice.label for choice in chosen if choice.name == design and parameter in choice.parameters]
+        if given:
+            raise InputError(place(axis, None), f"is given by {given[0]!r} as well; leave one out")
+        architecture = architectures.lookup(design)
+        for i, value in enumerate(values):
+            try:
+                architectures.configure(architecture, {parameter: value})
+            except InputError as error:
+                unknown = parameter not in architecture.defaults.__struct_fields__
+                raise InputError(place(axis, None if unknown else i), error.problem) from None
+    return dict(swept)

@@ -13,38 +13,13 @@ from volery import architectures
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import Address
-from volery.sim.stagetime import PERCENTILES, StageClock, StageTime, own_costs_s
-from volery.study.keeper import write_results_report
+from volery.report.schema import STAGE_TIMES, MethodTime, StageProfile, StageTimes
+from volery.sim.stagetime import PERCENTILES, StageClock, own_costs_s
 from volery.study.plan import PlannedRun, plan
-from volery.study.results import STAGE_TIMES, ResultsFolder, sole_writer, write_json
+from volery.study.results import ResultsFolder, sole_writer, write_json
 from volery.study.runs import build, drive, read_inputs, with_cutoff
 from volery.study.spec import RunSpec, StudySpec
-
-
-class StageProfile(msgspec.Struct, frozen=True):
-    """Of one run.
-
-    Args:
-        label: of the run.
-        cpu_s: all of it, measuring included.
-        own_costs_s: what measuring adds to a call, and to the declared method that makes it, CPU seconds.
-        times: per declared method.
-        key: of the run.
-        percentiles: of single calls, that `times` tell.
-    """
-
-    label: str
-    cpu_s: float
-    own_costs_s: tuple[float, float]
-    times: list[StageTime]
-    key: str = ""
-    percentiles: tuple[int, ...] = PERCENTILES
-
-
-class StoredStageTimes(msgspec.Struct, frozen=True):
-    """What stage_times.json holds."""
-
-    profiles: list[StageProfile]
+from volery.study.writer import write_results_report
 
 
 def profile_stages(study: StudySpec) -> list[StageProfile]:
@@ -66,7 +41,7 @@ def keep_stage_times(folder: Path, profiles: Sequence[StageProfile]) -> None:
         InputError: when another study is being written there, or it cannot be written.
     """
     with sole_writer(folder):
-        write_json(folder / STAGE_TIMES, StoredStageTimes(list(profiles)))
+        write_json(folder / STAGE_TIMES, StageTimes(list(profiles)))
         write_results_report(folder)
 
 
@@ -81,7 +56,7 @@ def kept_stage_times(folder: Path) -> list[StageProfile]:
     if not path.exists():
         return []
     try:
-        stored = msgspec.json.decode(path.read_bytes(), type=StoredStageTimes)
+        stored = msgspec.json.decode(path.read_bytes(), type=StageTimes)
     except (OSError, msgspec.DecodeError) as error:
         raise InputError(str(path), f"cannot be read ({error}); delete it") from None
     return [profile for profile in stored.profiles if profile.key in keys]
@@ -96,7 +71,8 @@ def profile_run(run: RunSpec, key: str = "") -> StageProfile:
     clock = StageClock(entry.stages, roles(entry))
     clock.watch(with_parts(deployment, tuple(roles(entry).values())))
     driven = drive(run, inputs, deployment)
-    return StageProfile(run.label or run.architecture, driven.cpu_s, own_costs_s(), clock.times(), key)
+    times = msgspec.convert(clock.times(), list[MethodTime], from_attributes=True)
+    return StageProfile(run.label or run.architecture, driven.cpu_s, own_costs_s(), times, key, PERCENTILES)
 
 
 def roles(architecture: Architecture) -> dict[str, type[Any]]:

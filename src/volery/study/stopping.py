@@ -14,9 +14,9 @@ import msgspec
 
 from volery.report.stopping import BUDGET, DECIDED, LIMIT, Look, Reason, Stopping
 from volery.statistics import IDENTICAL, NOT_RANDOM, ComparedMeans
-from volery.study.keeper import Keeper
 from volery.study.plan import PlannedRun
 from volery.study.spec import StudySpec
+from volery.study.writer import ResultsWriter
 
 DECIDING: Final = frozenset({"median delay", "mean delay", "p99 delay"})
 
@@ -36,7 +36,7 @@ def by_seed(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     return sorted(runs, key=lambda run: run.spec.seed)
 
 
-def grown(keep: Keeper) -> StudySpec | None:
+def grown(keep: ResultsWriter) -> StudySpec | None:
     """The study with the seeds of its next look; None where it adds none.
 
     It adds none where its seeds are given, a budget has ended, every comparison is decided, or the limit is reached.
@@ -58,18 +58,18 @@ def with_count(study: StudySpec, seeds: int) -> StudySpec:
     return msgspec.structs.replace(study, seeds=tuple(range(study.auto.look_from(seeds))))
 
 
-def may_begin(keep: Keeper) -> bool:
+def may_begin(keep: ResultsWriter) -> bool:
     """True while the runs of a study have not used up its budget; always true without one."""
     budget_s = keep.study.auto.budget_s if keep.study.auto else None
     return budget_s is None or sum(stored.summary.cpu_s for stored in keep.done.values()) < budget_s
 
 
-def is_whole(keep: Keeper) -> bool:
+def is_whole(keep: ResultsWriter) -> bool:
     """True if every run of the study is finished."""
     return all(run.key in keep.done for run in keep.planned)
 
 
-def whole_seeds(keep: Keeper) -> StudySpec:
+def whole_seeds(keep: ResultsWriter) -> StudySpec:
     """The study with the seeds before the first of which a run is missing; with one seed where there is none.
 
     The look at these seeds is remembered.
@@ -80,7 +80,7 @@ def whole_seeds(keep: Keeper) -> StudySpec:
     return msgspec.structs.replace(keep.study, seeds=tuple(range(count)), auto=auto)
 
 
-def stopping(keep: Keeper, baseline: str = "") -> Stopping:
+def stopping(keep: ResultsWriter, baseline: str = "") -> Stopping:
     """The reason why a study that adds seeds has ended, and all its looks.
 
     Args:

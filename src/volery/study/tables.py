@@ -8,18 +8,16 @@ from typing import Any
 
 import msgspec
 
-from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals
-from volery.metrics.timeline import HEAT, TASK_RUNS
+from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
+from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, HEAT, JOBS, RUNS, TASK_RUNS, UTILISATION
 from volery.study.plan import PlannedRun, inputs_key
-from volery.study.results import RUNS, ResultsFolder, replacing, write_json
+from volery.study.results import ResultsFolder, replacing, write_json
 from volery.study.runs import read_inputs
 from volery.study.spec import StudySpec
 
-JOBS, UTILISATION = "jobs.parquet", "utilisation.parquet"
-CONSTRAINT_LOAD, CONFLICTS = "constraint_load.parquet", "conflicts.parquet"
 Block = tuple[dict[str, Any], dict[str, Any]]
 """Rows of one run or input: what is the same in all of them, and columns."""
-TIMELINES = {TASK_RUNS: "task_runs.parquet", HEAT: "heat.parquet"}
+TIMELINES = {timeline.TASK_RUNS: TASK_RUNS, timeline.HEAT: HEAT}
 
 
 def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun], study: StudySpec) -> None:

@@ -11,25 +11,16 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.study.compared import COMPARED, MEASURED, Same, of_trees, without_measured
-from volery.study.keeper import Keeper, new_manifest
+from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
+from volery.study.equality import COMPARED, MEASURED, Same, of_trees, without_measured
 from volery.study.plan import PlannedRun, content_digest, outline
 from volery.study.pool import Watcher, check_places, each_outcome
-from volery.study.results import (
-    MANIFEST,
-    REPORT,
-    RUNS,
-    STAGE_TIMES,
-    FinishedRun,
-    Manifest,
-    ResultsFolder,
-    StoredRun,
-    damage,
-)  # fmt: skip
+from volery.study.results import ResultsFolder, StudyManifest, damage
 from volery.study.runs import Outcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
 from volery.study.stopping import stopping
+from volery.study.writer import ResultsWriter, new_manifest
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
 """Times that `--profile stages` has measured; the manifest is compared apart."""
@@ -127,7 +118,7 @@ def verify(
 
 
 def _planned(
-    folder: Path, manifest: Manifest, recorded: dict[tuple[str, int], FinishedRun], moved: dict[str, str]
+    folder: Path, manifest: StudyManifest, recorded: dict[tuple[str, int], FinishedRun], moved: dict[str, str]
 ) -> list[PlannedRun]:
     """The finished runs, under the keys of the manifest, with inputs where they lie now.
 
@@ -151,7 +142,7 @@ def _relocated(spec: RunSpec, moved: dict[str, str]) -> RunSpec:
     )
 
 
-def _moved(manifest: Manifest, places: Sequence[Path]) -> dict[str, str]:
+def _moved(manifest: StudyManifest, places: Sequence[Path]) -> dict[str, str]:
     """Recorded names of inputs that lie elsewhere now, and where.
 
     A file is recognised by its digest; for a folder of an earlier version, which has none, a single file stands for the
@@ -205,7 +196,7 @@ def _files(place: Path) -> list[Path]:
 class _Again:
     """The folder as today's runs make it, beside the recorded one."""
 
-    def __init__(self, folder: Path, place: Path, manifest: Manifest, planned: Sequence[PlannedRun]) -> None:
+    def __init__(self, folder: Path, place: Path, manifest: StudyManifest, planned: Sequence[PlannedRun]) -> None:
         self._recorded = folder
         self._new = ResultsFolder(place)
         (place / RUNS).mkdir()
@@ -241,7 +232,7 @@ class _Again:
             inputs={name: content_digest(moved.get(name, name)) for name in old.inputs},
             **{name: getattr(old, name) for name in kept},
         )
-        keep = Keeper(fresh, self._planned, self._new, self._done)
+        keep = ResultsWriter(fresh, self._planned, self._new, self._done)
         if old.stopping and old.config.auto:
             keep.manifest = msgspec.structs.replace(fresh, stopping=stopping(keep, old.stopping.baseline))
         keep.write_tables()

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from volery.core.errors import InputError, suggestion
 from volery.core.trace import Trace
-from volery.workload.capacity import as_slots
-from volery.workload.clusters import load_cluster
+from volery.workload.clusters import as_slots, load_cluster
 from volery.workload.constraints import constrain
-from volery.workload.cutoff import cutoff_of
 from volery.workload.description import TraceDescription, describe, load_curve
 from volery.workload.estimates import parse_estimates, with_estimates
 from volery.workload.files import bare_name
-from volery.workload.load import at_load, check_load_of_spec, machines_for, offered_load
+from volery.workload.load import at_load, check_load_of_spec, cutoff_of, machines_for, offered_load
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,10 +10,11 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
-from volery.workload.capacity import in_order_of, offering, parse_amounts
+from volery.core.trace import Trace
 from volery.workload.constraints import check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
+from volery.workload.requests import check_names
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
@@ -194,3 +196,68 @@ def _constraint_columns(header: list[str], place: str, *, optional: bool = False
         limit = f"c0, c1 .. without gaps, at most {CONSTRAINT_BITS_MAX} of them"
         raise InputError(place, f"the header must name the constraint columns {limit}; found {found}")
     return [numbers[k] for k in range(len(numbers))]
+
+
+def parse_amounts(text: str, place: str) -> dict[str, int]:
+    """Read `cpu_milli=64000,memory_mb=16384`.
+
+    Raises:
+        InputError: at `place`, when it is not of that form.
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, number = (word.strip() for word in part.partition("="))
+        if not (equals and number.isascii() and number.isdigit() and int(number) <= AMOUNT_MAX):
+            form = "RESOURCE=UNITS,..., whole numbers, as cpu_milli=64000,memory_mb=16384"
+            raise InputError(place, f"{part.strip()!r} is not of the form {form}")
+        if name in found:
+            raise InputError(place, f"{name!r} is given twice; keep one")
+        found[name] = int(number)
+    check_names(tuple(found), place)
+    return found
+
+
+def in_order_of(names: Sequence[str], amounts: dict[str, int], place: str) -> Amounts:
+    """The amounts of these resources; others that are given are not wanted.
+
+    Raises:
+        InputError: one is missing.
+    """
+    for name in names:
+        if name not in amounts:
+            raise InputError(place, f"says nothing of {name}, which tasks ask for; add {name}=N")
+    return tuple(amounts[name] for name in names)
+
+
+def offering(cluster: Cluster, names: tuple[str, ...], capacities: Sequence[Amounts]) -> Cluster:
+    """The cluster with machines that offer amounts instead of slots."""
+    slots = (1,) * len(cluster.constraints)
+    return msgspec.structs.replace(cluster, slots=slots, resources=names, capacities=tuple(capacities))
+
+
+def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> tuple[Trace, Cluster]:
+    """Workload and machines for designs that know slots alone.
+
+    Every machine has as many slots as it holds of `slot_request`, one at least, and every task takes one slot.
+
+    Args:
+        trace: whose tasks ask for amounts.
+        cluster: with capacities.
+        slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
+        place: of the option, for errors.
+
+    Raises:
+        InputError: the cluster has slots already, or the amounts are wrong.
+    """
+    if not cluster.resources:
+        raise InputError(place, "machines have slots already; leave it out, or give --capacity")
+    amounts = in_order_of(cluster.resources, parse_amounts(slot_request, place), place)
+    if not any(amounts):
+        raise InputError(place, "stands for nothing at all; give one resource at least one unit")
+    slots = [
+        max(1, min(offered // asked for offered, asked in zip(capacity, amounts, strict=True) if asked))
+        for capacity in cluster.capacities
+    ]
+    plain = msgspec.structs.replace(trace, resources=(), requests=(), request=trace.request[:0])
+    name = f"{cluster.name}, slots of {slot_request}"
+    return plain, msgspec.structs.replace(cluster, slots=tuple(slots), name=name, resources=(), capacities=())

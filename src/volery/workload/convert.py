@@ -15,13 +15,12 @@ import pyarrow as pa
 
 import volery
 from volery.core.errors import InputError
-from volery.workload.doctor import Examiner
+from volery.workload.doctor import RULES, Examiner
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Noticed, parquet_parts
 from volery.workload.omissions import Only, finished_rows
 from volery.workload.repairs import LATEST, Mender, in_order, sample_of, shifted
-from volery.workload.rules import RULES
 from volery.workload.table import SCHEMA, VERSION, Manifest, Repair, TableWriter, read_table, table_output
 
 BLOCK_BYTES: Final = 1 << 20

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.trace import Trace, longs
@@ -137,3 +138,16 @@ def first_machines(cluster: Cluster, count: int) -> Cluster:
         speeds=cluster.speeds[:count],
         name=f"{count} of {cluster.name}",
     )
+
+
+SHORT_SHARE: Final = 0.9
+"""Of the jobs."""
+
+
+def cutoff_of(trace: Trace) -> float:
+    """The mean task time, in seconds, that 90 % of the jobs do not exceed, by what schedulers are told.
+
+    It is at most what a parameter may be, so that designs take it: longer tasks are long.
+    """
+    found = float(np.quantile(view(trace.estimate_us), SHORT_SHARE, method="inverted_cdf")) / SECOND
+    return min(found, SECONDS_MAX)

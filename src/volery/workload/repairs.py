@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from volery.workload.columns import Integers
+from volery.workload.doctor import ROW_RULES, Mask, nulled
 from volery.workload.graph import Broken
-from volery.workload.rules import ROW_RULES, Mask, nulled
 from volery.workload.table import BATCH_ROWS, SCHEMA
 
 BUCKET_ROWS: Final = 4 * BATCH_ROWS

@@ -32,11 +32,11 @@ from volery.core.trace import Trace, longs
 from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
+from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.omissions import Judged, Only, Tally, judge
 from volery.workload.quirks import in_order
 from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
-from volery.workload.waits import Arranged, CycleError, Edges, Submissions
 
 NODE_CPU_MILLI: Final = 64_000
 NODE_MEMORY_MB: Final = 16_384

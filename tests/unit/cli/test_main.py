@@ -27,7 +27,16 @@ def test_help_has_two_panels_and_comes_at_once() -> None:
         [sys.executable, "-m", "volery.cli.main", "--help"], capture_output=True, text=True, check=True
     )
     assert time.process_time() - began < 0.5
-    for text in ("The lab", "Trust", "compare", "trace", "verify"):
+    for text in (
+        "Comparisons",
+        "Single runs",
+        "Designs and workloads",
+        "The federation",
+        "Trust",
+        "compare",
+        "trace",
+        "verify",
+    ):
         assert text in shown.stdout
 
 
@@ -221,7 +230,7 @@ def test_architectures_are_listed_and_described(command: Command) -> None:
 
 
 def test_the_demo_is_a_comparison_that_ends_well(command: Command, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("volery.cli.demo.SETTING", {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"})
+    monkeypatch.setattr("volery.cli.compare.SETTING", {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"})
     ended = command("demo", "-o", tmp_path)
     assert ended.status == 0
     assert f"report:  {tmp_path / 'report.html'}" in ended.out

@@ -20,10 +20,11 @@ from volery.live.config.federation import MACHINE_KEYS, FederationFile
 from volery.live.config.machine import ATTRIBUTES
 from volery.live.jobs import JobDescription
 from volery.metrics import RunSummary
+from volery.report.schema import COLUMNS, FILES, TraceFacts
+from volery.setting import DECLARED, Setting
 from volery.study import ArchitectureChoice, run_study
-from volery.study.columns import COLUMNS, FILES
 from volery.study.counters import COUNTED, MEASURED
-from volery.study.spec import Setting, make_study
+from volery.study.spec import make_study
 from volery.workload.table import SCHEMA
 
 ROOT = Path(__file__).parents[3]
@@ -51,10 +52,11 @@ def test_every_key_of_every_file_is_told(struct: type[msgspec.Struct], pages: di
 
 
 def test_every_key_of_a_study_says_what_it_means() -> None:
-    """From the docstring of its struct, over more than one line."""
+    """From the declaration of the field, or from the docstring of its struct, over more than one line."""
     meanings = {row[0]: row[3] for row in keys(Setting)}
     assert [name for name, meaning in meanings.items() if not meaning] == []
-    assert meanings["`hosts`"].endswith("as files and manifests hold it.")
+    assert meanings["`hosts`"] == DECLARED["hosts"]["meaning"]
+    assert {row[0]: row[3] for row in keys(TraceFacts)}["`cutoff_s`"].endswith("of at most this mean.")
 
 
 def test_every_key_of_every_other_file_says_what_it_means() -> None:
@@ -82,7 +84,8 @@ def test_every_counter_is_told(pages: dict[str, str]) -> None:
     """Both ways: what components report is on the page, and what is on the page is reported."""
     counted: set[str] = set()
     measured: set[str] = set()
-    for path in (*PACKAGE.glob("architectures/**/*.py"), *PACKAGE.glob("policies/**/*.py")):
+    rooms = ("architectures", "policies", "roles")
+    for path in (path for room in rooms for path in PACKAGE.glob(f"{room}/**/*.py")):
         text = path.read_text(encoding="utf-8")
         for kind, name in COUNTING.findall(text):
             (counted if kind == "Counted" else measured).add(name)

@@ -13,7 +13,7 @@ from volery.core.records import LostAttempt, Records
 from volery.metrics import Loss, preemption_summary, user_shares
 from volery.metrics.preemption import taken_back
 from volery.report.groups import group_runs
-from volery.report.preemption import preemption_rows, return_notes
+from volery.report.sections import losses, returns
 
 CLUSTER = Cluster.uniform(2)
 
@@ -92,7 +92,7 @@ def test_the_tables_have_a_row_for_each_pair_of_users() -> None:
     runs = [sample_run("x", seed) for seed in (0, 1)]
     runs = [msgspec.structs.replace(run, preemption=account) for run in runs]
     groups = group_runs(runs)
-    assert preemption_rows(groups) == [[groups[0].label, "a", "b", "1.00", "4.00 s"]]
-    assert return_notes(groups) == []
+    assert losses(groups) == [[groups[0].label, "a", "b", "1.00", "4.00 s"]]
+    assert returns(groups) == []
     moved = group_runs([msgspec.structs.replace(runs[0], preemption=msgspec.structs.replace(account, taken_back=2))])
-    assert "2 places went back" in return_notes(moved)[0]
+    assert "2 places went back" in returns(moved)[0]

@@ -12,8 +12,9 @@ from volery.core.model import SECOND, Time
 from volery.core.records import Records
 from volery.metrics import TransactionSummary, transaction_summary
 from volery.report.groups import group_runs
-from volery.report.tables import notes, plain
-from volery.report.transactions import transaction_rows
+from volery.report.notes import notes
+from volery.report.sections import decisions
+from volery.report.tables import plain
 
 
 def tried(
@@ -106,7 +107,7 @@ def test_the_comparison_shows_them_and_says_how_many_tasks_were_given_up() -> No
     found = account(tried(0, 2, 4, 1, 1, 2), tried(0, 7, 1, 0, 0, 2, abandoned=2), tried(1, 20, 20, 1))
     run = msgspec.structs.replace(sample_run("omega", unsatisfiable=2), transactions=found)
     groups = group_runs([run, sample_run("megha")])
-    assert transaction_rows(groups) == [
+    assert decisions(groups) == [
         ["omega", "batch", "0.0 % ± 0.0 %", "4.0 %", "1.0 %", "1.00", "6.00 s", "30.0 s", "1.00"]
     ]
     assert "Decisions of the schedulers" in plain([run])

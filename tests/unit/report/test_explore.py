@@ -25,9 +25,9 @@ from volery.report.explore.embed import CONTENT_ID, script
 from volery.report.explore.grid import CELLS, Grid
 from volery.report.explore.pairs import pair
 from volery.report.explore.ranked import rank
-from volery.report.folder import Results, read_results
+from volery.report.folder import StoredResults, read_results
 from volery.report.html import render, write_report
-from volery.report.rows import RunJobs, read_jobs
+from volery.report.parquet import RunJobs, read_jobs
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -43,12 +43,12 @@ def measured(label: str, seeds: int = 3) -> Any:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def results(tmp_path_factory: pytest.TempPathFactory) -> StoredResults:
     return read_results(write_sample(tmp_path_factory.mktemp("sample")))
 
 
 @pytest.fixture(scope="module")
-def whole(results: Results) -> Explored:
+def whole(results: StoredResults) -> Explored:
     return explored(results)
 
 
@@ -139,7 +139,7 @@ def test_the_jobs_of_a_range_are_those_that_its_counts_count(whole: Explored) ->
 
 
 def test_a_page_keeps_the_most_delayed_jobs_and_some_of_every_rank(
-    results: Results, monkeypatch: pytest.MonkeyPatch
+    results: StoredResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "ROWS_PER_LABEL_MAX", 100)
     rows = explored(results).content.rows[0]
@@ -169,7 +169,7 @@ def cell(grid: Grid, delay_s: float) -> int:
 
 
 def test_courses_are_the_means_of_the_curves_and_jobs_are_unfinished_while_they_run(
-    results: Results, whole: Explored
+    results: StoredResults, whole: Explored
 ) -> None:
     one = whole.content.courses[0]
     assert one is not None
@@ -298,7 +298,7 @@ def test_wrong_questions_are_refused(whole: Explored, question: str, query: dict
     assert refused.value.place == place
 
 
-def test_a_served_page_asks_for_what_it_does_not_hold(results: Results) -> None:
+def test_a_served_page_asks_for_what_it_does_not_hold(results: StoredResults) -> None:
     found = explored(results, serves=True).content
     assert [(one.a, one.b) for one in found.pairs] == [(0, 1), (0, 2)]
     page = render(results, found)

@@ -19,7 +19,7 @@ from volery.report.export import WIDTHS, axis_latex, escaped, write_export
 from volery.report.groups import group_runs
 from volery.report.intervals import interval_picture
 from volery.report.plots import Size
-from volery.report.ratios import ratio_rows
+from volery.report.sections import ratios
 from volery.statistics import EXACT, Interval, interval_of_mean
 from volery.study import compare, read_study, run_study
 
@@ -92,7 +92,7 @@ def test_the_page_and_the_pictures_show_the_load_axis(folder: Path, runs: list[R
 
 
 def test_ratios_are_taken_within_each_setting(runs: list[RunSummary]) -> None:
-    rows = ratio_rows(group_runs(runs), "oracle")
+    rows = ratios(group_runs(runs), "oracle")
     assert [row[0] for row in rows] == [
         f"sparrow:probe_ratio={ratio} [load={load}]" for load in (0.5, 0.8) for ratio in (1, 2)
     ]

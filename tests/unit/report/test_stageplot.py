@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from volery.report.folder import MethodTime, StageProfile
+from volery.core.stages import Stage
+from volery.report.schema import MethodTime, StageProfile
 from volery.report.stageplot import stage_times
 
 PERCENTILES = (5, 25, 50, 75, 95, 99, 100)
@@ -13,12 +14,12 @@ PERCENTILES = (5, 25, 50, 75, 95, 99, 100)
 
 def profile(label: str = "megha", *, percentiles: tuple[int, ...] = PERCENTILES) -> StageProfile:
     calls = (1e-6, 2e-6, 3e-6, 4e-6, 8e-6, 1e-5, 2e-4)
-    times = (
-        MethodTime(("R4", "R5"), "Master._place", 100, 0.03, calls),
-        MethodTime(("J1",), "Master.on_$ubmit", 10, 0.01, calls),
-        MethodTime(("T11",), "Master.on_lost", 0, 0.0, ()),
-    )
-    return StageProfile("ab" * 32, label, (7e-7, 1e-6), times, percentiles)
+    times = [
+        MethodTime((Stage.R4, Stage.R5), "Master._place", 100, 100, 0.03, 0.03, calls),
+        MethodTime((Stage.J1,), "Master.on_$ubmit", 10, 10, 0.01, 0.01, calls),
+        MethodTime((Stage.T11,), "Master.on_lost", 0, 0, 0.0, 0.0, ()),
+    ]
+    return StageProfile(label, 0.04, (7e-7, 1e-6), times, "ab" * 32, percentiles)
 
 
 def texts(svg: str) -> list[str]:
@@ -43,5 +44,7 @@ def test_without_times_there_is_no_picture() -> None:
 
 
 def test_times_of_zero_stand_at_the_edge_of_the_log_axis() -> None:
-    still = StageProfile("", "megha", (0.0, 0.0), (MethodTime(("T2",), "M.m", 1, 0.0, (0.0,) * 7),), PERCENTILES)
+    still = StageProfile(
+        "megha", 0.0, (0.0, 0.0), [MethodTime((Stage.T2,), "M.m", 1, 1, 0.0, 0.0, (0.0,) * 7)], "", PERCENTILES
+    )
     assert "T2  M.m" in texts(stage_times([still]))

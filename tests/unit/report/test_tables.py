@@ -17,7 +17,8 @@ from tests.unit.report.samples import (
 
 from volery.metrics import Distribution
 from volery.report.groups import group_runs, label_of
-from volery.report.tables import notes, plain
+from volery.report.notes import notes
+from volery.report.tables import plain
 from volery.report.units import NOTHING, TIMES, duration
 from volery.report.verdict import (
     DRAWN_ANEW,

@@ -8,7 +8,7 @@ from volery import theory
 from volery.core.errors import InputError
 from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Side
-from volery.reproduction.judging import Look, Lookup, Missing, Scope, Values, judge
+from volery.reproduction.judgement import Look, Lookup, Missing, Scope, Values, judge
 
 
 def test_numbers_are_given_and_metrics_are_measured() -> None:

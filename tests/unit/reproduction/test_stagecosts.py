@@ -9,14 +9,13 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.core.stages import Stage
+from volery.report.schema import MethodTime, StageProfile
 from volery.reproduction.experiments import Experiment, read_experiment
 from volery.reproduction.ledger import content_sha256, make_record
 from volery.reproduction.pictures import draw
 from volery.reproduction.reproduce import reproduce
 from volery.reproduction.stagecosts import costs_of, kept_costs
-from volery.sim.stagetime import StageTime
 from volery.study.spec import RunSpec
-from volery.study.stagetime import StageProfile
 
 TEXT = """
 title = "stages"
@@ -171,11 +170,11 @@ def test_without_its_stage_times_an_experiment_is_not_complete(experiment: Exper
 
 def test_a_sorted_queue_counts_where_tasks_join_it_and_measuring_is_taken_off() -> None:
     times = [
-        StageTime((Stage.J3,), "Scheduler._enqueue", 10, 1, 3e-5, 3e-5),
-        StageTime((Stage.T2,), "Scheduler._next_task", 10, 1, 2e-5, 2e-5),
-        StageTime((Stage.R1, Stage.R4), "Scheduler._fitting", 10, 1, 1e-5, 1e-5),
-        StageTime((Stage.T7,), "Scheduler._account", 10, 1, 1.0, 1.0),
-        StageTime((Stage.R5,), "Scheduler._select", 100, 1, 1e-5, 1e-5),
+        MethodTime((Stage.J3,), "Scheduler._enqueue", 10, 1, 3e-5, 3e-5),
+        MethodTime((Stage.T2,), "Scheduler._next_task", 10, 1, 2e-5, 2e-5),
+        MethodTime((Stage.R1, Stage.R4), "Scheduler._fitting", 10, 1, 1e-5, 1e-5),
+        MethodTime((Stage.T7,), "Scheduler._account", 10, 1, 1.0, 1.0),
+        MethodTime((Stage.R5,), "Scheduler._select", 100, 1, 1e-5, 1e-5),
     ]
     found = costs_of(StageProfile("p", 1.0, (1e-6, 0.0), times))
     assert found == pytest.approx({"T1": 0.0, "T2": 3e-5, "R4": 0.0, "R5": 0.0, "all": 3e-5})

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from volery.core.errors import InputError
+from volery.setting import Setting
 from volery.study.spec import (
     ArchitectureChoice,
-    Setting,
     StudySpec,
     is_synthetic,
     make_study,

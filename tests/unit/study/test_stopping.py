@@ -27,8 +27,8 @@ from volery.study import (
     verify,
     write_results_report,
 )
-from volery.study.keeper import Keeper
 from volery.study.stopping import deciding, is_decided, undecided
+from volery.study.writer import ResultsWriter
 
 WORK: dict[str, Any] = {"trace": "syn:20x8", "workers": 60}
 DRAWN = WORK | {"constraints": "sharma2011"}
@@ -45,7 +45,7 @@ def run(pair: tuple[str, ...] = LIKE, work: dict[str, Any] = DRAWN, **more: Any)
 @pytest.fixture(autouse=True)
 def page(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Path]:
     """Pictures take seconds: studies of these tests write no page but where a test asks for it."""
-    monkeypatch.setattr(Keeper, "write_report", lambda keep: keep.folder.path)
+    monkeypatch.setattr(ResultsWriter, "write_report", lambda keep: keep.folder.path)
     return lambda folder: write_report(folder)
 
 
@@ -196,13 +196,13 @@ def test_a_study_that_goes_on_and_is_interrupted_has_nothing_of_its_earlier_end(
 def test_a_study_that_is_interrupted_while_it_is_judged_can_be_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    def stop(keep: Keeper) -> None:
+    def stop(keep: ResultsWriter) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lab, moment, stop)
     assert run(seeds_max=3, folder=tmp_path).interrupted
     monkeypatch.undo()
-    monkeypatch.setattr(Keeper, "write_report", lambda keep: (keep.folder.path / "report.html").write_text(""))
+    monkeypatch.setattr(ResultsWriter, "write_report", lambda keep: (keep.folder.path / "report.html").write_text(""))
     assert verify(tmp_path).differences == ()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.workload import as_slots, ask, load_cluster, synthesize
-from volery.workload.capacity import parse_amounts
+from volery.workload.clusters import parse_amounts
 
 NAMES = ("cpu_milli", "memory_mb")
 FILE = "name,memory_mb,c0,cpu_milli,c1\na,2048,1,4000,0\nb,1024,0,1000,1\n"

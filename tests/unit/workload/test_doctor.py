@@ -13,8 +13,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.workload import repairs
 from volery.workload.convert import convert
-from volery.workload.doctor import Diagnosis, examine
-from volery.workload.rules import RULES, choices
+from volery.workload.doctor import RULES, Diagnosis, choices, examine
 from volery.workload.table import Manifest, TaskRow, batches, read_manifest, read_table, rows_of, table_output
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))

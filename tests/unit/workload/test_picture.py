@@ -9,8 +9,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.workload import load_curve, synthesize
-from volery.workload.description import LoadCurve
-from volery.workload.picture import BLOCKS, draw_load_curve, sparkline
+from volery.workload.description import BLOCKS, LoadCurve, draw_load_curve, sparkline
 
 
 def curve_of(*running: float) -> LoadCurve:

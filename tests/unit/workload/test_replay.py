@@ -216,7 +216,7 @@ def test_a_circle_is_refused_and_an_unknown_parent_counted(tmp_path: Path) -> No
 
 
 def test_too_many_waits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("volery.workload.waits.EDGES_MAX", 5)
+    monkeypatch.setattr("volery.workload.graph.EDGES_MAX", 5)
     rows = "M1,2,j,1,Terminated,10,12,50,25\nR2_1,3,j,1,Terminated,12,14,50,25\n"
     with pytest.raises(InputError, match=r"more than 5 tasks wait for tasks.*read fewer jobs"):
         read(tmp_path, V2018.splitlines()[0] + "\n" + rows)

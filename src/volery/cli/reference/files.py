@@ -57,9 +57,9 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
 
 
 def _study() -> Iterator[str]:
+    from volery.setting import Setting, StudyOptions
     from volery.study.file import TABLES
-    from volery.study.seeds import LIMIT
-    from volery.study.spec import ArchitectureChoice, Setting
+    from volery.study.spec import ArchitectureChoice
 
     yield from (
         "## STUDY.toml",
@@ -68,22 +68,9 @@ def _study() -> Iterator[str]:
         "",
     )
     where = {key: section for section, names in TABLES.items() if section != "axes" for key in names}
-    yield from table(("table", *HEADS), [(f"`[{where[row[0].strip('`')]}]`", *row) for row in keys(Setting)])
-    own = [
-        ("`[study]`", "`name`", "text", "the file's name", "what the report calls the study"),
-        ("`[study]`", "`baseline`", "text", "the first", "the architecture that the others are compared with"),
-        ("`[study]`", "`seeds_max`", "whole number", f"`{LIMIT}`", 'with `seeds = "auto"`: largest number of seeds'),
-        ("`[study]`", "`budget_s`", "number", "none", 'with `seeds = "auto"`: CPU seconds of all runs together'),
-        (
-            "`[axes]`",
-            "`architectures`",
-            "list of text, or of tables",
-            "required",
-            "as `megha:gms=10`, or as tables with the keys below; the first is what the others are compared with",
-        ),
-        ("`[axes]`", "`seeds`", "list of whole number, how many, or `auto`", "`1`", "one run of everything per seed"),
-    ]
-    yield from table(("table", *HEADS), own)
+    for struct in (Setting, StudyOptions):
+        rows = [(f"`[{where.get(row[0].strip('`'), 'axes')}]`", *row) for row in keys(struct)]
+        yield from table(("table", *HEADS), rows)
     yield from ("### STUDY.toml: an architecture as a table", "")
     yield from table(HEADS, keys(ArchitectureChoice))
 

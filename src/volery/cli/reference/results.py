@@ -18,9 +18,8 @@ ERRORS: Final = (
 def results() -> Iterator[str]:
     """Files, columns, the manifest, statuses."""
     from volery.cli.main import STATUSES
-    from volery.study.columns import COLUMNS, FILES
-    from volery.study.results import FinishedRun, Manifest
-    from volery.study.runs import TraceFacts
+    from volery.report.schema import COLUMNS, FILES, FinishedRun, TraceFacts
+    from volery.study.results import StudyManifest
     from volery.study.spec import StudySpec
     from volery.workload.table import SCHEMA, TaskRow
 
@@ -31,7 +30,7 @@ def results() -> Iterator[str]:
     for name, columns in COLUMNS.items():
         yield from (f"### {name}", "")
         yield from table(("column", "meaning"), [(f"`{column}`", said) for column, said in columns.items()])
-    for struct in (Manifest, FinishedRun, StudySpec, TraceFacts):
+    for struct in (StudyManifest, FinishedRun, StudySpec, TraceFacts):
         yield from (f"### manifest.json: `{struct.__name__}`", "", cell(summary(struct)), "")
         yield from table(("key", "type", "default", "meaning"), keys(struct))
     yield from (

@@ -14,11 +14,10 @@ _ITEM: Final = re.compile(r"^    ( *)([\w, *]+): (.*)$")
 
 def keys(struct: type[msgspec.Struct]) -> list[tuple[str, ...]]:
     """Key, type, default and meaning per field; the meaning from its metadata or the docstring's Args."""
-    hints = get_type_hints(struct, include_extras=True)
     told = args(struct)
     found: list[tuple[str, ...]] = []
     for field in msgspec.structs.fields(struct):
-        hint, meaning = hints[field.name], told.get(field.name, "")
+        hint, meaning = field.type, told.get(field.name, "")
         if get_origin(hint) is Annotated:
             meaning = next((e.description for e in get_args(hint)[1:] if getattr(e, "description", None)), meaning)
         default = "required" if field.required else _default(field)
@@ -75,12 +74,12 @@ def kind(hint: Any) -> str:
 
 def summary(struct: type) -> str:
     """The first paragraph of its docstring."""
-    return inspect.cleandoc(struct.__doc__ or "").split("\n\n")[0]
+    return inspect.cleandoc(_doc(struct)).split("\n\n")[0]
 
 
 def args(struct: type) -> dict[str, str]:
     """What the docstring says under Args, by name."""
-    _, _, text = (struct.__doc__ or "").partition("Args:\n")
+    _, _, text = _doc(struct).partition("Args:\n")
     found: dict[str, str] = {}
     names: list[str] = []
     for line in text.splitlines():
@@ -93,6 +92,11 @@ def args(struct: type) -> dict[str, str]:
         elif line.strip():
             break
     return found
+
+
+def _doc(struct: Any) -> str:
+    """The docstring of a struct, or of a generic one whose parameters are given."""
+    return (get_origin(struct) or struct).__doc__ or ""
 
 
 def cell(text: str) -> str:

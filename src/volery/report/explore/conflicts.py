@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from volery.report.demand import ConflictTable
-from volery.report.elements import shown
 from volery.report.explore.course import short
+from volery.report.page import shown
 
 
 class Conflicts(msgspec.Struct, frozen=True):

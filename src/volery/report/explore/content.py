@@ -11,16 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.report.elements import shown
 from volery.report.explore.conflicts import Conflicts, conflicts_of
 from volery.report.explore.course import Course, course
 from volery.report.explore.delays import Counted, Rows, counted, kept_rows
 from volery.report.explore.grid import CELLS, Grid
 from volery.report.explore.pairs import Pair, pair
 from volery.report.explore.ranked import Ranked, rank
-from volery.report.folder import Results
+from volery.report.folder import StoredResults
 from volery.report.groups import by_setting, group_runs
-from volery.report.rows import under_label
+from volery.report.page import shown
+from volery.report.parquet import under_label
 
 SETTINGS_MAX: Final = 12
 ROWS_MAX, ROWS_PER_LABEL_MAX = 30_000, 2_000
@@ -99,7 +99,7 @@ class Explored(msgspec.Struct, frozen=True, eq=False):
     ranked: list[Ranked]
 
 
-def explored(results: Results, why: Sequence[ToldRun] = (), *, serves: bool = False) -> Explored:
+def explored(results: StoredResults, why: Sequence[ToldRun] = (), *, serves: bool = False) -> Explored:
     """Everything that the page holds of a results folder.
 
     Args:

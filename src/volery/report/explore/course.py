@@ -10,8 +10,8 @@ import numpy as np
 
 from volery.metrics import busy_time_us
 from volery.metrics.columns import Floats
+from volery.report.parquet import RunJobs
 from volery.report.plots import Curve, over_seeds
-from volery.report.rows import RunJobs
 
 POINTS: Final = 1000
 """As many as a run keeps."""

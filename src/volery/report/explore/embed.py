@@ -7,8 +7,8 @@ import hashlib
 from importlib import resources
 from typing import Any, Final
 
-from volery.report.elements import escaped
 from volery.report.explore.content import as_json
+from volery.report.page import escaped
 
 SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "conflicts.js", "pairs.js", "why.js")
 STYLE: Final = "explore/explore.css"

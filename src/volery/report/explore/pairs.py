@@ -12,7 +12,7 @@ from volery.metrics.columns import Floats, Longs
 from volery.report.explore.delays import sparse
 from volery.report.explore.grid import CELLS, UNMEASURED, Grid
 from volery.report.explore.ranked import Bytes, Ranked
-from volery.report.rows import RunJobs
+from volery.report.parquet import RunJobs
 
 OUTLIERS: Final = 20
 """On each side of equality."""

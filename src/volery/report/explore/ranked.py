@@ -16,7 +16,7 @@ import numpy.typing as npt
 from volery.metrics.columns import Floats, Longs
 from volery.report.explore.grid import UNMEASURED, Grid
 from volery.report.groups import CLASSES, JobClass
-from volery.report.rows import RunJobs
+from volery.report.parquet import RunJobs
 
 Places = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

@@ -16,15 +16,14 @@ from typing import Final, Protocol
 import msgspec
 
 from volery.core.errors import InputError
-from volery.report.elements import paragraph
 from volery.report.explore import embed
 from volery.report.explore.answers import Answers, Query, Why
 from volery.report.explore.content import ToldRun, ToldTask, explored
 from volery.report.explore.server import LOCAL_NAMES, Page, Site
 from volery.report.folder import glance, read_results, tables
 from volery.report.html import render
-from volery.report.page import page
-from volery.report.rows import read_jobs
+from volery.report.page import page, paragraph
+from volery.report.parquet import read_jobs
 
 PATIENCE_S: Final = 1.0
 """So long a browser is kept waiting for the page before it is told how far it is."""

@@ -12,7 +12,8 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.core.model import NEVER
 from volery.report.explore.content import ToldRun, ToldTask
-from volery.study.results import FinishedRun, ResultsFolder
+from volery.report.schema import FinishedRun
+from volery.study.results import ResultsFolder
 from volery.study.why import parsed, task_answer
 
 TASKS_MAX: Final = 3000

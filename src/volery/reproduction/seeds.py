@@ -16,7 +16,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.reproduction.claims import EVERY, Case, Claim, Judgement
 from volery.reproduction.experiments import Experiment
-from volery.reproduction.judging import Look
+from volery.reproduction.judgement import Look
 from volery.reproduction.ledger import Record, reusable
 from volery.reproduction.reproduce import Reproduction, reproduce
 from volery.reproduction.stagecosts import STAGE_COSTS

@@ -7,7 +7,7 @@ from typing import Final
 
 from volery.report.units import NOTHING, TIMES, digits, duration
 from volery.reproduction.claims import STRICT, Case, Claim, Judgement, Quantity, Side
-from volery.reproduction.judging import allowed
+from volery.reproduction.judgement import allowed
 from volery.reproduction.measures import unit
 
 LONGEST_OWN_UNIT_S: Final = 1.0

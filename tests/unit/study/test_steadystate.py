@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from volery.core.errors import InputError
-from volery.study.settled import Window, settle
+from volery.study.steadystate import Window, settle
 
 JOBS = {
     "submit_s": np.array([5.0, 6.0, 7.0, 8.0, 9.0]),

@@ -12,26 +12,28 @@ import msgspec
 import volery
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
-from volery.report.stopping import Stopping
-from volery.statistics import ComparedJobs, ComparedMeans
-from volery.study.differences import JobTimes, differences, on_days_like_this
-from volery.study.flows import write_flows
-from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
-from volery.study.results import (
+from volery.report.schema import (
+    CONFLICTS,
+    CONSTRAINT_LOAD,
     FLOWS,
     MANIFEST,
     REPORT,
     SUMMARY,
     FinishedRun,
-    Manifest,
-    ResultsFolder,
     StoredRun,
-    write_json,
+    Summary,
+    TraceFacts,
 )
-from volery.study.runs import Outcome, TraceFacts
+from volery.report.stopping import Stopping
+from volery.statistics import ComparedJobs, ComparedMeans
+from volery.study.differences import JobTimes, differences, on_days_like_this
+from volery.study.flows import write_flows
+from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
+from volery.study.results import ResultsFolder, StudyManifest, write_json
+from volery.study.runs import Outcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
-from volery.study.tables import CONFLICTS, CONSTRAINT_LOAD, write_conflicts, write_constraint_load, write_tables
+from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
 class Results(msgspec.Struct):
@@ -63,12 +65,12 @@ class Results(msgspec.Struct):
     stopping: Stopping | None = None
 
 
-class Keeper:
+class ResultsWriter:
     """Holds what is finished, in memory and in the folder."""
 
     def __init__(
         self,
-        manifest: Manifest,
+        manifest: StudyManifest,
         planned: Sequence[PlannedRun],
         folder: ResultsFolder | None,
         done: dict[str, StoredRun],
@@ -88,7 +90,7 @@ class Keeper:
     @classmethod
     def begin(
         cls, study: StudySpec, planned: Sequence[PlannedRun], path: Path | None, force: bool, command: str
-    ) -> Keeper:
+    ) -> ResultsWriter:
         """Begin a study, or go on with one that its folder holds.
 
         Raises:
@@ -109,7 +111,7 @@ class Keeper:
         return keep
 
     @classmethod
-    def reopen(cls, path: Path, baseline: str = "") -> Keeper:
+    def reopen(cls, path: Path, baseline: str = "") -> ResultsWriter:
         """What a folder holds, whether or not its inputs and the code that made it are still there.
 
         Args:
@@ -168,8 +170,8 @@ class Keeper:
             return
         self.write_manifest()
         results = self.results()
-        lists = {name: getattr(results, name) for name in ("runs", "differences", "on_days_like_this")}
-        write_json(self.folder.path / SUMMARY, lists)
+        summary = Summary(results.runs, results.differences, results.on_days_like_this)
+        write_json(self.folder.path / SUMMARY, summary)
         write_tables(self.folder, [run for run, _ in self._finished()], self.study)
 
     def complete(self) -> None:
@@ -196,7 +198,7 @@ class Keeper:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
-        from volery.study.told import Explanations
+        from volery.study.explanations import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")
@@ -305,12 +307,12 @@ def _stored(folder: ResultsFolder, planned: Sequence[PlannedRun]) -> dict[str, S
     return {run.key: stored for run, stored in found if stored is not None}
 
 
-def new_manifest(study: StudySpec, planned: int, command: str) -> Manifest:
+def new_manifest(study: StudySpec, planned: int, command: str) -> StudyManifest:
     """The manifest of a study of which nothing has been run."""
     import numpy as np
 
     first = next(study.settings())
-    return Manifest(
+    return StudyManifest(
         volery_version=volery.__version__,
         code_sha256=study_digest(study),
         python=platform.python_version(),
@@ -348,7 +350,7 @@ def load_results(path: Path, baseline: str = "") -> Results:
     Raises:
         InputError: when it is no results folder, or damaged.
     """
-    keep = Keeper.reopen(path, baseline)
+    keep = ResultsWriter.reopen(path, baseline)
     return keep.results()
 
 
@@ -362,7 +364,7 @@ def write_results_report(path: Path, baseline: str = "") -> Path:
     Raises:
         InputError: when it is no results folder, is damaged or cannot be written, or no run in it has finished.
     """
-    keep = Keeper.reopen(path, baseline)
+    keep = ResultsWriter.reopen(path, baseline)
     if not keep.done:
         raise InputError(str(path), "no run of this study has finished; there is nothing to report")
     keep.write_tables()

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.reproduction.drawing import (
+from volery.reproduction.experiments import Experiment, read_experiment
+from volery.reproduction.ledger import Record, judged_again, make_record, read_record, record_path, write_record
+from volery.reproduction.seeds import (
     Drawing,
     check_drawing,
     planned_looks,
@@ -15,8 +17,6 @@ from volery.reproduction.drawing import (
     reproduce_until_decided,
     seeds_of,
 )
-from volery.reproduction.experiments import Experiment, read_experiment
-from volery.reproduction.ledger import Record, judged_again, make_record, read_record, record_path, write_record
 from volery.reproduction.spotcheck import spot_check
 
 TEXT = """

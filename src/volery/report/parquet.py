@@ -1,4 +1,4 @@
-"""The rows of jobs.parquet as columns per run, read group by group."""
+"""Reads the Parquet tables of a results folder: columns of any table, and jobs.parquet run by run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.metrics.columns import Flags, Floats, Longs
+from volery.report.schema import JOBS
 
-JOBS: Final = "jobs.parquet"
 TYPES: Final[dict[str, Any]] = {
     "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,
     "is_short": np.bool_,
@@ -156,3 +156,42 @@ def _typed(found: dict[str, Any], first: int, count: int) -> dict[str, Any]:
 def under_label(runs: Iterable[RunJobs], label: str) -> list[RunJobs]:
     """The runs of one label, by seed."""
     return sorted((run for run in runs if run.label == label), key=lambda run: run.seed)
+
+
+def columns_of(path: Path, names: tuple[str, ...], only: tuple[str, int] | None = None) -> dict[str, Any]:
+    """Columns of a Parquet file: numpy arrays, of objects for text; of one run alone, by label and seed.
+
+    Raises:
+        InputError: when the file is missing, damaged, or has not all of these columns.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    present = names_of(path)
+    missing = [name for name in names if name not in present]
+    if missing:
+        raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
+    try:
+        matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
+        table = parquet.read_table(path, columns=list(names), filters=matching)
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path, error) from None
+    return {name: table.column(name).to_numpy() for name in names}
+
+
+def names_of(path: Path) -> list[str]:
+    """The columns that a Parquet file has.
+
+    Raises:
+        InputError: when it is missing or damaged.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        names: list[str] = parquet.read_schema(path).names
+    except FileNotFoundError:
+        raise InputError(str(path), f"is missing; {AGAIN}") from None
+    except (OSError, pa.ArrowException) as error:
+        raise damaged(path, error) from None
+    return names

@@ -21,7 +21,7 @@ from volery.reproduction.claims import (
     Judgement,
     Side,
 )
-from volery.reproduction.judging import Look, Lookup, Missing, Scope, Values, judge
+from volery.reproduction.judgement import Look, Lookup, Missing, Scope, Values, judge
 
 P50 = "delay_s.p50"
 

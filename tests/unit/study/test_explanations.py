@@ -9,7 +9,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.study import compare_spec, run_study, write_results_report
-from volery.study.told import Explanations
+from volery.study.explanations import Explanations
 from volery.study.why import explain, explaining
 
 

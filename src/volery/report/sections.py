@@ -1,0 +1,377 @@
+"""The tables of a report that some studies have and others lack: one list, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from volery.core.model import SECOND
+from volery.metrics import (
+    AllotmentSummary,
+    DeadlineSummary,
+    Distribution,
+    LocalitySummary,
+    ProvisioningSummary,
+    RunSummary,
+    WorkflowSummary,
+    WorkloadWaits,
+)
+from volery.report.groups import RunGroup, by_setting, shortened
+from volery.report.units import NOTHING, digits, duration, percent
+
+Part = TypeVar("Part")
+Column = tuple[str, Callable[[Part], float], Callable[[float], str]]
+"""The head of a column, its quantity, and its text; a cell is the mean of the quantity over the seeds."""
+Rows = list[list[str]]
+"""Label and cells; a row without a label continues the one before."""
+
+LOSSES_MAX: Final = 20
+"""The largest losses of an architecture; `--json` has all."""
+QUEUES: Final = ("queued_tasks", "queued_reservations")
+"""At a scheduler or master; in a worker's own queue."""
+RATIOS: Final = {"median": "p50", "mean": "mean", "p90": "p90", "p99": "p99", "max": "max"}
+WORK: Final = ("msg/task", "probes", "stolen", "queue", "queue max", "blocked")
+DECISIONS: Final = ("jobs", "busyness", "wasted", "no room", "conflicts", "first try", "placed", "given up")
+DEADLINES: Final = ("with a deadline", "met", "latest", "best effort: mean", "p90")
+PLANS: Final = ("plans", "CPU: mean", "p90", "longest", "variables", "rows", "gap")
+LOSSES: Final = ("loser", "winner", "tasks", "run in vain")
+_WAITS: Final[Sequence[Column[WorkloadWaits]]] = (
+    ("busyness", lambda one: one.busyness, percent),
+    ("deviation", lambda one: one.busyness_mad, percent),
+    ("wasted", lambda one: one.wasted, percent),
+    ("no room", lambda one: one.fruitless, percent),
+    ("conflicts", lambda one: one.conflict_fraction, digits),
+    ("first try", lambda one: one.wait_first_s.mean, duration),
+    ("given up", lambda one: one.abandoned_jobs, digits),
+)
+_PLACED: Final[Sequence[Column[WorkloadWaits]]] = (("placed", lambda one: one.wait_full_s.mean, duration),)
+_DEADLINES: Final[Sequence[Column[DeadlineSummary]]] = (
+    ("with a deadline", lambda one: one.jobs, digits),
+    ("met", lambda one: one.attainment, percent),
+    ("best effort: mean", lambda one: one.best_effort_jrt_s.mean, duration),
+    ("p90", lambda one: one.best_effort_jrt_s.p90, duration),
+)
+_GUARANTEES: Final[Sequence[Column[AllotmentSummary]]] = (
+    ("jobs", lambda one: one.jobs, digits),
+    ("slot hours", lambda one: one.slot_hours, digits),
+    ("of the oracle's", lambda one: one.of_oracle, percent),
+    ("above it", lambda one: one.above_oracle, percent),
+    ("changes per job", lambda one: one.changes_per_job, digits),
+)
+_PLANS: Final[Sequence[Column[Distribution]]] = (
+    ("plans", lambda one: one.count, digits),
+    ("CPU: mean", lambda one: one.mean, duration),
+    ("p90", lambda one: one.p90, duration),
+    ("longest", lambda one: one.max, duration),
+)
+_LOCALITY: Final[Sequence[Column[LocalitySummary]]] = (
+    ("node", lambda one: one.node, percent),
+    ("rack", lambda one: one.rack, percent),
+    ("any", lambda one: one.any, percent),
+    ("node, by job", lambda one: one.node_by_job, percent),
+)
+_PROVISIONING: Final[Sequence[Column[ProvisioningSummary]]] = (
+    ("machine h", lambda one: one.machine_h, digits),
+    ("used", lambda one: one.used_machine_h, digits),
+    ("paid", lambda one: one.paid_machine_h, digits),
+    ("cost", lambda one: one.cost, digits),
+    ("boots", lambda one: one.boots, digits),
+    ("supply", lambda one: one.supply_mean, digits),
+    ("demand", lambda one: one.demand_mean, digits),
+    ("missing", lambda one: one.under_accuracy, percent),
+    ("too much", lambda one: one.over_accuracy, percent),
+    ("time missing", lambda one: one.under_share, percent),
+    ("time too much", lambda one: one.over_share, percent),
+)
+_WORKFLOWS: Final[Sequence[Column[WorkflowSummary]]] = (
+    ("task response", lambda one: one.task_response_s.mean, duration),
+    ("job makespan", lambda one: one.makespan_s.mean, duration),
+    ("schedule length", lambda one: one.schedule_length.mean, digits),
+    ("job waiting", lambda one: one.waiting_s.mean, duration),
+)
+
+
+NOTES: Final = {
+    "Ratio": "Ratio: a statistic of delay over that of the baseline in the same setting, both means over seeds.",
+    "Work of the schedulers": (
+        "Per task: messages, probes, stolen probes. Queue: tasks that wait at a scheduler when a job arrives, or "
+        "reservations at the worker that starts a job. Blocked: mean time of a task behind long ones at its worker."
+    ),
+    "Decisions of the schedulers": (
+        "Busyness: share of time in which a scheduler decides, median over ten periods (days in long runs) \u00b1 "
+        "median absolute deviation; wasted: for attempts with a conflict; no room: beside it, for attempts that found "
+        "none. Conflicts: attempts with one per successful one. First try, placed: mean wait from submission to the "
+        "first attempt, and until all tasks were placed. Given up: jobs."
+    ),
+    "Deadlines": (
+        "Deadlines: jobs that have one, the share of them that were answered by then, the longest time to an answer "
+        "as a share of the time to the deadline, and response times of the others."
+    ),
+    "Guarantees": (
+        "Guarantees: slots that were guaranteed to jobs with a deadline, over time; the oracle guarantees a job its "
+        "work / its time to the deadline, rounded up, until its deadline. Above it: share of the guarantees above the "
+        "oracle's."
+    ),
+    "Plans": (
+        "Plans: problems that schedulers solved apart from their messages, and processor time of each on one core. "
+        "Variables and rows: the most of any integer program; gap: mean over those that a solver was asked about."
+    ),
+    "Locality": (
+        "Locality: share of the tasks that ran on a machine that holds their input, in a rack that does, elsewhere. "
+        "By job: mean over jobs of the share of their tasks on such a machine."
+    ),
+    "Provisioning": (
+        "Provisioning: hours for which machines were provisioned, ran something, and were paid for. Supply, demand: "
+        "processors, or slots, on average: of machines that are on, and asked for by tasks that are ready or run. "
+        "Missing, too much: of all that could be there, on average (under- and over-provisioning accuracy), and the "
+        "shares of time with less, or more, than was asked for."
+    ),
+    "Preempted tasks": (
+        "Preempted: means over the seeds of the tasks that one user lost to another, and of the time that they had "
+        "run in vain."
+    ),
+    "Workflows": (
+        "Workflows: means over tasks or jobs, then over seeds. Schedule length: job makespan / critical path. Job "
+        "waiting: until the first task starts."
+    ),
+}
+"""Below each table, by its title."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """The work of the schedulers of one architecture, means over its seeds; None where the design does not report it.
+
+    Args:
+        messages_per_task, probes_per_task, stolen_probes_per_task: counts / tasks.
+        queue: what waits in `queue_mean` and `queue_max`: "tasks" or "reservations".
+        queue_mean: mean of the lengths that were seen: as a job arrives, or as a worker starts the first task of one.
+        queue_max: mean over the seeds of the largest.
+        blocked_s_per_task: time that tasks waited behind long ones at their workers (head-of-line blocking) / tasks.
+    """
+
+    label: str
+    messages_per_task: float
+    probes_per_task: float | None
+    stolen_probes_per_task: float | None
+    queue: str
+    queue_mean: float | None
+    queue_max: float | None
+    blocked_s_per_task: float | None
+
+    @property
+    def cells(self) -> list[str]:
+        """As text, under `WORK`."""
+        counts = [self.messages_per_task, self.probes_per_task, self.stolen_probes_per_task]
+        counts += [self.queue_mean, self.queue_max]
+        blocked = self.blocked_s_per_task
+        written = [NOTHING if count is None else digits(count) for count in counts]
+        return [*written, NOTHING if blocked is None else duration(blocked)]
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A table of a report with its notes.
+
+    Args:
+        title: above the table.
+        heads: of the columns after the label.
+        rows: label and cells; a row without a label continues the one before.
+        notes: sentences below the table.
+        words: number of columns after the label that hold words; the others hold numbers.
+    """
+
+    title: str
+    heads: Sequence[str]
+    rows: Rows
+    notes: Sequence[str]
+    words: int = 0
+
+
+def sections(groups: Sequence[RunGroup], baseline: str = "") -> list[Section]:
+    """The sections that have rows, in the order of a report.
+
+    Args:
+        groups: of the study; a cell is a mean over the seeds of its group.
+        baseline: label, without its setting, of the architecture that ratios are taken to; empty: no ratios.
+    """
+    compared = ratios(groups, baseline) if baseline else []
+    found = [
+        Section(f"Ratio to {shortened(baseline)}", ("jobs", *RATIOS), compared, [NOTES["Ratio"]], 1),
+        _section("Work of the schedulers", WORK, _work_rows(groups)),
+        _section("Decisions of the schedulers", DECISIONS, decisions(groups), words=1),
+        _section("Deadlines", DEADLINES, deadlines(groups)),
+        _section("Guarantees", _heads(_GUARANTEES), _means(groups, lambda run: run.allotments, _GUARANTEES)),
+        _section("Plans", PLANS, plans(groups)),
+        _section("Locality", _heads(_LOCALITY), _means(groups, lambda run: run.locality, _LOCALITY)),
+        _section("Provisioning", _heads(_PROVISIONING), _means(groups, lambda run: run.provisioning, _PROVISIONING)),
+        _section("Preempted tasks", LOSSES, losses(groups), *returns(groups), words=2),
+        _section("Workflows", _heads(_WORKFLOWS), _means(groups, lambda run: run.workflows, _WORKFLOWS)),
+    ]
+    return [section for section in found if section.rows]
+
+
+def _section(title: str, heads: Sequence[str], rows: Rows, *warnings: str, words: int = 0) -> Section:
+    return Section(title, heads, rows, [NOTES[title], *warnings], words)
+
+
+def ratios(groups: Sequence[RunGroup], baseline: str) -> Rows:
+    """Delays of all others as ratios to those of the baseline, per class of jobs, setting by setting."""
+    rows = []
+    for setting, members in by_setting(groups):
+        own = f"{baseline} [{setting}]" if setting else baseline
+        base = next((group for group in members if group.label == own), None)
+        for group in members if base is not None else ():
+            if group is base or base is None:
+                continue
+            for place, jobs in enumerate(group.classes()):
+                pair = group.delay_s(jobs), base.delay_s(jobs)
+                found = [[None if one is None else getattr(one, name) for one in pair] for name in RATIOS.values()]
+                rows.append([group.label if not place else "", jobs, *(_ratio(*values) for values in found)])
+    return rows
+
+
+def _ratio(value: float | None, base: float | None) -> str:
+    return NOTHING if value is None or not base or base < 0 or value < 0 else digits(value / base)
+
+
+def work(groups: Sequence[RunGroup]) -> list[Work]:
+    """The work of the schedulers, one entry per group, in their order."""
+    return [_work(group) for group in groups]
+
+
+def _work(group: RunGroup) -> Work:
+    queue, blocked_us = _queue(group), _per_task(group, "blocked_us")
+    return Work(
+        group.label,
+        group.mean(lambda run: run.messages_per_task),
+        _per_task(group, "probes"),
+        _per_task(group, "stolen_probes"),
+        queue.removeprefix("queued_"),
+        _mean(group, f"{queue}_mean"),
+        _mean(group, f"{queue}_max"),
+        None if blocked_us is None else blocked_us / SECOND,
+    )
+
+
+def _work_rows(groups: Sequence[RunGroup]) -> Rows:
+    """The cells of `Work`; no rows where no group reports more than messages."""
+    found = work(groups)
+    if all(one.probes_per_task is None and not one.queue for one in found):
+        return []
+    return [[one.label, *one.cells] for one in found]
+
+
+def _queue(group: RunGroup) -> str:
+    return next((name for name in QUEUES if any(f"{name}_count" in run.counters for run in group.runs)), "")
+
+
+def _per_task(group: RunGroup, counter: str) -> float | None:
+    """A counter / tasks; a seed under which it was never raised counts as zero where another raised it."""
+    if not any(counter in run.counters for run in group.runs):
+        return None
+    return group.mean(lambda run: run.counters.get(counter, 0.0) / run.tasks if run.tasks else 0.0)
+
+
+def _mean(group: RunGroup, counter: str) -> float | None:
+    known = [run.counters[counter] for run in group.runs if counter in run.counters]
+    return sum(known) / len(known) if known else None
+
+
+def decisions(groups: Sequence[RunGroup]) -> Rows:
+    """Busyness and waits under `DECISIONS`, a row per type of job."""
+    rows = []
+    for group, runs in _having(groups, lambda run: run.transactions):
+        for name in sorted({name for run in runs for name in run.workloads}):
+            found = [run.workloads[name] for run in runs if name in run.workloads]
+            busyness, deviation, *others, given_up = _cells(found, _WAITS)
+            full = [one for one in found if one.wait_full_s.count]
+            placed = _cells(full, _PLACED) if full else [NOTHING]
+            rows.append([group.label, name, f"{busyness} \u00b1 {deviation}", *others, *placed, given_up])
+    return rows
+
+
+def deadlines(groups: Sequence[RunGroup]) -> Rows:
+    """The groups with deadlines."""
+    rows = []
+    for group, found in _having(groups, lambda run: run.deadlines):
+        jobs, met, *others = _cells(found, _DEADLINES)
+        latest = max([one.relative.max for one in found if one.relative is not None], default=0.0)
+        rows.append([group.label, jobs, met, percent(latest), *others])
+    return rows
+
+
+def plans(groups: Sequence[RunGroup]) -> Rows:
+    """The groups whose designs ask a solver."""
+
+    def times(run: RunSummary) -> Distribution | None:
+        return run.compute_s if "plan_jobs_count" in run.counters else None
+
+    rows = []
+    for group, found in _having(groups, times):
+        planned = [run.counters for run in group.runs if times(run) is not None]
+        asked = [counters for counters in planned if "plan_variables_max" in counters]
+        cells = [NOTHING] * 3
+        if asked:
+            largest = [max(counters[name] for counters in asked) for name in ("plan_variables_max", "plan_rows_max")]
+            gap = sum(counters["plan_gap_per_mille_mean"] for counters in asked) / len(asked) / 1000
+            cells = [*map(digits, largest), percent(gap)]
+        rows.append([group.label, *_cells(found, _PLANS), *cells])
+    return rows
+
+
+def losses(groups: Sequence[RunGroup]) -> Rows:
+    """Tasks and time that one user lost to another, the largest loss of each group first."""
+    rows = []
+    for group in groups:
+        tasks: dict[tuple[str, str], int] = defaultdict(int)
+        wasted_s: dict[tuple[str, str], float] = defaultdict(float)
+        for run in group.runs:
+            for loss in run.preemption.losses if run.preemption is not None else ():
+                tasks[loss.loser, loss.winner] += loss.tasks
+                wasted_s[loss.loser, loss.winner] += loss.wasted_s
+        for pair in sorted(tasks, key=lambda pair: (-wasted_s[pair], pair))[:LOSSES_MAX]:
+            names = [name or "(no name)" for name in pair]
+            count = len(group.runs)
+            rows.append([group.label, *names, digits(tasks[pair] / count), duration(wasted_s[pair] / count)])
+    return rows
+
+
+def returns(groups: Sequence[RunGroup]) -> list[str]:
+    """A warning for each group in which places went back to users who had lost them."""
+    taken = {
+        group.label: sum(run.preemption.taken_back for run in group.runs if run.preemption is not None)
+        for group in groups
+    }
+    return [
+        f"{shortened(label)}: {count} places went back to users who had lost them before."
+        for label, count in taken.items()
+        if count
+    ]
+
+
+def _means(
+    groups: Sequence[RunGroup], part: Callable[[RunSummary], Part | None], columns: Sequence[Column[Part]]
+) -> Rows:
+    """The groups with runs that have a part, a mean per column."""
+    return [[group.label, *_cells(found, columns)] for group, found in _having(groups, part)]
+
+
+def _heads(columns: Sequence[Column[Part]]) -> list[str]:
+    return [head for head, _, _ in columns]
+
+
+def _having(
+    groups: Sequence[RunGroup], part: Callable[[RunSummary], Part | None]
+) -> Iterator[tuple[RunGroup, list[Part]]]:
+    """The groups with runs that have such a part, and these parts by seed."""
+    for group in groups:
+        found = [one for one in map(part, group.runs) if one is not None]
+        if found:
+            yield group, found
+
+
+def _cells(found: Sequence[Part], columns: Sequence[Column[Part]]) -> list[str]:
+    """Each quantity's mean over the parts, of which there is at least one."""
+    return [written(sum(map(of, found)) / len(found)) for _, of, written in columns]

@@ -1,0 +1,84 @@
+"""The setting is declared once: files, command line and Python have the same fields with the same defaults."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+
+from volery.cli.main import app
+from volery.core.errors import InputError
+from volery.setting import DECLARED, Setting, StudyOptions, option_of
+from volery.study import compare, compare_spec, study_from_tables
+from volery.study.file import TABLES
+
+FIELDS = msgspec.structs.fields(Setting)
+OPTIONS: dict[str, Any] = {
+    one.opts[-1]: one
+    for one in typer.main.get_command(app).commands["compare"].params  # type: ignore[attr-defined]
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_field_has_a_meaning_that_is_a_phrase_with_a_full_stop(name: str) -> None:
+    meaning = DECLARED[name]["meaning"]
+    assert meaning[:1].isupper()
+    assert meaning.endswith(".")
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_a_field_is_an_option_with_its_form_group_and_default(field: msgspec.structs.FieldInfo) -> None:
+    declared = DECLARED[field.name]
+    if not declared["form"]:
+        assert option_of(field.name) not in OPTIONS
+        return
+    option = OPTIONS[option_of(field.name)]
+    assert (option.metavar, option.help) == (declared["form"], declared["meaning"])
+    assert option.required == field.required
+    if isinstance(field.default, str | int) and field.name != "delay_us":
+        assert option.default == field.default
+
+
+def test_the_options_without_a_group_are_few() -> None:
+    first = [name for name, option in OPTIONS.items() if not option.rich_help_panel and name.startswith("--")]
+    assert {"--trace", "--workers", "--seeds", "--output", "--json"} <= set(first)
+    assert len(first) == 10
+
+
+def test_python_takes_every_field_with_its_default() -> None:
+    parameters = inspect.signature(compare).parameters
+    assert set(Setting.__struct_fields__) < set(parameters)
+    assert not any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    assert parameters["trace"].default is inspect.Parameter.empty
+    assert (parameters["estimates"].default, parameters["links"].default) == ("mean", {})
+
+
+def test_a_study_file_has_a_table_for_every_field() -> None:
+    assert set(Setting.__struct_fields__) == set(TABLES["workload"]) | set(TABLES["network"])
+    assert set(TABLES["study"]) | {"architectures", "seeds"} == set(StudyOptions.__struct_fields__)
+
+
+def test_the_same_setting_is_the_same_study_from_a_file_and_from_python() -> None:
+    table = tomllib.loads("""
+        [workload]
+        trace = "syn:5x6"
+        workers = 60
+        estimates = "f:3"
+        [network]
+        links = { "lm:node" = 1000 }
+        [axes]
+        architectures = ["megha", "oracle"]
+    """)
+    written = study_from_tables(table, Path(), "study", "comparison")
+    setting = {"trace": "syn:5x6", "workers": 60, "estimates": "f:3", "links": {"lm:node": 1000}}
+    assert written == compare_spec(["megha", "oracle"], setting, 1)
+
+
+def test_a_field_that_does_not_exist_is_refused_by_its_name() -> None:
+    with pytest.raises(InputError, match=r"unknown axis.*estimates"):
+        compare("megha", trace="syn:5x6", workers=60, estimate="f:3")
