@@ -99,7 +99,7 @@ figure: $(VENV)/.installed  ## the figure of README.md, from the command that st
 	$(BIN)/volery report build/first --pictures build/first/pictures
 	cp build/first/pictures/delay-0-all.svg docs/figures/first-delay.svg
 
-screenshot: $(VENV)/.tools  ## the picture of the live page in README.md; needs chromium
+screenshot: $(VENV)/.tools  ## the picture of the dashboard in docs/how-to/watch-a-federation.md; needs chromium
 	$(BIN)/python -m tests.live.screenshot
 
 reproduce: $(VENV)/.installed  ## every experiment, and docs/papers.md from the results (long)

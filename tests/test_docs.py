@@ -65,14 +65,29 @@ def test_every_page_is_listed() -> None:
     assert not unlisted
 
 
-def test_the_readme_names_every_architecture_and_every_command() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    designs, rest = readme.split("| architecture |")[1].split("\n\n", 1)
-    commands = rest.split("## Commands")[1].split("## ")[0]
+def test_every_decision_is_listed_by_its_statement() -> None:
+    index = (DOCS / "decisions" / "index.md").read_text(encoding="utf-8")
+    for page in (DOCS / "decisions").glob("0*.md"):
+        number, title = page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ").split(". ", 1)
+        assert int(number) == int(page.name[:4]), page.name
+        assert f"| {number} | [{title}]({page.name}) |" in index, page.name
+
+
+def test_the_documentation_names_every_architecture_and_every_command() -> None:
+    text = (DOCS / "README.md").read_text(encoding="utf-8")
+    designs, commands = text.split("\n## Architectures\n")[1].split("\n## Commands\n")
     assert [name for name in REGISTRY if f"`{name}`" not in designs] == []
     words = set(re.findall(r"[a-z-]+", " ".join(CODE.findall(commands))))
     named = {one.name for one in app.registered_commands} | {one.name for one in app.registered_groups}
-    assert named - words == {"demo"}, "the README does not name these commands"
+    assert named - words == {"demo"}, "docs/README.md does not name these commands"
+
+
+def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.count("\n") <= 120
+    first = FENCED.search(readme)
+    assert first is not None
+    assert re.findall(r"^make (\w+)", first[0], flags=re.MULTILINE) == ["demo", "test"]
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

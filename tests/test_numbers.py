@@ -1,4 +1,4 @@
-"""Every sentence with a number in README.md and the tutorials is held by something that can fail.
+"""Every sentence with a number in README.md, docs/README.md and the tutorials is held by something that can fail.
 
 A sentence is found by its number. `HELD` says what holds it: an input that the page's own commands show, a check of the
 code, or a measurement that is made again here. docs/papers.md and docs/findings.md are generated; the numbers that a
@@ -24,7 +24,8 @@ from volery.reproduction.findings import Findings
 from volery.study import compare, read_study, run_study
 
 ROOT = Path(__file__).parents[1]
-README, FIRST, OWN = "README.md", "docs/tutorial/first-comparison.md", "docs/tutorial/write-your-own-scheduler.md"
+README, PAGES, WATCH = "README.md", "docs/README.md", "docs/how-to/watch-a-federation.md"
+FIRST, OWN = "docs/tutorial/first-comparison.md", "docs/tutorial/write-your-own-scheduler.md"
 HIDDEN = re.compile(r"^```.*?^```|<!--.*?-->|^#+ \d+\. ", re.MULTILINE | re.DOTALL)
 SPLIT = re.compile(r"(?<=[.!?:;])\s+(?=[\"A-Z*`\[(])")
 NUMBER = re.compile(
@@ -89,7 +90,7 @@ def check_under_a_minute(folder: Path) -> None:
 
 
 def check_stages(_: Path) -> None:
-    """README.md: 33 stages."""
+    """docs/README.md: 33 stages."""
     assert len(STAGES) == 33
 
 
@@ -105,10 +106,23 @@ def check_lines(_: Path) -> None:
 
 
 def check_nodes(_: Path) -> None:
-    """README.md: the page in the picture is one of 72 nodes."""
+    """The dashboard in the picture is of 72 nodes."""
     text = (ROOT / "tests" / "live" / "screenshot.py").read_text(encoding="utf-8")
     assert '"count": 24' in text
     assert 'for zone in "abc"' in text
+
+
+def check_speed(_: Path) -> None:
+    """README.md: each figure of speed stands in the page that the README names as its source."""
+    readme, speed, live = (
+        (ROOT / page).read_text(encoding="utf-8")
+        for page in (README, "docs/reference/speed.md", "docs/how-to/measure-a-federation.md")
+    )
+    rows = [line for line in readme.split("## Speed")[1].splitlines() if "tasks" in line and line.startswith("|")]
+    assert len(rows) == 5
+    for row in rows:
+        figure = row.split("|")[2].split()[0]
+        assert figure in (speed if row.startswith("| lab") else live), row
 
 
 INPUT = "input"
@@ -118,13 +132,18 @@ TOLD = "told"
 HELD: dict[tuple[str, str], str | Callable[[Path], None]] = {
     (README, "takes ten minutes"): TOLD,
     (README, "Your own scheduler in 100 lines"): check_lines,
-    (README, "compared as ratios with their 95 % intervals"): INPUT,
+    (README, "with 95 % confidence intervals"): INPUT,
     (README, "Megha below 3 ms"): check_the_first_picture,
     (README, "PigeonC below 3 ms for two jobs in three"): check_the_first_picture,
     (README, "up to minutes"): check_the_first_picture,
     (README, "2.5 % load"): check_the_load,
-    (README, "72 nodes of this machine"): check_nodes,
-    (README, "33 stages of the reference architecture"): check_stages,
+    (README, "Megha, synthetic work with constraints, 10,000 machines | 320,500"): check_speed,
+    (README, "Pigeon, Google sub-trace of 312,558 tasks, 10,000 machines | 107,200"): check_speed,
+    (README, "Megha, ten processes, no-op tasks | 30,800"): check_speed,
+    (README, "Ray 2.60, no-op tasks on the same machine | 2,370"): check_speed,
+    (README, "Dask distributed 2026.8, no-op tasks on the same machine | 640"): check_speed,
+    (WATCH, "72 nodes of one machine"): check_nodes,
+    (PAGES, "33 stages of the reference architecture"): check_stages,
     (README, "exit status 2"): TOLD,
     (FIRST, "This page takes ten minutes"): TOLD,
     (FIRST, "is 300 jobs, one per second, of 250 one-second tasks"): check_the_load,
@@ -146,7 +165,7 @@ def unheld(page: str, text: str) -> list[str]:
     return [sentence for sentence in sentences(text) if not any(excerpt in sentence for excerpt in known)]
 
 
-@pytest.mark.parametrize("page", [README, FIRST, OWN])
+@pytest.mark.parametrize("page", [README, PAGES, FIRST, OWN])
 def test_every_sentence_with_a_number_is_held(page: str) -> None:
     found = unheld(page, (ROOT / page).read_text(encoding="utf-8"))
     assert found == [], "say in HELD what holds these numbers, or leave them out"

@@ -1,4 +1,4 @@
-"""The picture of the live page in README.md: a federation of three clusters at work, seen by the system's chromium.
+"""The picture of the dashboard in docs/how-to/watch-a-federation.md: a federation of three clusters, in chromium.
 
 `make screenshot` writes docs/figures/live-page.png; `python -m tests.live.screenshot FOLDER` writes every view at
 400, 1200 and 3840 pixels, light and dark, to be looked at.
