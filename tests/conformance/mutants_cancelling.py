@@ -9,7 +9,7 @@ from volery.core.component import Component, Deployment
 from volery.core.events import Cancel
 from volery.core.model import Address, Cluster, Time
 from volery.core.streams import Streams
-from volery.roles.nodes import Kill
+from volery.roles.node import Kill
 
 
 class LetsThemRun(Node):

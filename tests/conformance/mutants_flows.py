@@ -11,7 +11,7 @@ from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Address, Cluster, JobId, Task, TaskId, Time
 from volery.core.streams import Streams
-from volery.roles.nodes import Completed
+from volery.roles.node import Completed
 
 
 class Whole(Scheduler):

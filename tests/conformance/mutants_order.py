@@ -9,7 +9,7 @@ from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.streams import Streams
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 from volery.roles.submission import JobLedger
 
 

@@ -13,7 +13,7 @@ from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.nodes import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 
 class Changeable(Message, frozen=True):

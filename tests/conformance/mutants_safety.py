@@ -10,7 +10,7 @@ from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
 from volery.core.streams import Streams
 from volery.policies.queueing import ConstraintQueue
-from volery.roles.nodes import Completed
+from volery.roles.node import Completed
 from volery.roles.submission import JobLedger
 
 

@@ -41,8 +41,7 @@ from volery.policies.fairness import (
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queueing import ConstraintQueue
 from volery.policies.vectorqueue import VectorQueue
-from volery.roles import nodes
-from volery.roles.nodes import PLAIN_NODE_MESSAGES, Completed, Kill, Launch
+from volery.roles.node import NODE_MESSAGES, Completed, Kill, Launch, Node
 from volery.roles.submission import ANSWERS, JobLedger
 
 ADDRESS: Final[Address] = "oracle/0"
@@ -376,17 +375,6 @@ class PatientScheduler(FairVectorScheduler):
             assert (task.constraints, task.request) in self._patient.kinds(), f"task {task.id} does not wait"
 
 
-class Node(nodes.Node):
-    """One worker machine."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(ADDRESS)
-
-    sends = sent_to("oracle", Completed)
-
-
 def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
     if config.order == "fifo":
         if config.shares:
@@ -429,7 +417,7 @@ def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deploymen
     components: dict[Address, Component] = {ADDRESS: _scheduler(cluster, config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
-        components[address] = Node()
+        components[address] = Node(ADDRESS)
     return Deployment(components, machines, lambda _: ADDRESS, {("oracle", "node"): 0, ("node", "oracle"): 0})
 
 
@@ -438,7 +426,7 @@ ORACLE = Architecture(
     summary="omniscient central scheduler without delay: the yardstick",
     source="none; the ideal that papers compare with",
     defaults=OracleConfig(),
-    messages=PLAIN_NODE_MESSAGES,
+    messages=NODE_MESSAGES,
     stages={
         Stage.J1: Realisation("Scheduler.on_submit"),
         Stage.J4: Realisation("Scheduler.on_submit", "full", "one job at a time"),

@@ -6,7 +6,7 @@ from tests.unit.architectures.parts import Alone, launched, messages, submit, ta
 
 from volery.core.events import JobAccepted, JobDone, TaskFinished
 from volery.core.model import Cluster
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 
 WEAK, STRONG = 0b01, 0b11
 

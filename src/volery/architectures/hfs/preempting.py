@@ -14,7 +14,7 @@ from volery.core.events import Preemption, TimerFired
 from volery.core.model import NEVER, Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 from volery.policies.fairness import Pool
-from volery.roles.attempts import AttemptEnded, Kill
+from volery.roles.node import Completed, Kill
 
 LOOK: Final = "shares"
 
@@ -81,7 +81,7 @@ class PreemptingTracker(JobTracker):
         self._stays.setdefault(self._pools.pool_of(task.job), {})[task.id] = None
         super()._launch(work, task, machine, now)
 
-    def _end(self, run: Running, ended: AttemptEnded, now: Time) -> None:
+    def _end(self, run: Running, ended: Completed, now: Time) -> None:
         task = run.task
         del self._stays[self._pools.pool_of(task.job)][task.id]
         winner = self._dying.pop(task.id, None)

@@ -14,8 +14,8 @@ from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.policies.fairness import Pools
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
-from volery.roles.attempts import AttemptEnded, Kill, Launch
 from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 
@@ -229,7 +229,7 @@ class JobTracker(Component):
             self._offer(machine, now)
             self._arm(now)
 
-    def _end(self, run: Running, ended: AttemptEnded, now: Time) -> None:
+    def _end(self, run: Running, ended: Completed, now: Time) -> None:
         task, machine = run.task, run.machine
         del self._running[task.id]
         if not self._idle[machine]:

@@ -26,11 +26,11 @@ from volery.architectures.megha.explaining import (
     ExplainingVectorMaster,
 )
 from volery.architectures.megha.fair_gm import FairGlobalMaster
-from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
+from volery.architectures.megha.fair_lm import FairLocalMaster
 from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
+from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
@@ -51,6 +51,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.roles.node import Node
 from volery.roles.recovery.leases import GuardedNode
 
 Preempted = Literal["restart", "keep"]
@@ -223,7 +224,7 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
         ).deployment()
     else:
         components = _masters(layout, config, streams, role, FairLocalMaster, also, lm_also)
-        deployment = _with_nodes(components, layout, FairNode)
+        deployment = _with_nodes(components, layout)
     return msgspec.structs.replace(
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
@@ -234,14 +235,14 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
     )
 
 
-def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Node] = Node) -> Deployment:
+def _with_nodes(components: dict[str, Component], layout: Layout) -> Deployment:
     machines: dict[str, int] = {}
     for partition, lm in enumerate(layout.lm_of):
         master = f"lm/{lm}"  # one string for all nodes: a hundred thousand of them would be memory traffic
         for address, machine in zip(layout.nodes[partition], layout.machines[partition], strict=True):
             if address not in machines:
                 machines[address] = machine
-                components[address] = node(master)
+                components[address] = Node(master)
 
     def in_charge(node: Address) -> tuple[Address, ...]:
         return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})

@@ -13,28 +13,25 @@ from typing import NamedTuple
 from volery.architectures.megha.fair_messages import (
     Answer,
     Denied,
-    Evict,
-    Evicted,
     Holding,
     Holdings,
-    LaunchAttempt,
     Ousted,
     Preempt,
     Taken,
     UserRequest,
     Yield,
 )
-from volery.architectures.megha.local_master import HEARTBEAT, Answering, CompletionNotice, Node, Updates
+from volery.architectures.megha.local_master import HEARTBEAT, Answering, CompletionNotice, Updates
 from volery.architectures.megha.messages import Ask, Request, Withdraw
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.architectures.megha.vector_lm import Active, Told, VectorLocalMaster
 from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.component import sent_to
-from volery.core.events import Counted, Drain, Preemption, TaskFinished, TimerFired
+from volery.core.events import Counted, Drain, Preemption, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
-from volery.roles.nodes import Completed, Kill
+from volery.roles.node import Completed, Kill, Launch
 
 
 class Holder(NamedTuple):
@@ -140,7 +137,7 @@ class FairLocalMaster(VectorLocalMaster):
         holder = self._holders[task.id] = self._requested[task.id]
         active = self._active[task.id]
         self._tell_started(Holding(task.id, holder.user, active.partition, active.position, task.request), active.owner)
-        self._port.send(node, LaunchAttempt(number, task, holder.attempt))
+        self._port.send(node, Launch(number, task, holder.attempt))
 
     def _tell_started(self, holding: Holding, owner: Told) -> None:
         for address, news in self._news.items():
@@ -248,6 +245,9 @@ class FairLocalMaster(VectorLocalMaster):
         if not claim.withdrawn:
             self._deny(claim.wanted, claim.owner, kept=True)
 
+    def _attempt(self, task: TaskId) -> int:
+        return self._holders[task].attempt
+
     def _forget(self, claim: Claim) -> None:
         del self._claims[claim.wanted.task.id]
         for task in claim.victims:
@@ -264,19 +264,16 @@ class FairLocalMaster(VectorLocalMaster):
         node = self._layout.nodes[claim.wanted.partition][claim.wanted.position]
         for task in claim.wanted.victims:
             if task in claim.victims:
-                self._port.send(node, Evict(task, self._holders[task].attempt))
+                self._port.send(node, Kill(task, self._holders[task].attempt))
         self._maybe_launch(claim, now)
 
-    def on_evicted(self, message: Evicted, source: Address, now: Time) -> None:
+    def _evicted(self, task: TaskId, attempt: int, claim: Claim, now: Time) -> None:
         """What the victim had is the beneficiary's; its own GM has it back."""
-        claim, holder = self._claimed.get(message.task), self._holders.get(message.task)
-        if claim is None or holder is None or holder.attempt != message.attempt:
-            return
-        owner = self._active[message.task].owner
+        owner = self._active[task].owner
         self._port.observe(Counted("preemptions"))
-        self._port.observe(claim.preemption(now, message.task, message.attempt))
-        self._victim_ended(message.task, claim)
-        self._port.send(owner.address, Ousted(message.task, message.attempt))
+        self._port.observe(claim.preemption(now, task, attempt))
+        self._victim_ended(task, claim)
+        self._port.send(owner.address, Ousted(task, attempt))
         self._maybe_launch(claim, now)
 
     def _victim_ended(self, task: TaskId, claim: Claim) -> None:
@@ -296,13 +293,17 @@ class FairLocalMaster(VectorLocalMaster):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """What the task took is free, or its successor's where it was to be preempted."""
-        claim = self._claimed.get(message.task)
-        if claim is not None:
+        claim, holder = self._claimed.get(message.task), self._holders.get(message.task)
+        if holder is None or holder.attempt != message.attempt:
+            return
+        if claim is not None and claim.agreed and message.killed:
+            self._evicted(message.task, message.attempt, claim, now)
+        elif claim is not None:
             owner = self._active[message.task].owner
             self._victim_ended(message.task, claim)
             self._note_ended(owner, message.task, now)
             self._maybe_launch(claim, now)
-        elif message.task in self._active:
+        else:
             del self._holders[message.task]
             self._losers.pop(message.task, None)
             self._tell_gone(message.task, self._active[message.task].owner)
@@ -358,57 +359,8 @@ class FairLocalMaster(VectorLocalMaster):
         Ask: Answering.on_ask,
         Completed: on_completed,
         Drain: VectorLocalMaster.on_drain,
-        Evicted: on_evicted,
         TimerFired: on_timer,
     }
-    sends = sent_to("node", LaunchAttempt, Kill, Evict) | sent_to(
+    sends = sent_to("node", Launch, Kill) | sent_to(
         "gm", Ended, Refusal, StateUpdate, Holdings, Yield, Taken, Denied, Ousted
     )
-
-
-class FairNode(Node):
-    """One worker machine that runs attempts, and ends them for others' sake."""
-
-    __slots__ = ("_evicting", "_running")
-
-    def __init__(self, lm: Address) -> None:
-        super().__init__(lm)
-        self._running: dict[TaskId, int] = {}
-        self._evicting: set[TaskId] = set()
-
-    def on_launch_attempt(self, message: LaunchAttempt, source: Address, now: Time) -> None:
-        """Start the attempt; a repeated or overtaken launch is ignored."""
-        if message.number > self._launched:
-            self._launched = message.number
-            self._running[message.task.id] = message.attempt
-            self._port.launch(message.task, message.attempt)
-
-    def on_evict(self, message: Evict, source: Address, now: Time) -> None:
-        """End the attempt, if it still runs."""
-        if self._running.get(message.task) == message.attempt:
-            self._evicting.add(message.task)
-            self._port.kill(message.task, message.attempt)
-
-    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
-        if message.task in self._running:
-            self._port.kill(message.task, self._running[message.task])
-
-    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report to the Local Master."""
-        task = event.task.id
-        del self._running[task]
-        evicted = task in self._evicting
-        self._evicting.discard(task)
-        if evicted and event.outcome == "killed":
-            self._port.send(self._master, Evicted(task, event.attempt))
-        else:
-            self._port.send(self._master, Completed(task))
-
-    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        LaunchAttempt: on_launch_attempt,
-        Evict: on_evict,
-        Kill: on_kill,
-        TaskFinished: on_task_finished,
-    }
-    sends = sent_to("lm", Completed, Evicted)

@@ -123,30 +123,8 @@ class Ousted(Message, frozen=True):
     attempt: int
 
 
-class LaunchAttempt(Message, frozen=True):
-    """LM > node: run this attempt of the task."""
-
-    number: int
-    task: Task
-    attempt: int
-
-
-class Evict(Message, frozen=True):
-    """LM > node: end this attempt for another task's sake; Evicted follows, or Completed has gone before."""
-
-    task: TaskId
-    attempt: int
-
-
-class Evicted(Message, frozen=True):
-    """Node > LM: the attempt was ended, and what it took is free."""
-
-    task: TaskId
-    attempt: int
-
-
 FAIR_MESSAGES: frozenset[type[Message]] = frozenset(
     {
-        UserRequest, Preempt, Yield, Answer, Taken, Denied, Holding, Holdings, Ousted, LaunchAttempt, Evict, Evicted,
+        UserRequest, Preempt, Yield, Answer, Taken, Denied, Holding, Holdings, Ousted,
     }
 )  # fmt: skip

@@ -10,8 +10,7 @@ from volery.core.component import Component, sent_to
 from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.match import vector_bytes
-from volery.roles import nodes
-from volery.roles.nodes import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]
@@ -260,10 +259,3 @@ class LocalMaster(Answering):
         assert busy == self._busy, "units without a task, or tasks that share a unit"
 
     sends = sent_to("node", Launch, Kill) | sent_to("gm", Inconsistency, Notice, Update)
-
-
-class Node(nodes.Node):
-    """One worker machine, told and heard by its Local Master."""
-
-    __slots__ = ()
-    sends = sent_to("lm", Completed)

@@ -7,7 +7,7 @@ a repeated or stale message is recognised.
 from __future__ import annotations
 
 from volery.core.model import Message, Task, TaskId
-from volery.roles.nodes import PLAIN_NODE_MESSAGES
+from volery.roles.node import NODE_MESSAGES
 
 
 class Request(Message, frozen=True):
@@ -58,6 +58,6 @@ class Inconsistency(Message, frozen=True):
     update: Update
 
 
-MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {
+MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {
     Request, Withdraw, Notice, Change, Update, Inconsistency, Ask,
 }  # fmt: skip

@@ -18,7 +18,7 @@ from volery.core.component import sent_to
 from volery.core.events import Counted, Drain, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import positions, vector_bytes
-from volery.roles.nodes import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 
 class Told:
@@ -216,7 +216,10 @@ class VectorLocalMaster(Answering):
         for task in message.tasks:
             active = self._active.get(task)
             if active is not None:
-                self._port.send(self._layout.nodes[active.partition][active.position], Kill(task))
+                self._port.send(self._layout.nodes[active.partition][active.position], Kill(task, self._attempt(task)))
+
+    def _attempt(self, task: TaskId) -> int:
+        return 0
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         """Keep back what is free on a drained machine, and what comes free there; what runs there goes on."""

@@ -9,7 +9,7 @@ from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict, Withdraw
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, JobId, Task, TaskId, Time
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 Conflicts = Literal["fine", "coarse"]
 LOG_MIN: Final = 4096
@@ -48,7 +48,7 @@ class Claims(Component):
         self._launches += 1
         self._port.send(self._layout.nodes[machine], Launch(self._launches, task))
 
-    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """What the task took is free; its owner is told."""
         running = self._running.pop(message.task, None)
         if running is not None:
@@ -181,7 +181,7 @@ class CellState(Claims):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Refresh: on_refresh,
         Commit: on_commit,
-        AttemptEnded: Claims.on_completed,
+        Completed: Claims.on_completed,
         Withdraw: Claims.on_withdraw,
     }
     sends = sent_to("scheduler", Changes, Verdict, Ended) | sent_to("node", Launch, Kill)

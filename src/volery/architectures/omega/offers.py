@@ -16,7 +16,7 @@ from volery.core.events import Cancel, Computed, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.policies.fairness import FairOrder
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 BATCH: Final = "batch"
 NEXT: Final = "next"
@@ -204,7 +204,7 @@ class Allocator(Claims):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Demand: on_demand,
         Answer: on_answer,
-        AttemptEnded: Claims.on_completed,
+        Completed: Claims.on_completed,
         Release: on_release,
         Withdraw: Claims.on_withdraw,
         TimerFired: on_timer,

@@ -25,7 +25,7 @@ from volery.core.events import Preemption
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.core.records import ATTEMPT_MAX
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 
 class Held(NamedTuple):
@@ -168,7 +168,7 @@ class PrecedenceCell(CellState):
             self._launches += 1
             self._port.send(self._layout.nodes[machine], Launch(self._launches, one.task, one.attempt))
 
-    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """What the attempt held is free, or another's already."""
         gone, held = self._leaving.get(message.task), self._held.get(message.task)
         if gone is not None and gone.held.attempt == message.attempt:

@@ -10,7 +10,7 @@ from tests.unit.architectures.parts import Alone, launched, messages, tasks
 from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Cluster
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 from volery.sim.recording import Observed, TimerSet
 
 A, B, C = tasks(0, 0, 0, 0)

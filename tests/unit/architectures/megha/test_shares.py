@@ -12,11 +12,8 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.fair_messages import (
     Answer,
     Denied,
-    Evict,
-    Evicted,
     Holding,
     Holdings,
-    LaunchAttempt,
     Ousted,
     Preempt,
     Taken,
@@ -37,7 +34,7 @@ from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.config.building import Plan
 from volery.policies.match import vector_bytes
-from volery.roles.nodes import Completed
+from volery.roles.node import Completed, Kill, Launch
 from volery.sim import Options, simulate
 from volery.sim.recording import Observed, Sent, TimerSet
 
@@ -284,14 +281,14 @@ def preempt(number: int, *victims: int, node: int = 3, beneficiary: int = 10, lo
 def test_the_lm_asks_the_losers_gm_evicts_and_launches_when_the_node_says_so() -> None:
     local = busy_lm()
     assert messages(local.hear(preempt(1, 3), "gm/1", 50), Message) == [("gm/0", Yield(1, 2, A, (3,)))]
-    assert local.hear(Answer(1, True), "gm/0", 60) == [("node/3", Evict(3, 0))]
-    local.component.handle(Evicted(3, 0), "node/3", 70)
+    assert local.hear(Answer(1, True), "gm/0", 60) == [("node/3", Kill(3, 0))]
+    local.component.handle(Completed(3, 0, killed=True), "node/3", 70)
     effects = local.port.drain()
     assert [one.fact for one in effects if isinstance(one, Observed)][1] == Preemption(70, 3, 0, 10)
     assert [one.message for one in effects if isinstance(one, Sent)] == [
-        Ousted(3, 0), LaunchAttempt(5, task(10), 0), Taken(10),
+        Ousted(3, 0), Launch(5, task(10), 0), Taken(10),
     ]  # fmt: skip
-    assert not local.hear(Evicted(3, 0), "node/3", 71), "a repeat"
+    assert not local.hear(Completed(3, 0, killed=True), "node/3", 71), "a repeat"
 
 
 def test_a_gm_that_keeps_its_tasks_lets_them_run_on() -> None:
@@ -325,7 +322,7 @@ def test_who_has_lost_a_place_never_takes_it_back_from_those_who_got_it() -> Non
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Answer(1, True), "gm/0")
-    local.hear(Evicted(3, 0), "node/3")
+    local.hear(Completed(3, 0, killed=True), "node/3")
     back = Preempt(3, 1, 1, task(5), A, 0, B, (10,))
     assert sent(local.hear(back, "gm/0"), Denied)[0].gone == (10,)
     stranger = Preempt(4, 1, 1, task(6), OTHERS, 0, B, (10,))
@@ -344,14 +341,14 @@ def test_all_or_none_of_the_victims_are_preempted() -> None:
 def test_a_gm_preempts_its_own_users_tasks_without_being_asked_again() -> None:
     local = busy_lm()
     effects = local.hear(Preempt(3, 1, 1, task(10), B, 0, A, (3,)), "gm/0")
-    assert messages(effects, Message) == [("node/3", Evict(3, 0))]
+    assert messages(effects, Message) == [("node/3", Kill(3, 0))]
 
 
 def test_a_victim_that_ends_by_itself_leaves_its_place_to_the_beneficiary() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    assert not messages(local.hear(Completed(3), "node/3"), LaunchAttempt), "its GM has not agreed yet"
-    assert sent(local.hear(Answer(1, True), "gm/0"), LaunchAttempt) == [LaunchAttempt(5, task(10), 0)]
+    assert not messages(local.hear(Completed(3), "node/3"), Launch), "its GM has not agreed yet"
+    assert sent(local.hear(Answer(1, True), "gm/0"), Launch) == [Launch(5, task(10), 0)]
 
 
 def test_a_job_that_is_cancelled_meanwhile_never_starts_and_its_place_is_free() -> None:
@@ -360,9 +357,9 @@ def test_a_job_that_is_cancelled_meanwhile_never_starts_and_its_place_is_free() 
     local.hear(Withdraw((10,)), "gm/1")
     assert sent(local.hear(TimerFired("notices")), Ended) == [Ended((10,), 1)]
     local.hear(Answer(1, True), "gm/0")
-    assert not sent(local.hear(Evicted(3, 0), "node/3"), LaunchAttempt)
+    assert not sent(local.hear(Completed(3, 0, killed=True), "node/3"), Launch)
     request = UserRequest(2, 1, (task(11),), (1,), (B,), (0,), False)
-    assert sent(local.hear(request, "gm/1"), LaunchAttempt) == [LaunchAttempt(5, task(11), 0)]
+    assert sent(local.hear(request, "gm/1"), Launch) == [Launch(5, task(11), 0)]
 
 
 def test_gms_are_told_of_others_tasks_before_the_state_that_comes_of_them() -> None:

@@ -13,7 +13,7 @@ from volery.core.events import Counted, JobDone, Submit, TimerFired
 from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.policies.match import vector_bytes
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 from volery.sim.recording import Observed, TimerSet
 
 NAMES = ("cpu_milli", "memory_mb")
