@@ -18,7 +18,7 @@ from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
 from volery.architectures.megha.surviving_fair_lm import SurvivingFairLocalMaster
 from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
 from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
-from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Report
+from volery.architectures.megha.messages import UNIT_SHIFT, Join, Report
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.pigeon.surviving import SurvivingMaster

@@ -6,7 +6,7 @@ stream that it was given, so that the same object runs in the lab and live, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -53,7 +53,7 @@ class Component:
         """Give the component its port; the driver does this once, before `start`."""
         self._port = port
 
-    def takes(self) -> Container[type]:
+    def takes(self) -> Collection[type]:
         """The types of events that `handle` does not refuse."""
         return self.receives.keys()
 

@@ -99,7 +99,7 @@ def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Send
     says: dict[str, Sends] = {}
     for address, component in deployment.components.items():
         role, inner = role_of(address), seen_through(component)
-        takes.setdefault(role, set()).update(inner.receives)
+        takes.setdefault(role, set()).update(inner.takes())
         says[role] = says.get(role, frozenset()) | inner.sends
     return takes, says
 

@@ -64,3 +64,46 @@ class Port(Protocol):
 
     def observe(self, fact: Fact) -> None:
         """Report a rare fact (per job, per conflict, per heartbeat), never one per task."""
+
+
+class ForwardingPort:
+    """A port in front of another one: it passes every call on. Ports that add something override what they change.
+
+    Args:
+        port: the other one.
+    """
+
+    __slots__ = ("_port", "address", "sure")
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self.address = port.address
+        self.sure = port.sure
+
+    def send(self, to: Address, message: Message) -> None:
+        """Pass on."""
+        self._port.send(to, message)
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Pass on."""
+        self._port.set_timer(key, at)
+
+    def cancel_timer(self, key: Key) -> None:
+        """Pass on."""
+        self._port.cancel_timer(key)
+
+    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
+        """Pass on."""
+        self._port.launch(task, attempt, waited_us, note)
+
+    def kill(self, task: TaskId, attempt: int) -> None:
+        """Pass on."""
+        self._port.kill(task, attempt)
+
+    def compute(self, key: Key, problem: Problem) -> None:
+        """Pass on."""
+        self._port.compute(key, problem)
+
+    def observe(self, fact: Fact) -> None:
+        """Pass on."""
+        self._port.observe(fact)

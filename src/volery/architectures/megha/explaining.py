@@ -11,15 +11,23 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from volery.architectures.megha.fair_gm import KINDS_MAX, FairGlobalMaster
-from volery.architectures.megha.fair_messages import Denied, Ousted, Yield
 from volery.architectures.megha.global_master import GlobalMaster
-from volery.architectures.megha.messages import Inconsistency, Notice, Update
+from volery.architectures.megha.messages import (
+    Denied,
+    Ended,
+    Inconsistency,
+    Lost,
+    Ousted,
+    Refusal,
+    Report,
+    StateUpdate,
+    Update,
+    Yield,
+)
 from volery.architectures.megha.sharing import sum_of
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
-from volery.architectures.megha.surviving_messages import Lost, Report
 from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
-from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
 from volery.core.resources import Packing
@@ -141,7 +149,7 @@ class Explaining(GlobalMaster):
 class ExplainingMaster(Explaining):
     """Explains placements on slots."""
 
-    NEWS: ClassVar[tuple[type, ...]] = (Update, Notice, Inconsistency)
+    NEWS: ClassVar[tuple[type, ...]] = (Update, Ended, Inconsistency)
 
     def _view(self) -> list[Any]:
         return list(self._free)
@@ -168,7 +176,7 @@ class ExplainingSurvivor(ExplainingMaster, SurvivingGlobalMaster):
     incarnation has begun nothing is decided, and nothing told, before every cluster has said what runs there.
     """
 
-    NEWS = (Update, Notice, Inconsistency, Report, Lost)
+    NEWS = (Update, Ended, Inconsistency, Report, Lost)
 
     def _hear(self, news: Event, source: Address) -> None:
         lm = self._lm_at[source]

@@ -13,9 +13,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
-from volery.architectures.megha.fair_messages import Answer, Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
+from volery.architectures.megha.messages import (
+    Answer,
+    Denied,
+    Holding,
+    Holdings,
+    Lost,
+    Ousted,
+    Picture,
+    Preempt,
+    Report,
+    Request,
+    Taken,
+    Yield,
+    place_of,
+)
 from volery.architectures.megha.surviving_gm import Surviving
-from volery.architectures.megha.surviving_messages import Contest, Lost, Picture, Place, Report, place_of
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.core.component import sent_to
@@ -38,13 +51,13 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
     def _knows_all(self) -> bool:
         return not self._unknown and not any(self._doubted)
 
-    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
+    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Request:
         place = super()._placement(number, partition, tasks, places)
         users = tuple([self._user_of(task) for task in tasks])
-        return replace(place, accounts=users)
+        return replace(place, users=users)
 
     def _send_preempt(self, lm: int, message: Preempt) -> None:
-        self._port.send(self._lms[lm], Contest(self._epochs[lm], message, self._term))
+        self._port.send(self._lms[lm], replace(message, epoch=self._epochs[lm], term=self._term))
 
     # What a leader says of its cluster.
 
@@ -189,4 +202,4 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         TimerFired: FairGlobalMaster.on_timer,
         Reweigh: FairGlobalMaster.on_reweigh,
     }
-    sends = SurvivingVectorMaster.sends | sent_to("lm", Contest, Answer)
+    sends = SurvivingVectorMaster.sends | sent_to("lm", Preempt, Answer)

@@ -16,9 +16,21 @@ from typing import Any
 
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Ask, Inconsistency, Notice, Update, Withdraw
-from volery.architectures.megha.paired_lm import pair_of
-from volery.architectures.megha.surviving_messages import ATTEMPTS, MOVE_SHIFT, Join, Lost, Place, Report, place_of
+from volery.architectures.megha.messages import (
+    ATTEMPTS,
+    MOVE_SHIFT,
+    Ask,
+    Ended,
+    Inconsistency,
+    Join,
+    Lost,
+    Report,
+    Request,
+    Update,
+    Withdraw,
+    place_of,
+)
+from volery.architectures.megha.recovery import pair_of
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Move, Moved, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
@@ -100,10 +112,10 @@ class Surviving(GlobalMaster):
     def _believes(self, source: Address) -> bool:
         return self._lms[self._lm_at[source]] == source
 
-    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
+    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Request:
         epoch = self._epochs[self._layout.lm_of[partition]]
         attempts = tuple([self._attempt_of(task.id) for task in tasks])
-        return Place(epoch, number, partition, tasks, places, attempts, term=self._term)
+        return Request(number, partition, tasks, places, attempts, (), epoch, self._term)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -296,7 +308,7 @@ class Surviving(GlobalMaster):
         """Say which epoch is known."""
         self._port.send(source, Deposed(self._epochs[self._lm_at[source]], self._term))
 
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Moved, Deposed, Ask)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Forget, Join, Moved, Deposed, Ask)
 
 
 class SurvivingGlobalMaster(Surviving):
@@ -327,12 +339,12 @@ class SurvivingGlobalMaster(Surviving):
             placement = self._placement(number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
             self._port.send(self._lms[lm], placement)
 
-    def on_notice(self, message: Notice, source: Address, now: Time) -> None:
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks have finished; what the leader of before says, its successor repeats."""
         if not self._believes(source):
             return
         jobs = self._keep_results(message.tasks, self._lm_at[source])
-        super().on_notice(message, source, now)
+        super().on_ended(message, source, now)
         for job in jobs:
             self._maybe_forget(job)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from volery.architectures.megha.messages import Ended, Lost, Refusal, Report, StateUpdate, place_of
 from volery.architectures.megha.surviving_gm import Surviving
-from volery.architectures.megha.surviving_messages import Lost, Report, place_of
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
-from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Cancel, Look, MoreTasks, Moved, Submit
 from volery.core.model import Address, Message, Task, Time
 from volery.roles.recovery.leases import Active, Inquire

@@ -21,15 +21,15 @@ The submitter is not linked: it stands beside its entry, and resubmits to a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from volery.core.component import Component, Deployment, UnknownMessageError
-from volery.core.events import Event, Fact, PeerBack, TimerFired
-from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
-from volery.core.port import Port, Problem
+from volery.core.events import Event, PeerBack, TimerFired
+from volery.core.model import SUBMITTER, Address, Message, Time
+from volery.core.port import ForwardingPort, Port
 
 RENEWALS: Final = 1 << 20
 """Sessions that one incarnation can open."""
@@ -171,9 +171,9 @@ class Linked(Component):
         self._retry_us = self._setting.greeting_us if self._sure else self._setting.retry_us
         self.inner.bind(LinkPort(self, port))
 
-    def takes(self) -> Container[type]:
+    def takes(self) -> Collection[type]:
         """What links say, and what is said to the component without one."""
-        return LINK_MESSAGES | self.inner.receives.keys()
+        return LINK_MESSAGES.union(self.inner.takes())
 
     def start(self, now: Time) -> None:
         """Start the component."""
@@ -378,16 +378,14 @@ class Linked(Component):
             self._set_timer(end, peer)
 
 
-class LinkPort:
-    """The port of a linked component."""
+class LinkPort(ForwardingPort):
+    """The port of a linked component: it sends over links, and answers the submitter directly."""
 
-    __slots__ = ("_linked", "_port", "address", "sure")
+    __slots__ = ("_linked",)
 
     def __init__(self, linked: Linked, port: Port) -> None:
-        self.address = port.address
-        self.sure = port.sure
+        super().__init__(port)
         self._linked = linked
-        self._port = port
 
     def send(self, to: Address, message: Message) -> None:
         """Over the link; the submitter is answered directly."""
@@ -399,30 +397,6 @@ class LinkPort:
     def renew(self, peer: Address) -> None:
         """See `Linked.renew`."""
         self._linked.renew(peer)
-
-    def set_timer(self, key: Key, at: Time) -> None:
-        """Pass on."""
-        self._port.set_timer(key, at)
-
-    def cancel_timer(self, key: Key) -> None:
-        """Pass on."""
-        self._port.cancel_timer(key)
-
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Pass on."""
-        self._port.launch(task, attempt, waited_us, note)
-
-    def kill(self, task: TaskId, attempt: int) -> None:
-        """Pass on."""
-        self._port.kill(task, attempt)
-
-    def compute(self, key: Key, problem: Problem) -> None:
-        """Pass on."""
-        self._port.compute(key, problem)
-
-    def observe(self, fact: Fact) -> None:
-        """Pass on."""
-        self._port.observe(fact)
 
 
 class Linking:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.architectures.megha.test_shares import FOUR_OF_A, A, B, busy_lm, contended, job, preempt, sent, task
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.fair_messages import Answer, Preempt, Yield
+from volery.architectures.megha.messages import Answer, Preempt, Yield
 from volery.conformance.cases import trace_of
 from volery.core.component import Deployment
 from volery.core.errors import InputError

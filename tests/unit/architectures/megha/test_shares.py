@@ -9,7 +9,7 @@ import pytest
 from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.fair_messages import (
+from volery.architectures.megha.messages import (
     Answer,
     Denied,
     Holding,
@@ -22,7 +22,7 @@ from volery.architectures.megha.fair_messages import (
 )
 from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.user_lines import UserLines
-from volery.architectures.megha.vector_messages import Ended, State, StateUpdate
+from volery.architectures.megha.messages import Ended, State, StateUpdate
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.events import JobDone, Preemption, Submit, TimerFired

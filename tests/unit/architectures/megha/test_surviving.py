@@ -7,8 +7,8 @@ from typing import Any
 from tests.unit.architectures.parts import SUBMITTER, messages
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.fair_messages import Answer, Denied, Preempt, Yield
-from volery.architectures.megha.surviving_messages import (
+from volery.architectures.megha.messages import Answer, Denied, Preempt, Yield
+from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Contest,
     Join,
@@ -19,7 +19,7 @@ from volery.architectures.megha.surviving_messages import (
     Vacate,
     Vacated,
 )
-from volery.architectures.megha.vector_messages import Ended, State, StateUpdate
+from volery.architectures.megha.messages import Ended, State, StateUpdate
 from volery.core.component import Component
 from volery.core.events import Move, Moved, PeerBack, PeerLost, Submit, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Job, Task

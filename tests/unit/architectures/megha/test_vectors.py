@@ -8,7 +8,7 @@ import msgspec
 from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures.megha.messages import Request
-from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
+from volery.architectures.megha.messages import Ended, Refusal, Repartition, State, StateUpdate
 from volery.core.events import Counted, JobDone, Submit, TimerFired
 from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
