@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig, Scheduler
 from volery.core.component import Component, Deployment
 from volery.core.events import Cancel
 from volery.core.model import Address, Cluster, Time
 from volery.core.streams import Streams
-from volery.roles.node import Kill
+from volery.roles.node import Kill, Node
 
 
 class LetsThemRun(Node):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Submit
 from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
+from volery.roles.node import Node
 
 
 @mutant("check_features_are_declared", heeds={})

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from tests.conformance.mutation import HOP, assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Address, Cluster, JobId, Task, TaskId, Time
 from volery.core.streams import Streams
-from volery.roles.node import Completed
+from volery.roles.node import Completed, Node
 
 
 class Whole(Scheduler):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.conformance.mutation import HOP, assemble, mutant
 
-from volery.architectures.oracle import ORACLE, Node, OracleConfig, Scheduler
+from volery.architectures.oracle import ORACLE, OracleConfig, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.streams import Streams
-from volery.roles.node import Completed, Launch
+from volery.roles.node import Completed, Launch, Node
 from volery.roles.submission import JobLedger
 
 

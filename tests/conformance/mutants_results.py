@@ -8,11 +8,12 @@ from typing import Any
 
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
+from volery.roles.node import Node
 
 
 class PlainMatches(dict[int, int]):

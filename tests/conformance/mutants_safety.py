@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler
+from volery.architectures.oracle import OracleConfig, Scheduler
 from volery.core.component import Deployment
 from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
 from volery.core.streams import Streams
 from volery.policies.queueing import ConstraintQueue
-from volery.roles.node import Completed
+from volery.roles.node import Completed, Node
 from volery.roles.submission import JobLedger
 
 

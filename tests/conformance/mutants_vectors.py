@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 from tests.conformance.mutation import assemble, mutant
 
-from volery.architectures.oracle import Node, OracleConfig, Scheduler, VectorScheduler
+from volery.architectures.oracle import OracleConfig, Scheduler, VectorScheduler
 from volery.core.component import Deployment
 from volery.core.model import Cluster, Task
 from volery.core.streams import Streams
+from volery.roles.node import Node
 
 MEMORY = 1
 

@@ -23,9 +23,11 @@ from volery.architectures.megha.allocations import AmountAllocations, SlotAlloca
 from volery.architectures.megha.captions import CAPTIONS
 from volery.architectures.megha.explaining import (
     ExplainingFairMaster,
+    ExplainingFairSurvivor,
     ExplainingMaster,
     ExplainingSurvivor,
     ExplainingVectorMaster,
+    ExplainingVectorSurvivor,
 )
 from volery.architectures.megha.fair_gm import FairGlobalMaster
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
@@ -175,30 +177,19 @@ def _masters(
 
 
 def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster whose machines offer several resources; slots are one resource of them.
-
-    Raises:
-        InputError: they shall bear faults and explain themselves, too.
-    """
+    """Components for a cluster whose machines offer several resources; slots are one resource of them."""
     layout = VectorLayout(cluster, config.gms, config.lms)
     if config.reliable:
-        _refuse_reasons(config)
         return Survival(
             layout,
             streams,
-            SurvivingVectorMaster,
+            ExplainingVectorSurvivor if config.why else SurvivingVectorMaster,
             _gm_arguments(config) | _placing(config),
             partial(_local_master, layout=layout, config=config),
             round(config.detection_s * SECOND),
         ).deployment()
     role = ExplainingVectorMaster if config.why else VectorGlobalMaster
     return _with_nodes(_masters(layout, config, streams, role, _placing(config)), layout)
-
-
-def _refuse_reasons(config: MeghaConfig) -> None:
-    if config.why:
-        problem = "goes not with reliable where tasks ask for amounts, or machines are lent; leave one of the two out"
-        raise InputError("megha:why", problem)
 
 
 def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -214,13 +205,12 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
     fair = {"sharing": sharing, "spared_us": round(config.heartbeat_s * SECOND)}
     also = {**_placing(config), **fair}
     if config.reliable:
-        _refuse_reasons(config)
         if config.preempted == "keep":
             raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
         deployment = Survival(
             layout,
             streams,
-            SurvivingFairMaster,
+            ExplainingFairSurvivor if config.why else SurvivingFairMaster,
             _gm_arguments(config) | also,
             partial(_local_master, layout=layout, config=config, sharing=sharing),
             round(config.detection_s * SECOND),

@@ -8,6 +8,7 @@ from typing import Any
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.recovery import Paired, pair_of
+from volery.architectures.megha.surviving_gm import Surviving
 from volery.core.component import Component, Deployment, role_of
 from volery.core.model import Address, Time
 from volery.core.streams import Streams
@@ -52,7 +53,8 @@ class Survival:
 
     def component(self, address: Address, incarnation: int) -> Component:
         """Any of the components, in any of its lives."""
-        return self._linking.around(self._inner(address, incarnation), incarnation)
+        inner = self._inner(address, incarnation)
+        return self._linking.around(inner, incarnation, inner.heeds if isinstance(inner, Surviving) else None)
 
     def _inner(self, address: Address, incarnation: int) -> Component:
         role = role_of(address)

@@ -144,10 +144,9 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
 
     def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
         """Learn from the leader; what it says may be older than what another has said of the same task."""
-        if self._believes(source):
-            lm = self._lm_at[source]
-            ended = tuple([task for task in message.ended if self._last_seen(task) in (lm, None)])
-            super().on_holdings(Holdings(message.number, ended, message.started), source, now)
+        lm = self._lm_at[source]
+        ended = tuple([task for task in message.ended if self._last_seen(task) in (lm, None)])
+        super().on_holdings(Holdings(message.number, ended, message.started), source, now)
 
     def _last_seen(self, task: TaskId) -> int | None:
         """The cluster in which another's task runs, as far as is known."""
@@ -162,25 +161,8 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
                 self._let_go(holding.task)
         super()._learn_started(started)
 
-    def on_denied(self, message: Denied, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_denied(message, source, now)
-
-    def on_taken(self, message: Taken, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_taken(message, source, now)
-
-    def on_yield(self, message: Yield, source: Address, now: Time) -> None:
-        """Answer the leader."""
-        if self._believes(source):
-            super().on_yield(message, source, now)
-
     def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
         """A task of ours was preempted, perhaps one of which only its node and its Local Master knew."""
-        if not self._believes(source):
-            return
         self._leaving.discard(message.task)
         found = self._found.get(message.task)
         if found is not None and found.attempt == message.attempt:
@@ -195,9 +177,9 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         Lost: on_lost,
         Picture: on_picture,
         Holdings: on_holdings,
-        Denied: on_denied,
-        Taken: on_taken,
-        Yield: on_yield,
+        Denied: FairGlobalMaster.on_denied,
+        Taken: FairGlobalMaster.on_taken,
+        Yield: FairGlobalMaster.on_yield,
         Ousted: on_ousted,
         TimerFired: FairGlobalMaster.on_timer,
         Reweigh: FairGlobalMaster.on_reweigh,

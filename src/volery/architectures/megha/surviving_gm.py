@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
@@ -20,22 +20,34 @@ from volery.architectures.megha.messages import (
     ATTEMPTS,
     MOVE_SHIFT,
     Ask,
+    Denied,
     Ended,
+    Holdings,
     Inconsistency,
     Join,
     Lost,
+    Ousted,
+    Refusal,
     Report,
     Request,
+    StateUpdate,
+    Taken,
     Update,
     Withdraw,
+    Yield,
     place_of,
 )
 from volery.architectures.megha.recovery import pair_of
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Move, Moved, Submit
-from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS
+
+FROM_LEADERS: Final = frozenset(
+    {Ended, Update, StateUpdate, Inconsistency, Refusal, Lost, Holdings, Denied, Taken, Yield, Ousted}
+)
+"""The messages of a Local Master that are void unless it leads. A report says itself who leads."""
 
 
 class Surviving(GlobalMaster):
@@ -108,6 +120,10 @@ class Surviving(GlobalMaster):
 
     def _attempt_of(self, task: TaskId) -> int:
         return self._attempts.get(task, self._first_attempt)
+
+    def heeds(self, message: Message, source: Address) -> bool:
+        """Whether a message is of the leader of a cluster, or not one that leaders alone send."""
+        return type(message) not in FROM_LEADERS or self._believes(source)
 
     def _believes(self, source: Address) -> bool:
         return self._lms[self._lm_at[source]] == source
@@ -270,8 +286,6 @@ class Surviving(GlobalMaster):
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Attempts are dead."""
-        if not self._believes(source):
-            return
         dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._found.pop(active.task, None)
@@ -341,22 +355,10 @@ class SurvivingGlobalMaster(Surviving):
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks have finished; what the leader of before says, its successor repeats."""
-        if not self._believes(source):
-            return
         jobs = self._keep_results(message.tasks, self._lm_at[source])
         super().on_ended(message, source, now)
         for job in jobs:
             self._maybe_forget(job)
-
-    def on_update(self, message: Update, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_update(message, source, now)
-
-    def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_inconsistency(message, source, now)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         **GlobalMaster.receives,

@@ -21,7 +21,7 @@ The submitter is not linked: it stands beside its entry, and resubmits to a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -77,6 +77,9 @@ class Renewed(Message, frozen=True):
 
 
 LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, PatientFrame, Acknowledgement, Greeting})
+
+
+Heeds = Callable[[Message, Address], bool]
 
 
 class LinkSetting(msgspec.Struct, frozen=True):
@@ -150,17 +153,24 @@ class Linked(Component):
         incarnation: 0 for one that was built with its deployment: then so are its peers, as far as it knows.
         messages: what travels on the links.
         setting: of all links.
+        heeds: whether the component takes a message of a peer; one that it does not is void (the fence of leaders).
     """
 
-    __slots__ = ("_decode", "_ends", "_incarnation", "_retry_us", "_setting", "_sure", "inner", "now")
+    __slots__ = ("_decode", "_ends", "_heeds", "_incarnation", "_retry_us", "_setting", "_sure", "inner", "now")
 
     def __init__(
-        self, inner: Component, incarnation: int, decode: msgspec.msgpack.Decoder[Any], setting: LinkSetting
+        self,
+        inner: Component,
+        incarnation: int,
+        decode: msgspec.msgpack.Decoder[Any],
+        setting: LinkSetting,
+        heeds: Heeds | None = None,
     ) -> None:
         self.inner = inner
         self.now: Time = 0
         self._incarnation = incarnation
         self._decode = decode.decode
+        self._heeds = heeds
         self._setting = setting
         self._ends: dict[Address, _End] = {}
 
@@ -297,7 +307,8 @@ class Linked(Component):
             message = self._decode(payload)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise UnknownMessageError(f"{self._port.address} cannot read a message of {peer}: {error}") from None
-        self.inner.handle(message, peer, self.now)
+        if self._heeds is None or self._heeds(message, peer):
+            self.inner.handle(message, peer, self.now)
 
     def _on_frame(self, frame: Frame, peer: Address) -> None:
         if not self._meet(peer, frame.session, frame.to_session):
@@ -415,9 +426,9 @@ class Linking:
         self._decoder = msgspec.msgpack.Decoder(union)
         self._setting = setting or LinkSetting()
 
-    def around(self, component: Component, incarnation: int = 0) -> Linked:
-        """One component, linked."""
-        return Linked(component, incarnation, self._decoder, self._setting)
+    def around(self, component: Component, incarnation: int = 0, heeds: Heeds | None = None) -> Linked:
+        """One component, linked; see `Linked`."""
+        return Linked(component, incarnation, self._decoder, self._setting, heeds)
 
     def around_all(self, components: Mapping[Address, Component]) -> dict[Address, Component]:
         """All components of a deployment, linked."""

@@ -12,17 +12,19 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     Answer,
     Denied,
+    Ended,
     Holding,
     Holdings,
     Ousted,
     Preempt,
+    Request,
+    State,
+    StateUpdate,
     Taken,
-    UserRequest,
+    Withdraw,
     Yield,
 )
-from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.user_lines import UserLines
-from volery.architectures.megha.messages import Ended, State, StateUpdate
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.events import JobDone, Preemption, Submit, TimerFired
@@ -98,9 +100,9 @@ def sent(effects: list[Any], kind: type[Message]) -> list[Any]:
 
 def test_a_task_that_fits_is_placed_whatever_its_user_has_already() -> None:
     """Fairness is enforced under contention alone."""
-    asked = sent(part("gm/1").hear(job(1, 4, "b")), UserRequest)
-    assert [(one.partition, one.positions, one.users, one.lent) for one in asked] == [
-        (1, (0,), (B,), False), (1, (1,), (B,), False), (0, (0,), (B,), True), (0, (1,), (B,), True),
+    asked = sent(part("gm/1").hear(job(1, 4, "b")), Request)
+    assert [(one.partition, one.positions, one.users) for one in asked] == [
+        (1, (0,), (B,)), (1, (1,), (B,)), (0, (0,), (B,)), (0, (1,), (B,)),
     ]  # fmt: skip
 
 
@@ -136,7 +138,7 @@ def test_the_next_victim_is_tried_where_the_first_is_gone_and_the_queue_when_nob
     assert again.victims == (102,), "a has three in the view, and may lose one of them"
     assert not master.hear(Holdings(3, (102,), ()), "lm/0")
     assert not master.hear(Denied(10, (102,), False, update(3, 2, **FULL)), "lm/0"), "two are what a is due"
-    asked = sent(master.hear(update(4, 2, node3=1), "lm/0"), UserRequest)
+    asked = sent(master.hear(update(4, 2, node3=1), "lm/0"), Request)
     assert [one.tasks[0].id for one in asked] == [10], "it was in the queue"
 
 
@@ -207,7 +209,7 @@ def test_a_lost_task_waits_like_a_new_one_and_comes_as_the_next_attempt() -> Non
     master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
     assert not master.hear(Ousted(0, 0), "lm/0")
     assert not master.hear(Ousted(0, 0), "lm/0"), "a repeat"
-    (asked,) = sent(master.hear(Ended((1,), 4), "lm/0"), UserRequest)
+    (asked,) = sent(master.hear(Ended((1,), 4), "lm/0"), Request)
     assert (asked.tasks[0].id, asked.attempts) == (0, (1,))
 
 
@@ -216,7 +218,7 @@ def test_a_task_that_ends_before_it_is_evicted_is_done_and_leaves_no_room() -> N
     master.hear(job(1, 1, "a"))
     master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
     assert not master.hear(Ended((0,), 4), "lm/0"), "its place is the beneficiary's, not the waiting task's"
-    assert sent(master.hear(Ended((1,), 4), "lm/0"), UserRequest)
+    assert sent(master.hear(Ended((1,), 4), "lm/0"), Request)
     master.hear(Ended((2,), 5), "lm/0")
     assert sent(master.hear(Ended((3,), 5), "lm/0"), JobDone) == [JobDone(0)]
 
@@ -269,8 +271,8 @@ def busy_lm() -> Alone:
     """a's tasks 0 to 3 run on node/0 to node/3."""
     local = part("lm/0")
     tasks = tuple(task(number) for number in range(4))
-    local.hear(UserRequest(1, 0, tasks[:2], (0, 1), (A, A), (0, 0), False), "gm/0")
-    local.hear(UserRequest(2, 1, tasks[2:], (0, 1), (A, A), (0, 0), True), "gm/0")
+    local.hear(Request(1, 0, tasks[:2], (0, 1), (0, 0), (A, A)), "gm/0")
+    local.hear(Request(2, 1, tasks[2:], (0, 1), (0, 0), (A, A)), "gm/0")
     return local
 
 
@@ -358,7 +360,7 @@ def test_a_job_that_is_cancelled_meanwhile_never_starts_and_its_place_is_free() 
     assert sent(local.hear(TimerFired("notices")), Ended) == [Ended((10,), 1)]
     local.hear(Answer(1, True), "gm/0")
     assert not sent(local.hear(Completed(3, 0, killed=True), "node/3"), Launch)
-    request = UserRequest(2, 1, (task(11),), (1,), (B,), (0,), False)
+    request = Request(2, 1, (task(11),), (1,), (0,), (B,))
     assert sent(local.hear(request, "gm/1"), Launch) == [Launch(5, task(11), 0)]
 
 
@@ -457,5 +459,5 @@ def test_a_task_that_fits_no_machine_is_reported_although_a_view_holds_more_than
     master.hear(update(1, 0, node0=2), "lm/0")
     too_large = Task(10, 1, request=(2,))
     effects = master.hear(Submit(Job(1, 1, (too_large,), 0, "a")))
-    assert not sent(effects, UserRequest)
+    assert not sent(effects, Request)
     assert [done.job for done in sent(effects, JobDone)] == [1]
