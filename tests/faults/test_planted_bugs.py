@@ -12,7 +12,8 @@ from volery.architectures.hydra.messages import Register
 from volery.architectures.hydra.node import MortalNode, Node
 from volery.architectures.hydra.proxy import Proxy
 from volery.architectures.hydra.surviving import MortalManager
-from volery.architectures.megha.allocations import AmountAllocations, SlotAllocations
+from volery.architectures.megha.allocations import SlotAllocations
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.fair_gm import FairGlobalMaster
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import Join, Report, place_of

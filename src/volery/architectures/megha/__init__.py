@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from volery.architectures.megha.allocations import AmountAllocations, SlotAllocations
+from volery.architectures.megha.allocations import SlotAllocations
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.captions import CAPTIONS
 from volery.architectures.megha.explaining import (
     ExplainingFairMaster,

@@ -10,7 +10,8 @@ from collections.abc import Collection
 from itertools import repeat
 from typing import Final, Literal
 
-from volery.architectures.megha.allocations import AmountAllocations, SlotAllocations, Told
+from volery.architectures.megha.allocations import SlotAllocations, Told
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import AmountAllocations, Told
+from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import Join, Lost, Report
 from volery.core.events import Drain, Move, Moved, TimerFired
 from volery.core.model import Address, Task, TaskId, Time

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import AmountAllocations, Told
+from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import (
     ATTEMPTS,
     UNIT_SHIFT,
@@ -193,10 +194,6 @@ class Claim:
         loss: what the loser has before and after it; its own GM knows best.
     """
 
-    __slots__ = (
-        "agreed", "asked", "losers", "loss", "node", "owner", "pool", "position", "victims", "wanted", "withdrawn",
-    )  # fmt: skip
-
     def __init__(
         self, wanted: Preempt, owner: Told, position: tuple[int, int], node: Address, pool: int, victims: set[TaskId]
     ) -> None:
@@ -225,10 +222,6 @@ class WeightedShares:
         allocations: of the Local Master.
     """
 
-    __slots__ = (
-        "_allocations", "_asked", "_claimed", "_claims", "_lm", "_losers", "_news", "_others", "_packing", "_weighed",
-        "_yields",
-    )  # fmt: skip
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})
 
     def __init__(self, others: int, allocations: AmountAllocations) -> None:
