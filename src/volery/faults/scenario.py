@@ -142,7 +142,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def draw(architecture: Architecture, seed: int) -> Scenario:
     """The storm of a seed."""
-    stream = Streams(seed).of(f"faults/{architecture.name}")
+    stream = Streams(seed).of(f"storm/{architecture.name}")
     parameters = dict(architecture.bearing)
     if seed % LIVE[0] == LIVE[1]:
         parameters |= architecture.live
@@ -176,7 +176,7 @@ def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
     They do come back at last, so that what is left of them is seen to do no harm. A stream of its own leaves all else
     as it is.
     """
-    stream = Streams(scenario.seed).of(f"faults/{scenario.architecture}/gone")
+    stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/gone")
     gone = stream.sample(entries, stream.choice((1, 1, len(entries) - 1)))
     plan = scenario.plan
     back_us = plan.deadline_us + SECOND
@@ -190,7 +190,7 @@ def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
 
 def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     """With parameters, amounts and users of a stream of their own: what else is drawn stays the same."""
-    stream = Streams(scenario.seed).of(f"faults/{architecture.name}/varies")
+    stream = Streams(scenario.seed).of(f"storm/{architecture.name}/varies")
     chosen = {name: stream.choice(values) for name, values in architecture.varies.items()}
     scenario = msgspec.structs.replace(scenario, parameters={**scenario.parameters, **chosen})
     if architecture.vectors and stream.random() < 0.6:
@@ -237,7 +237,7 @@ def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> S
 
 def _reweighed(scenario: Scenario, names: Sequence[str]) -> Scenario:
     """With other weights of users and organisations from time to time; a stream of its own leaves all else as it is."""
-    stream = Streams(scenario.seed).of(f"faults/{scenario.architecture}/reweighs")
+    stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/reweighs")
     changes = [
         Reweighed(stream.choice(names), stream.randint(1, WEIGHT_MAX), int(stream.random() * HEAL_US))
         for _ in range(stream.randint(1, REWEIGHS_MAX))

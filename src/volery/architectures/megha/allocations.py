@@ -176,7 +176,7 @@ class SlotAllocations:
         return refused
 
     def end(self, task: TaskId) -> Told | None:
-        """Free the slot of a task; returns what its owner has been told, nothing where the task has none."""
+        """Free the slot of a task; returns its owner if this is the first of its tasks that ends in this instant."""
         owned = self._owned.pop(task, None)
         if owned is None:
             return None
@@ -186,7 +186,8 @@ class SlotAllocations:
         told.busy[partition] ^= bit
         if self._twice:
             told.repeat[partition] |= bit
-        return told
+        told.ended.append(task)
+        return told if len(told.ended) == 1 else None
 
     def node_of(self, task: TaskId) -> Address:
         """The machine that a task runs on; nowhere: ""."""

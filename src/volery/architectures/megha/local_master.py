@@ -214,11 +214,9 @@ class LocalMaster(Component):
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Free what the task had; the GM that owns it is told of all that ended in this instant at once."""
         if self._slots is not None:
-            told = self._slots.end(message.task)
-            if told is not None:
-                if not told.ended:
-                    self._note_first(told, now)
-                told.ended.append(message.task)
+            owner = self._slots.end(message.task)
+            if owner is not None:
+                self._note_first(owner, now)
             return
         known = self.there[source].get(message.task)
         if known is None or known.attempt != message.attempt:
