@@ -57,6 +57,10 @@ class Component:
         """The types of events that `handle` does not refuse."""
         return self.receives.keys()
 
+    def says(self) -> Sends:
+        """The messages that it may send, each with the role that receives it."""
+        return self.sends
+
     def start(self, now: Time) -> None:
         """Begin: set first timers, send first messages. A restart is a new component with `start`."""
 

@@ -100,7 +100,7 @@ def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Send
     for address, component in deployment.components.items():
         role, inner = role_of(address), seen_through(component)
         takes.setdefault(role, set()).update(inner.takes())
-        says[role] = says.get(role, frozenset()) | inner.sends
+        says[role] = says.get(role, frozenset()) | inner.says()
     return takes, says
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.core.component import Component, sent_to
+from volery.core.component import Component, Sends, role_of, sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Message, Task, TaskId, Time
 
@@ -59,6 +59,11 @@ class Node(Component):
     def __init__(self, master: Address) -> None:
         self._master = master
         self._launched = 0
+
+    def says(self) -> Sends:
+        """Its master alone receives the ends."""
+        role = role_of(self._master)
+        return frozenset(hop for hop in self.sends if hop[1] == role)
 
     def on_launch(self, message: Launch, source: Address, now: Time) -> None:
         """Start the attempt; a repeated or overtaken launch is ignored."""

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Change,
+    Ended,
     Inconsistency,
     Request,
     StateUpdate,
     Update,
     place_of,
 )
+from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
@@ -63,6 +65,8 @@ class Told:
 
 class Allocations(Protocol):
     """Units of a cluster: who has which, and what each GM knows of it."""
+
+    sends: ClassVar[Sends]
 
     def expect(self, told: Told, message: Request) -> None:
         """The GM takes what it requests for taken."""
@@ -131,6 +135,8 @@ class SlotAllocations:
         snapshots: whether updates carry the full state, as in the first Megha.
         twice: whether a GM's own completions are repeated in the next update.
     """
+
+    sends: ClassVar[Sends] = sent_to("gm", Ended, Inconsistency, Update)
 
     def __init__(self, layout: Layout, partitions: range, *, snapshots: bool, twice: bool) -> None:
         self._layout = layout

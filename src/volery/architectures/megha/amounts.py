@@ -7,13 +7,14 @@ that there is of it (arXiv 2103.08413, section IV-B4).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import Told
-from volery.architectures.megha.messages import UNIT_SHIFT, Refusal, Request, State, StateUpdate, place_of
+from volery.architectures.megha.messages import UNIT_SHIFT, Ended, Refusal, Request, State, StateUpdate, place_of
 from volery.architectures.megha.vector_layout import VectorLayout
+from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
@@ -57,6 +58,7 @@ class AmountAllocations:
         "_first", "_guards", "_layout", "_lm", "_partitions", "_repartition", "_seats", "_snapshots",
         "_states", "_twice", "_whole_free", "active", "free", "packing",
     )  # fmt: skip
+    sends: ClassVar[Sends] = sent_to("gm", Ended, Refusal, StateUpdate)
 
     def __init__(
         self, layout: VectorLayout, partitions: range, *, snapshots: bool, twice: bool, repartition: bool

@@ -17,33 +17,22 @@ from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Answer,
     Ask,
-    Denied,
     Ended,
-    Holdings,
-    Inconsistency,
     Join,
-    Lost,
-    Ousted,
     Picture,
     Preempt,
-    Refusal,
-    Report,
     Request,
-    StateUpdate,
-    Taken,
-    Update,
     Withdraw,
-    Yield,
 )
 from volery.architectures.megha.recovery import Alone, Paired
 from volery.architectures.megha.shares import NoShares, WeightedShares
-from volery.core.component import Component, sent_to
+from volery.core.component import Component, Sends
 from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.election import LEADERSHIP, Leadership, pair_sends
-from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Result, Run, Stop
+from volery.roles.recovery.election import LEADERSHIP, Leadership
+from volery.roles.recovery.leases import Active, Deposed, Forget, Result
 
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]
@@ -119,6 +108,11 @@ class LocalMaster(Component):
     def takes(self) -> Collection[type]:
         """What its parts know of."""
         return ALWAYS | self.shares.takes | self.recovery.takes
+
+    def says(self) -> Sends:
+        """What its parts send; a picture is sent by a leader alone."""
+        says = self.allocations.sends | self.shares.sends | self.recovery.sends
+        return says if self.recovery.paired else says - {(Picture, "gm")}
 
     def send(self, to: Address, message: Message) -> None:
         """Send what a part has to say."""
@@ -396,8 +390,5 @@ class LocalMaster(Component):
         TimerFired: on_timer,
     }
     sends = (
-        pair_sends("lm", "gm")
-        | sent_to("node", Launch, Kill, Run, Stop, Forget, Fence)
-        | sent_to("gm", Ended, Inconsistency, Update, Refusal, StateUpdate)
-        | sent_to("gm", Holdings, Yield, Taken, Denied, Ousted, Report, Lost, Picture)
-    )
+        SlotAllocations.sends | AmountAllocations.sends | WeightedShares.sends | Alone.sends | Paired.sends
+    )  # of all parts: `says` has those of one

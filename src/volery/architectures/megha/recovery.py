@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from volery.architectures.megha.allocations import Told
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import Join, Lost, Report
+from volery.core.component import Sends, sent_to
 from volery.core.events import Drain, Move, Moved, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
-from volery.roles.node import Completed, Kill
-from volery.roles.recovery.election import LEADERSHIP, Leadership
-from volery.roles.recovery.leases import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
+from volery.roles.node import Completed, Kill, Launch
+from volery.roles.recovery.election import LEADERSHIP, Leadership, pair_sends
+from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status, Stop
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
@@ -35,6 +36,7 @@ class Recovery(Protocol):
     """Who leads a cluster, and which of its nodes are there."""
 
     takes: ClassVar[frozenset[type]]
+    sends: ClassVar[Sends]
     paired: bool
 
     @property
@@ -91,6 +93,7 @@ class Alone:
     """The only master of a cluster, which never crashes."""
 
     takes: ClassVar[frozenset[type]] = frozenset({Completed})
+    sends: ClassVar[Sends] = sent_to("node", Launch, Kill)
     paired = False
     opened = True
 
@@ -178,6 +181,9 @@ class Paired:
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP})
+    sends: ClassVar[Sends] = (
+        pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget, Fence) | sent_to("gm", Report, Lost)
+    )
     paired = True
 
     def __init__(self, lm: int, me: int, lease: Lease, incarnation: int) -> None:

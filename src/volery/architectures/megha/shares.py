@@ -28,6 +28,7 @@ from volery.architectures.megha.messages import (
     Taken,
     Yield,
 )
+from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Preemption
 from volery.core.model import Address, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
@@ -45,6 +46,7 @@ class Shares(Protocol):
     """Who has what in a cluster, and claims to it."""
 
     takes: ClassVar[frozenset[type]]
+    sends: ClassVar[Sends]
 
     def reserved(self, here: int, position: int) -> int:
         """What is set aside on a machine, packed."""
@@ -105,6 +107,7 @@ class NoShares:
     """Nobody is due anything, and nobody preempts."""
 
     takes: ClassVar[frozenset[type]] = frozenset()
+    sends: ClassVar[Sends] = frozenset()
 
     def reserved(self, here: int, position: int) -> int:
         """Nothing."""
@@ -168,8 +171,6 @@ class NoShares:
 class _News:
     """Tasks of other GMs of which one GM does not know yet, and the last of its requests that it knows to be heard."""
 
-    __slots__ = ("ended", "heard", "number", "started")
-
     def __init__(self) -> None:
         self.heard = 0
         self.number = 0
@@ -206,8 +207,7 @@ class Claim:
         self.losers: frozenset[int] = frozenset()
         self.asked = ""
         self.agreed = False
-        self.withdrawn = False
-        self.loss = wanted.loss
+        self.withdrawn, self.loss = False, wanted.loss
 
     def preemption(self, now: Time, task: TaskId, attempt: int) -> Preemption:
         """The fact that an attempt was ended for this."""
@@ -223,6 +223,7 @@ class WeightedShares:
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})
+    sends: ClassVar[Sends] = sent_to("gm", Holdings, Yield, Taken, Denied, Ousted, Picture)
 
     def __init__(self, others: int, allocations: AmountAllocations) -> None:
         self._others = others
@@ -442,8 +443,7 @@ class WeightedShares:
             return
         if claim.losers:
             self._losers[wanted.task.id] = claim.losers
-        unit, task = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task
-        owner = claim.owner.address
+        unit, task, owner = wanted.partition << UNIT_SHIFT | wanted.position, wanted.task, claim.owner.address
         term = self._lm.recovery.term_of(owner)
         active = Active(task.id, task.job, wanted.attempt, owner, unit, task.request, wanted.user, term)
         self._lm.begin(task, active, node, lends=self._lm.recovery.paired)
@@ -497,4 +497,4 @@ class WeightedShares:
     def check_rest(self) -> None:
         """See `Shares`."""
         assert not self._claims, "claims are left"
-        assert not self._asked, "a Global Master has not answered"
+        assert not self._asked, "unanswered"
