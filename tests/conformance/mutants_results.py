@@ -11,12 +11,13 @@ from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
+from volery.roles.node import Node
 
 
 class PlainMatches(Matches):
