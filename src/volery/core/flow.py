@@ -101,8 +101,8 @@ def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Send
     says: dict[str, Sends] = {}
     for address, component in deployment.components.items():
         role, inner = role_of(address), seen_through(component)
-        takes.setdefault(role, set()).update(inner.receives)
-        says[role] = says.get(role, frozenset()) | inner.sends
+        takes.setdefault(role, set()).update(inner.takes())
+        says[role] = says.get(role, frozenset()) | inner.emits()
     return takes, says
 
 
