@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from tests.live.test_processes import sh
 
 from volery.live.node.agent import NodeAgent
 from volery.live.node.descendants import agent_mark, is_marked
-from volery.live.node.proctable import children, processes, status_of
+from volery.live.node.proctable import READS_MAX, children, processes, status_of
 
 FIFTY = "for i in $(seq 50); do (setsid sleep 77 &) ; done"
 """As an operator has tried it: each one a session of its own, and a child of nobody's."""
@@ -51,7 +52,7 @@ def test_daemons_of_a_task_end_with_it(tmp_path: Path, script: str) -> None:
 
 def test_a_task_has_ended_when_what_was_killed_of_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[tuple[int, int]] = []
-    # Its group is told, and does not come to die before the first look.
+    # The signal to the group has no effect before the first look.
     monkeypatch.setattr("volery.live.node.processes._signal_group", lambda *told: killed.append(told))
 
     async def scenario(it: Bench) -> None:
@@ -140,6 +141,15 @@ def test_children_of_a_thread_that_ends_while_children_are_listed_are_listed(mon
         started[0].kill()
         started[0].wait()
     assert end.is_set()
+
+
+def test_a_process_whose_threads_never_settle_is_read_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listings = itertools.count()
+    monkeypatch.setattr("volery.live.node.proctable.os.listdir", lambda _: [f"{next(listings)}"])
+    assert children(os.getpid()) == []
+    assert next(listings) == READS_MAX
 
 
 def test_daemons_leave_no_zombies_while_their_task_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,7 +279,7 @@ class ProcessExecutor:
             self._leave(attempt)
             return
         attempt.signal_all()
-        # Of its process group too: what was killed is not gone yet, and until then may have had children outside of it.
+        # A killed process of the group still exists for a moment, and its children may be outside of the group.
         lives = self._means.descendants.kill_all(attempt.mark, attempt.pid)
         if lives or ((group := attempt.group) is not None and group.lives):
             attempt.deadline = time.monotonic()
