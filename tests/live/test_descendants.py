@@ -165,9 +165,9 @@ def test_children_of_a_thread_that_ends_while_children_are_listed_are_listed(mon
     finally:
         end.set()
         thread.join()
-        for process in started:
-            process.kill()
-            process.wait()
+        for child in started:
+            child.kill()
+            child.wait()
 
 
 @LISTS_CHILDREN
