@@ -136,35 +136,6 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
 }
 
-LONG = {
-    "borg",
-    "kubernetes",
-    "megha-2021:preempted=keep",
-    "omega:gang=true",
-    "omega:preemption=true",
-    "alsched",
-    "firmament",
-    "tetrisched",
-    "tetrisched:solver=greedy",
-    "tetrisched:heterogeneity=false",
-    "pipeline:T10=fairness/shares:a:1+b:2+c:1",
-    "pipeline:progress=keep",
-    "pipeline:reliable=true",
-    "pipeline:T9=fixed/n:3",
-    "pipeline:T9=straggler/times:0.5",
-    "pipeline:T11=checkpoint/period_s:0.1",
-    "megha-2021:reliable=true",
-    "pipeline:R7=react/spare:0.1",
-    "hydra:split=broadcast",
-    "hydra:split=home",
-    "hydra:reliable=true",
-    "megha-2021:shares=a:2+b:1+c:1",
-}
-"""What takes ten times as long as the rest: plans are solved, every kind that waits is tried again, machines boot."""
-
-RARE = {"quincy", "quincy:preemption=true", "quincy:policy=network-aware", "firmament:policy=load-spreading"}
-"""What `make conformance` alone runs: `firmament` is the same code, and runs with the rest."""
-
 HOPS = {
     "pipeline:lrms=3": 4,
     "pipeline:lrms=2": 4,

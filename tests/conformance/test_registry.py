@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import pytest
 from _pytest.mark.structures import ParameterSet
-from tests.conformance.entries import EXCUSED, LONG, RARE, VARIANTS, entries, variant
+from tests.conformance.entries import EXCUSED, VARIANTS, entries, variant
 from tests.conformance.mutants_flows import build_whole
 
 from volery.architectures import configure, lookup
@@ -20,57 +21,84 @@ from volery.conformance.verdict import run
 from volery.core.events import MoreTasks, Submit
 from volery.sim import Options
 
-SLOW = ("check_labels_do_not_matter", "check_same_seed_same_digest")
-"""Independent of parameters; the registry's own entries suffice."""
-OF_ENTRIES = (
-    "check_builds_share_nothing",
-    "check_capacity_and_constraints",
-    "check_codec_changes_nothing",
-    "check_costly_roles_saturate",
-    "check_done_is_said_once",
-    "check_failed_tasks_are_over",
-    "check_goes_quiet",
-    "check_ignored_features_change_nothing",
-    "check_link_delays",
-    "check_locality",
-    "check_messages_are_declared",
-    "check_observing_changes_nothing",
-    "check_submitting_again_when_done",
+COSTLY = tuple(
+    check
+    for check in CHECKS
+    if check
+    not in {
+        "check_allocation_adds_up",
+        "check_features_are_declared",
+        "check_flow_is_declared",
+        "check_gangs",
+        "check_knowledge_is_honest",
+        "check_lone_task_costs_its_hops",
+        "check_messages_are_declared",
+        "check_messages_survive_the_codec",
+        "check_nobody_loses_what_it_is_due",
+        "check_stages_exist",
+        "check_unknown_messages_raise",
+        "check_worker_queues_are_reported",
+    }
 )
-"""Seldom touched by parameters, or demanded by others in passing: for variants `make conformance` runs them."""
-OF_WORKFLOWS = ("check_jitter_is_safe", "check_submitting_twice", "check_ties_are_safe")
-"""`check_workflows` demands the same of variants in passing: with jitter, submitted twice, with ties shuffled."""
-OF_THE_QUICK = (*OF_ENTRIES, *OF_WORKFLOWS, "check_every_task_finishes_once", "check_labels_do_not_matter",
-                "check_repeated_messages", "check_same_seed_same_digest", "check_workflows")  # fmt: skip
-"""For designs that take ten times as long as others `make conformance` runs these.
-
-What `check_cancel` and `check_invariants`, which stay, leave untouched must run once and finish, too.
-"""
+"""Checks that run a dozen workloads or more: 0.1 to 2 CPU seconds each, where the others take some hundredths."""
+OF_EACH = 2
+"""So many costly checks `make test` runs on every entry and variant."""
 
 
-def _seldom(name: str, check: str) -> bool:
-    """Whether `make conformance` alone runs a check; policies of stages are cancelled alike, by their one scheduler."""
-    of_variants = (*OF_ENTRIES, *OF_WORKFLOWS, *(("check_cancel",) if name.startswith("pipeline:") else ()))
-    return name in RARE or check in (OF_THE_QUICK if name in LONG else of_variants if name in VARIANTS else ())
+def covering(families: Mapping[str, Sequence[str]], checks: Sequence[str], of_each: int) -> set[tuple[str, str]]:
+    """Pairs of a design and a check in which every family meets every check, and every design `of_each` of them.
+
+    Checks are dealt in turn to the members of a family, as often as both demands need.
+    """
+    pairs = set()
+    for members in families.values():
+        dealt = max(len(checks), of_each * len(members))
+        pairs |= {(members[k % len(members)], checks[k % len(checks)]) for k in range(dealt)}
+        lacking = {name: of_each - sum(pair[0] == name for pair in pairs) for name in members}
+        pairs |= {(name, check) for name, count in lacking.items() for check in checks[: max(0, count)]}
+    return pairs
 
 
-def _judged(names: Iterable[str], checks: Iterable[str]) -> list[ParameterSet]:
-    pairs = itertools.product(names, checks)
-    return [pytest.param(*pair, marks=pytest.mark.whole if _seldom(*pair) else ()) for pair in pairs]
+def families() -> dict[str, list[str]]:
+    """Entries and variants by the module of their build function: they are the same classes."""
+    found: dict[str, list[str]] = {}
+    for name in [*entries(), *VARIANTS]:
+        found.setdefault(lookup(name.partition(":")[0]).build.__module__, []).append(name)
+    return found
 
 
-@pytest.mark.parametrize(("name", "check"), _judged(entries(), CHECKS))
+COVERED = covering(families(), COSTLY, OF_EACH)
+
+
+def _judged(names: Iterable[str]) -> list[ParameterSet]:
+    """Pairs of a design and a check; `make conformance` alone runs the costly ones that are not in `COVERED`."""
+    return [
+        pytest.param(*pair, marks=() if pair[1] not in COSTLY or pair in COVERED else pytest.mark.whole)
+        for pair in itertools.product(names, CHECKS)
+    ]
+
+
+@pytest.mark.parametrize(("name", "check"), _judged(entries()))
 def test_the_design_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](entries()[name])
 
 
-@pytest.mark.parametrize(("name", "check"), _judged(VARIANTS, [check for check in CHECKS if check not in SLOW]))
+@pytest.mark.parametrize(("name", "check"), _judged(VARIANTS))
 def test_the_design_keeps_the_contract_under_other_parameters(name: str, check: str) -> None:
     if (name, check) in EXCUSED:
         with pytest.raises(NonconformanceError):
             CHECKS[check](variant(name))
         return
     CHECKS[check](variant(name))
+
+
+def test_every_family_meets_every_check_and_every_design_some() -> None:
+    for members in families().values():
+        assert {check for name, check in COVERED if name in members} == set(COSTLY)
+    met = Counter(name for name, _ in COVERED)
+    assert set(met) == {*entries(), *VARIANTS}
+    assert min(met.values()) >= OF_EACH
+    assert covering({"a": ["a", "b", "c"]}, ["x"], 1) == {("a", "x"), ("b", "x"), ("c", "x")}
 
 
 @pytest.mark.parametrize("check", ["check_workflows", "check_cancel", "check_every_task_finishes_once"])
