@@ -18,14 +18,13 @@ from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
 from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
-from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.jobs import JobTable, WorkflowSummary, job_table, workflow_summary
 from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.metrics.windows import Window, WindowSummary
-from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 MISSES_MAX = 3
 """Kinds of tasks that fit no machine, of which it is told why."""

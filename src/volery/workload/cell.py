@@ -19,7 +19,7 @@ from volery.core.model import AMOUNT_MAX, SECOND, Amounts
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds
 from volery.workload.distributions import exponential
-from volery.workload.spec import Spec
+from volery.workload.spec import TASKS_MAX, Spec
 
 KEYS: Final = (
     "span", "workers", "cpus", "fill", "rate", "batch_gap", "batch_tasks", "batch_s", "service_gap", "service_tasks",
@@ -27,7 +27,6 @@ KEYS: Final = (
 )  # fmt: skip
 RESOURCES: Final = ("cpu_milli", "memory_mb")
 REQUEST: Final[Amounts] = (1000, 2048)
-TASKS_MAX: Final = 100_000_000
 SPREADS: Final = 6
 """So many standard deviations more jobs are drawn than are expected: the last of them come after the span."""
 

@@ -1,4 +1,4 @@
-"""Conversions between the compact columns of a trace and numpy arrays."""
+"""Conversions between the compact columns of a trace and numpy arrays, and the columns of synthetic traces."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from volery.core.model import SECOND
 from volery.core.streams import Streams
+from volery.core.trace import Trace
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -43,3 +44,22 @@ def generator(seed: int, name: str) -> np.random.Generator:
 def job_means(duration_us: Integers, first: Integers) -> Reals:
     """Mean task duration of each job, microseconds; every job has a task."""
     return np.asarray(np.add.reduceat(duration_us, first[:-1]) / np.diff(first), dtype=np.float64)
+
+
+def arrivals(gaps_s: Reals) -> Integers:
+    """Arrivals from the gaps before each job; the first arrives at 0."""
+    at = np.cumsum(gaps_s)
+    return microseconds(at - at[0])
+
+
+def made_trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: Integers) -> Trace:
+    """The trace of jobs of these sizes; schedulers are told each job's mean.
+
+    Args:
+        name: the spec.
+        arrival_us, sizes: per job.
+        duration_us: per task.
+    """
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    estimate_us = np.rint(job_means(duration_us, first)).astype(np.int64)
+    return Trace(name, column(arrival_us), column(first), column(duration_us), column(estimate_us))
