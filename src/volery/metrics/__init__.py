@@ -1,7 +1,7 @@
 """Metrics: measures of a run from its records (definitions: docs/reference/metrics.md)."""
 
-from volery.metrics.allocation import AllocationTimes, allocation
-from volery.metrics.conflicts import Conflicts, conflicts_per_second, over_intervals
+from volery.metrics.allocation import AllocationParts, allocation
+from volery.metrics.conflicts import ConflictCounts, conflicts_per_second, over_intervals
 from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
@@ -31,11 +31,11 @@ from volery.metrics.windows import (
 )
 
 __all__ = [
+    "AllocationParts",
     "AllocationSummary",
-    "AllocationTimes",
     "AllotmentSummary",
     "ClassSummary",
-    "Conflicts",
+    "ConflictCounts",
     "ConstraintLoad",
     "DeadlineSummary",
     "Distribution",

@@ -1,6 +1,6 @@
 """Measures of jobs (response time, ideal, delay) and of workflows.
 
-Those of workflows are named as in the experiments of the reference architecture (SC 2018, section V-A6).
+Measures of workflows have the names of the reference architecture's experiments (SC 2018, section V-A6).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def ideal_of_workflows_us(trace: Trace, ran: Flags, *, at_once: bool = False) ->
 
 
 def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> WorkflowSummary:
-    """What became of a run's workflows, and of jobs that are none.
+    """Measures of a run's workflows, and of jobs that are none.
 
     Args:
         records: of the run.

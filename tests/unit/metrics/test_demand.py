@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
-from volery.metrics import Conflicts, conflicts_per_second, constraint_load, over_intervals, total_load
+from volery.metrics import ConflictCounts, conflicts_per_second, constraint_load, over_intervals, total_load
 from volery.metrics.conflicts import Matching
 
 
@@ -138,7 +138,8 @@ class TestConflicts:
 class TestIntervals:
     def test_intervals_hold_the_mean_and_the_worst_second(self) -> None:
         second = np.arange(10, 15)
-        found = over_intervals(Conflicts(second, np.array([0, 4, 1, 1, 7]), np.array([0.5, 1.5, 0.0, 1.0, 2.0])), 3)
+        counts = ConflictCounts(second, np.array([0, 4, 1, 1, 7]), np.array([0.5, 1.5, 0.0, 1.0, 2.0]))
+        found = over_intervals(counts, 3)
         assert found["begin_s"].tolist() == [10, 12, 14]
         assert found["end_s"].tolist() == [12, 14, 15]
         assert found["waiting"].tolist() == [2, 1, 7]

@@ -9,11 +9,23 @@ import msgspec
 import numpy as np
 import pytest
 
+from volery.conformance.cases import trace_of
 from volery.core.events import Counted, Measured
 from volery.core.model import NEVER, Cluster
 from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.trace import Trace, longs
-from volery.metrics import RunSummary, allocation, job_table, mean_utilisation, summarise, utilisation, waiting_tasks
+from volery.core.workflows import with_parents
+from volery.metrics import (
+    RunSummary,
+    allocation,
+    job_table,
+    mean_utilisation,
+    summarise,
+    utilisation,
+    waiting_tasks,
+    workflow_summary,
+)
+from volery.metrics.demand import runnable_tasks
 
 MS = 1000
 
@@ -274,3 +286,106 @@ class TestSummarise:
         began = time.process_time()
         summary_of(records, 5)
         assert time.process_time() - began < 3
+
+
+S = 1_000_000
+
+
+def lived() -> Records:
+    """A diamond that came at 10 s, a plain job at 20 s, and a job of which nothing ran."""
+    jobs = [[4 * S, 2 * S, 6 * S, 1 * S], [3 * S, 5 * S], [9 * S]]
+    trace = trace_of("t", [10 * S, 20 * S, 30 * S], jobs, [[0, 0, 0, 0], [0, 0], [4]])
+    trace = with_parents(trace, [(), (0,), (0,), (1, 2), (), (), ()])
+    records = Records(trace)
+    spans = [(12, 16), (17, 19), (18, 24), (26, 27), (21, 24), (20, 25)]
+    for task, (start, finish) in enumerate(spans):
+        records.start_us[task], records.finish_us[task] = start * S, finish * S
+    records.ready_us[:] = array("q", [10 * S, 16 * S, 16 * S, 24 * S, 20 * S, 20 * S, 30 * S])
+    records.answered_us[:] = array("q", [28 * S, 26 * S, 30 * S])
+    records.unsatisfiable[2] = 1
+    return records
+
+
+def test_the_ideal_of_a_workflow_is_its_critical_path_and_of_a_plain_job_its_longest_task() -> None:
+    table = job_table(lived())
+    assert table.ideal_us.tolist() == [11 * S, 5 * S, NEVER]
+    assert table.delay_us.tolist() == [7 * S, S, NEVER]
+
+
+def test_tasks_that_never_ran_are_no_part_of_the_critical_path() -> None:
+    records = lived()
+    records.start_us[3] = records.finish_us[3] = NEVER
+    assert job_table(records).ideal_us.tolist() == [10 * S, 5 * S, NEVER]
+
+
+def test_response_makespan_schedule_length_and_waiting_are_those_of_the_paper() -> None:
+    records = lived()
+    table = job_table(records)
+    found = workflow_summary(records, table.ideal_us, table.measured)
+    assert found is not None
+    assert found.workflows == 1
+    assert found.task_response_s.count == 6
+    assert found.task_response_s.mean == pytest.approx((6 + 9 + 14 + 17 + 4 + 5) / 6)
+    assert (found.makespan_s.count, found.makespan_s.mean) == (2, (17 + 5) / 2)
+    assert found.schedule_length.max == pytest.approx(17 / 11)
+    assert found.schedule_length.mean == pytest.approx((17 / 11 + 1) / 2)
+    assert (found.waiting_s.max, found.waiting_s.mean) == (2, 1)
+
+
+def test_a_task_responds_to_its_own_submission_where_the_trace_says_it() -> None:
+    """Section V-A6: TRT from the task's submission; JMS and JWT from the first of its job, NJSL by the graph."""
+    records = lived()
+    late = array("q", [at * S for at in (10, 10, 14, 25, 20, 20, 30)])
+    apart = Records(msgspec.structs.replace(records.trace, submit_us=late))
+    for column in ("start_us", "finish_us", "ready_us", "answered_us"):
+        getattr(apart, column)[:] = getattr(records, column)
+    table, before = job_table(apart), job_table(records)
+    found = workflow_summary(apart, table.ideal_us, table.measured)
+    plain = workflow_summary(records, before.ideal_us, before.measured)
+    assert table.ideal_us.tolist() == [16 * S, 5 * S, NEVER], "task 3 was not there before 25 s"
+    assert found.task_response_s.mean == pytest.approx((6 + 9 + 10 + 2 + 4 + 5) / 6)
+    for name in ("makespan_s", "waiting_s", "schedule_length", "published_length"):
+        assert getattr(found, name) == getattr(plain, name)
+
+
+def test_allocation_counts_from_the_moment_a_task_was_ready() -> None:
+    times = allocation(lived())
+    assert (times.framework_queueing[:6] / S).tolist() == [2, 1, 2, 2, 1, 0]
+
+
+def test_ideals_are_those_of_the_reference_machine_where_machines_have_speeds() -> None:
+    trace = trace_of("t", [0], [[4 * S, 2 * S]])
+    records = Records(trace)
+    records.start_us[:] = array("q", [0, 0])
+    records.finish_us[:] = array("q", [2 * S, 8 * S])
+    records.answered_us[0] = 8 * S
+    assert job_table(records, paced=True).ideal_us.tolist() == [4 * S]
+    cluster = Cluster((0, 0), (1, 1), speeds=(2, 1), reference_speed=4)
+    summary = summarise(
+        records, cluster, architecture="x", parameters={}, seed=0, cutoff_us=None, wall_s=1, cpu_s=1, peak_rss_mb=1
+    )
+    assert summary.ideal_s.max == 4
+    assert summary.workflows is not None
+    assert (summary.workflows.workflows, summary.workflows.makespan_s.mean) == (0, 8)
+    assert trace.duration_us.tolist() == [4 * S, 2 * S], "the trace is left as it is"
+
+
+def test_a_workload_asks_for_its_tasks_when_those_that_they_wait_for_end() -> None:
+    begin, end, _ = runnable_tasks(lived().trace, Cluster.uniform(1, 9))
+    assert (begin / S).tolist() == [10, 14, 14, 20, 20, 20]
+    assert np.array_equal((end - begin) / S, [4, 2, 6, 1, 3, 5])
+
+
+def test_the_published_schedule_length_divides_by_what_the_job_took_once_it_had_begun() -> None:
+    """One waited 30 s for 4 s, one began at once, and one took no time at all."""
+    trace = trace_of("t", [0, 0, 0], [[4 * S], [2 * S], [0]], [[0], [0], [0]])
+    records = Records(trace)
+    for task, (start, finish) in enumerate([(30, 34), (0, 2), (7, 7)]):
+        records.start_us[task], records.finish_us[task] = start * S, finish * S
+    records.answered_us[:] = records.finish_us
+    table = job_table(records)
+    found = workflow_summary(records, table.ideal_us, table.measured)
+    assert found.workflows == 0
+    assert found.published_length is not None
+    assert (found.published_length.count, found.published_length.mean) == (3, (34 // 4 + 1 + 7) / 3)
+    assert found.schedule_length.count == 2
