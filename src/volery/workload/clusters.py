@@ -1,4 +1,4 @@
-"""Cluster descriptions: how many workers, with how many slots or what resources, satisfying which constraints."""
+"""Cluster descriptions: workers with their slots or resources, constraints, racks and speeds."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def _without_racks(
     return offering(cluster, names, [in_order_of(names, each, "capacity")] * workers)
 
 
-class Population(NamedTuple):
-    """Rows of a machine file: constraint bit sets, and what was asked for of resources and speeds."""
+class MachineRows(NamedTuple):
+    """Rows of a machine file: constraint bit sets, and the resources and speeds that the caller asked for."""
 
     constraints: list[int]
     capacities: list[Amounts]
@@ -114,13 +114,13 @@ class Population(NamedTuple):
 
 def read_machines(
     path: Path, at_most: int | None = None, resources: tuple[str, ...] = (), *, speeds: bool = False
-) -> Population:
+) -> MachineRows:
     """Machines from a CSV file, plain or gzip-compressed, one machine per row.
 
     The header names the columns; `c0` to `cK` hold 1 where the machine satisfies that constraint and 0 where not,
     columns named as a resource hold whole numbers of units, `speed_mhz` holds the speed where speeds are asked for, and
-    other columns are passed over. A file without
-    constraint columns is one whose machines satisfy none. Reading stops after `at_most` machines.
+    other columns are passed over. Machines of a file without constraint columns satisfy none. Reading stops after
+    `at_most` machines.
 
     Raises:
         InputError: the file cannot be read or a row is wrong; the message names the line.
@@ -128,7 +128,7 @@ def read_machines(
     places: list[int] = []
     amount_places: list[int] = []
     width = 0
-    found = Population([], [], [])
+    found = MachineRows([], [], [])
     wanted = (*resources, SPEED) if speeds else resources
     for number, line in numbered_lines(path):
         words = [word.strip() for word in line.decode("utf-8", "replace").split(",")]
@@ -176,7 +176,7 @@ def _speed(mhz: int, place: str) -> int:
 
 
 def _resource_columns(header: list[str], resources: tuple[str, ...], place: str) -> list[int]:
-    """Where resources stand in a header."""
+    """The places of resources in a header."""
     missing = [name for name in resources if name not in header]
     if missing:
         if missing[0] == SPEED:
@@ -187,7 +187,7 @@ def _resource_columns(header: list[str], resources: tuple[str, ...], place: str)
 
 
 def _constraint_columns(header: list[str], place: str, *, optional: bool = False) -> list[int]:
-    """Where c0, c1 .. stand in a header."""
+    """The places of c0, c1 .. in a header."""
     numbers = {int(name[1:]): at for at, name in enumerate(header) if name[:1] == "c" and name[1:].isdecimal()}
     if optional and not numbers:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from volery.core.trace import Trace
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
+MEAN_TOLERANCE: Final = 1e-3
 
 
 def view(column: array[int]) -> Integers:
@@ -44,6 +46,16 @@ def generator(seed: int, name: str) -> np.random.Generator:
 def job_means(duration_us: Integers, first: Integers) -> Reals:
     """Mean task duration of each job, microseconds; every job has a task."""
     return np.asarray(np.add.reduceat(duration_us, first[:-1]) / np.diff(first), dtype=np.float64)
+
+
+def unlike_means(trace: Trace) -> NDArray[np.bool_]:
+    """Per job, whether its estimate differs from the mean of its durations by more than a thousandth.
+
+    Files state means with few digits.
+    """
+    means = job_means(view(trace.duration_us), view(trace.first))
+    unlike: NDArray[np.bool_] = np.abs(view(trace.estimate_us) - means) > np.maximum(means * MEAN_TOLERANCE, 1)
+    return unlike
 
 
 def arrivals(gaps_s: Reals) -> Integers:

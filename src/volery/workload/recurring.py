@@ -107,7 +107,7 @@ def _template(spec: Spec, kind: int) -> Template:
 
 
 def _above(stage: int, draw: Draw) -> list[tuple[int, bool]]:
-    """What a stage waits for, and whether as a whole: the one before it, and sometimes another."""
+    """Parents of a stage, each with True for a barrier: the stage before it, and sometimes another."""
     if not stage:
         return []
     found = {stage - 1: draw() < BARRIERS}

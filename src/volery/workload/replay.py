@@ -33,7 +33,7 @@ from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
-from volery.workload.omissions import Judged, Only, Tally, judge
+from volery.workload.omissions import Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
 from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
@@ -51,7 +51,7 @@ SUFFIXES: Final = (".csv", ".parquet", ".swf", ".gwf", ".json")
 
 
 class Passed(msgspec.Struct):
-    """What reading left out or changed.
+    """Rows that reading left out or changed.
 
     Args:
         rows: that are not replayed.
@@ -86,7 +86,7 @@ class _Row(NamedTuple):
 
 
 class _Links:
-    """What is known of a source's graphs, and of whose rows make one job.
+    """Dependencies of a source's rows, and the rule by which rows make one job.
 
     Attributes:
         jobs: of which some row waits.
@@ -103,7 +103,7 @@ class _Links:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows of a job are one job, whenever they were submitted."""
+        """True where all rows of a job are one job, whenever they were submitted."""
         return self.apart or bool(self.jobs)
 
 
@@ -151,7 +151,7 @@ class _Source:
         self._form, self._job_count, self._only = form, job_count, only
         self._taken: set[str] = set()
         self._last_us = 0
-        self._tally: Tally | None = None
+        self._tally: OmissionTally | None = None
         self._passed = Passed()
         self.jobs: dict[tuple[str, int], list[_Row]] = {}
         self.links = _Links()
@@ -162,7 +162,7 @@ class _Source:
         if self.resources is None:
             self.resources = resources_of(self._form, batch)
         if self._tally is None:
-            self._tally = Tally(self.resources)
+            self._tally = OmissionTally(self.resources)
         amounts = amounts_of(batch, self.resources)
         judged = judge(batch, amounts, self._only)
         before, whole = self.links.rows, True
@@ -190,17 +190,17 @@ class _Source:
 
     @property
     def _full(self) -> bool:
-        """Whether all jobs that are wanted have begun."""
+        """True once all wanted jobs have begun."""
         return self._job_count is not None and len(self._taken if self.links.whole else self.jobs) >= self._job_count
 
     @property
     def left_out(self) -> Omissions:
-        """What is not replayed, so far."""
-        return (self._tally or Tally(())).omissions(self._taken)
+        """Work that is not replayed, so far."""
+        return (self._tally or OmissionTally(())).omissions(self._taken)
 
     @property
     def passed(self) -> Passed:
-        """What was left out or changed, so far; later changes show in it."""
+        """Rows left out or changed so far; the object is updated later."""
         if self._tally is not None:
             self._passed.rows, self._passed.cut_rows = self._tally.rows, self._tally.cut_rows
         self._passed.left_out = self.left_out
@@ -219,7 +219,7 @@ def _whole(jobs: dict[tuple[str, int], list[_Row]], links: _Links) -> list[_Job]
 
 
 def amounts_of(batch: pa.RecordBatch, resources: Sequence[str]) -> dict[str, Any]:
-    """Resource -> what is asked for, in our units; shares are taken of the largest machine."""
+    """Resource -> requested amounts, in our units; shares are taken of the largest machine."""
     found = {
         "cpu_milli": pc.coalesce(batch.column("cpu_milli"), pc.multiply(batch.column("cpu_share"), NODE_CPU_MILLI)),
         "memory_mb": pc.coalesce(batch.column("memory_mb"), pc.multiply(batch.column("memory_share"), NODE_MEMORY_MB)),

@@ -1,4 +1,4 @@
-"""What tasks ask for where a trace does not say: classes of requests, drawn by weight.
+"""Requests of tasks where a trace has none: classes of requests, drawn by weight.
 
 A model is a file in TOML, or the one that comes with the package, `alibaba-like`:
 

@@ -110,15 +110,15 @@ class TaskRow(msgspec.Struct, gc=False):
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """What was done about a defect: the rule, the action, and how many rows it met."""
+    """A repair: the rule of the defect, the action, and the number of rows."""
 
     rule: str
     action: str
     rows: int
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """Where a table comes from.
+class TableManifest(msgspec.Struct, frozen=True):
+    """The origin of a table, and the repairs that were made.
 
     Args:
         version: of the schema.
@@ -182,8 +182,8 @@ class TableWriter:
         self._writer.write_batch(batch)
         self.rows += batch.num_rows
 
-    def finish(self, manifest: Manifest) -> None:
-        """State where the rows come from."""
+    def finish(self, manifest: TableManifest) -> None:
+        """Write the manifest; no rows may follow."""
         self._writer.add_key_value_metadata({MANIFEST_KEY: msgspec.json.encode(manifest)})
 
 
@@ -199,7 +199,7 @@ def table_output(path: Path, *, force: bool = False) -> Iterator[TableWriter]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file is a canonical table, by its content."""
+    """True for a canonical table, by its content."""
     try:
         return VERSION_KEY in (pq.read_schema(path).metadata or {})
     except (OSError, pa.ArrowInvalid):
@@ -222,8 +222,8 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
             raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Where the rows of a canonical table come from.
+def read_manifest(path: Path) -> TableManifest:
+    """The manifest of a canonical table.
 
     Raises:
         InputError: as `read_table`, or the table has no readable manifest.
@@ -234,7 +234,7 @@ def read_manifest(path: Path) -> Manifest:
     return found
 
 
-def manifest_of(path: Path) -> Manifest:
+def manifest_of(path: Path) -> TableManifest:
     """As `read_manifest`; of a table that was written without one, a manifest of version 0 that says nothing.
 
     Raises:
@@ -243,9 +243,9 @@ def manifest_of(path: Path) -> Manifest:
     with _opened(path) as file:
         raw = (file.metadata.metadata or {}).get(MANIFEST_KEY)
     if raw is None:
-        return Manifest(0, path.name, "", "table", "")
+        return TableManifest(0, path.name, "", "table", "")
     try:
-        return msgspec.json.decode(raw, type=Manifest)
+        return msgspec.json.decode(raw, type=TableManifest)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise InputError(str(path), f"has a manifest that cannot be read ({error}); convert the source again") from None
 

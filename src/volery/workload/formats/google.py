@@ -185,7 +185,7 @@ class Resources(msgspec.Struct):
 
 
 class Condition(msgspec.Struct):
-    """What a machine must be."""
+    """A condition on the machine of a task."""
 
     name: str = ""
     value: str | None = None
