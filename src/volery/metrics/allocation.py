@@ -34,7 +34,7 @@ class AllocationParts(msgspec.Struct, frozen=True, eq=False):
 def allocation_parts(records: Records, among: Flags | None = None) -> Iterator[tuple[str, Longs]]:
     """Yield "total" and then each part over the tasks that started; one further column is in memory at any time.
 
-    `among` says per task whether it counts; all do by default.
+    `among` marks the tasks that count; all do by default.
 
     The consumer may reorder what it is given. The causal chain of messages that led to a start may have begun before
     the task arrived (a worker that was already on its way to idle), so a part takes no more than what is left.

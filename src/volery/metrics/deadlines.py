@@ -37,7 +37,7 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
 def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSummary | None:
     """The deadlines of a run; None where no job has one. A job that was never answered has missed its own.
 
-    `among` says per job whether it counts; all do by default.
+    `among` marks the jobs that count; all do by default.
     """
     trace = records.trace
     if not trace.deadline_us:

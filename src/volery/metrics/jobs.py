@@ -28,7 +28,7 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
         job: number of the job.
         submit_us: when it was submitted.
         tasks: how many tasks it has.
-        unsatisfiable: how many of them fit no machine, as the submitter was told.
+        unsatisfiable: how many of them fit no machine, as answered to the submitter.
         ideal_us: the ideal JRT: its longest task that ran, or the critical path of those that ran where the trace has
             workflows; `NEVER` when none did.
         jrt_us: job response time as the submitter sees it: answer - submission; `NEVER` where not measured.
@@ -59,7 +59,7 @@ def job_table(
 
     Args:
         records: of the run.
-        cutoff_us: jobs with a larger estimate are long; None when short and long are not told apart.
+        cutoff_us: jobs with a larger estimate are long; None without classes.
         paced: how long a task lasts depends on its machine, so that ideals are those of the trace: at the reference
             speed, and where the input lies.
         window: jobs that count were submitted within it; None: all count.
@@ -99,7 +99,7 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
 
     Args:
         workflows: jobs in which some task waits for another.
-        task_response_s: TRT, per task: its finish - its submission, or its job's where the trace says no more.
+        task_response_s: TRT, per task: its finish - its submission, or its job's where the trace has none per task.
         makespan_s: JMS, per job: its last finish - its submission.
         schedule_length: NJSL, per job: JMS / critical path at the reference speed (no unit), where that is above zero.
         waiting_s: JWT, per job: its first start - its submission.

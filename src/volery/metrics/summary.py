@@ -106,7 +106,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         locality: tasks on, near and far from the machines with their input; None where no task has input.
         ignores: features of the workload that the design does not decide by.
         kept_by_driver: features that the driver enforces, because the design does not.
-        declares: whether the design says which features it heeds.
+        declares: whether the design declares the features that it uses.
         left_out: work of the trace file that was not replayed; None where there was no such file.
         never_ran: tasks that never started; None where all did.
         in_one_slot: tasks that took one slot though they ask for more; None where none did.

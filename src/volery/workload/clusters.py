@@ -42,17 +42,17 @@ def load_cluster(
         slots: tasks that each runs at once; of no account where machines offer resources.
         constraints: `sharma2011` to draw what the machines satisfy, `gpu-racks` for 8 racks of which 2 have GPUs, or
             `none`.
-        machines: a CSV file that says what they satisfy instead; its first `workers` rows are taken.
+        machines: a CSV file with the constraints that they satisfy instead; its first `workers` rows are taken.
         seed: of the run; the stream is `constraints/machines`.
-        resources: what tasks ask for; the file's columns of these names say what each machine offers.
+        resources: names of requested resources; the file's columns of these names hold the offers of each machine.
         capacity: what every machine offers, as `cpu_milli=64000,memory_mb=16384`, instead.
         racks: of equal size, of neighbouring machines.
-        reference_mhz: of the machine for which durations hold; the file's column `speed_mhz` says how fast each is. 0:
-            all are alike.
+        reference_mhz: speed of the machine for which durations hold; the file's column `speed_mhz` has that of each
+            machine. 0: all are alike.
 
     Raises:
-        InputError: a number is out of range, the model is unknown, the file is wrong or too short, or nothing says
-            what machines offer of a resource that tasks ask for, or how fast they are.
+        InputError: a number is out of range, the model is unknown, the file is wrong or too short, or the offer
+            of a requested resource, or the speed, is not given.
     """
     if reference_mhz and machines is None:
         raise InputError("reference_mhz", f"no file says how fast machines are; give one with a column {SPEED}")
@@ -236,7 +236,7 @@ def offering(cluster: Cluster, names: tuple[str, ...], capacities: Sequence[Amou
 
 
 def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> tuple[Trace, Cluster]:
-    """Workload and machines for designs that know slots alone.
+    """Workload and machines for designs that place on slots alone.
 
     Every machine has as many slots as it holds of `slot_request`, one at least, and every task takes one slot.
 

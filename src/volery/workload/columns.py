@@ -65,7 +65,7 @@ def arrivals(gaps_s: Reals) -> Integers:
 
 
 def made_trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: Integers) -> Trace:
-    """The trace of jobs of these sizes; schedulers are told each job's mean.
+    """The trace of jobs of these sizes; each job's estimate is its mean.
 
     Args:
         name: the spec.

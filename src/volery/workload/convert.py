@@ -1,4 +1,4 @@
-"""Conversion of any trace into the canonical table, with the repairs that were chosen; the manifest says all of it."""
+"""Conversion of any trace into the canonical table, with the chosen repairs; the manifest lists them."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def convert(
     Args:
         source: a file of any format, or a folder of parquet parts.
         output: the table.
-        form: name of the format; None: told by the content.
+        form: name of the format; None: recognised by the content.
         chosen: rule of the doctor -> action.
         parents: whether to keep what tasks wait for; without, they and the submissions of tasks are unknown.
         submissions: whether to keep when each task was submitted; without, they are unknown.
-        only: "finished" leaves out rows of which the source says that they did not finish; "ran" keeps all.
-        far_permille: what distance from their input costs tasks, see `TableManifest`; None: as the source says.
+        only: "finished" leaves out rows whose status is another; "ran" keeps all.
+        far_permille: what distance from their input costs tasks, see `TableManifest`; None: as the source states.
         force: replace the output if it exists.
 
     Raises:

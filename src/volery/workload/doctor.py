@@ -94,7 +94,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         source, format: what was read, and how.
         rows: of the trace.
         findings: in the order of the rules; those that no row has are left out.
-        unknown: column -> rows that do not say it; columns that all rows say are left out.
+        unknown: column -> rows without a value; columns with values in all rows are left out.
         noticed, remarks: of the reader.
         origin_us: the first submission; None where no row has one.
         left_out: rows that a run would leave out, by reason, without a count of jobs; None where there is no row.
@@ -171,7 +171,7 @@ class Examiner:
         found = np.flatnonzero(mask)
         self.counts[rule] += len(found)
         wanted = PLACES_MAX - len(self._lines[rule])
-        # a row of a table made elsewhere may not say its line
+        # a row of a table made elsewhere may have no line
         self._lines[rule] += [int(lines[k]) if lines[k] == lines[k] else self.rows + int(k) + 1 for k in found[:wanted]]
 
     def _unsorted(self, batch: pa.RecordBatch) -> Mask:
@@ -230,7 +230,7 @@ def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None =
 
     Args:
         path: the file, or folder of parts.
-        form: name of its format; None: told by the content.
+        form: name of its format; None: recognised by the content.
         chosen: rule -> action.
         only: what a run would replay.
 

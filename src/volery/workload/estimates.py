@@ -83,8 +83,8 @@ def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates")
             fix = "give mean, exact, lognormal:S or f:F"
             raise InputError(place, f"the trace {trace.name!r} has no requested times; {fix}")
         return trace
-    told = _drawn(model, job_means(view(trace.duration_us), view(trace.first)), seed)
-    return msgspec.structs.replace(trace, told_estimate_us=column(told))
+    drawn = _drawn(model, job_means(view(trace.duration_us), view(trace.first)), seed)
+    return msgspec.structs.replace(trace, told_estimate_us=column(drawn))
 
 
 def _drawn(model: ErrorModel, means: Reals, seed: int) -> Integers:

@@ -42,7 +42,7 @@ class Spill:
         self.rows = 0
 
     def add(self, records: Integers) -> None:
-        """Keep rows; the first column tells the part."""
+        """Keep rows; the first column decides the part."""
         self.rows += len(records)
         parts = records[:, 0] & (PARTS - 1)
         order = np.argsort(parts, kind="stable")
@@ -261,7 +261,7 @@ class Submissions:
     """The columns of submissions of jobs and their tasks, made job by job.
 
     Args:
-        apart: whether some row says when it was submitted itself.
+        apart: whether some row has a submission of its own.
     """
 
     def __init__(self, *, apart: bool) -> None:
@@ -276,7 +276,7 @@ class Submissions:
         """A job's rows in order; none comes before those that it waits for, as no scheduler knew of these.
 
         Args:
-            arrival_us: of the job, and of rows that do not say.
+            arrival_us: of the job, and of rows without a submission of their own.
             came_us: per row, when it was submitted itself.
             instances, parents: as for `Edges`.
         """

@@ -39,7 +39,7 @@ def check_load_of_spec(trace: str, load_by: str, place: str) -> None:
         place: of the load, for the error.
 
     Raises:
-        InputError: the spec says `load=`, and the arrivals were to be scaled; or its work fills the machines.
+        InputError: the spec has `load=`, and the arrivals were to be scaled; or its work fills the machines.
     """
     if trace.startswith("cell:"):
         raise InputError(place, f"{trace!r} fills its machines from the beginning to the end; vary its rate=N instead")
@@ -73,8 +73,8 @@ def _loads_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
 def at_load(trace: Trace, cluster: Cluster, load: float) -> Trace:
     """The trace with all distances between arrivals multiplied by one number, so that its load is `load`.
 
-    Jobs, their tasks, and what a job says of itself (later submissions of its tasks, deadlines) keep their distance to
-    the job's arrival. Arrivals are rounded to whole microseconds.
+    Jobs keep their tasks. Deadlines and later submissions of tasks keep their distance to the arrival of the job.
+    Arrivals are rounded to whole microseconds.
 
     Raises:
         InputError: all jobs arrive at once, or the arrivals would lie too far apart.
@@ -145,7 +145,7 @@ SHORT_SHARE: Final = 0.9
 
 
 def cutoff_of(trace: Trace) -> float:
-    """The mean task time, in seconds, that 90 % of the jobs do not exceed, by what schedulers are told.
+    """The mean task time, in seconds, that 90 % of the jobs do not exceed, by the estimates of schedulers.
 
     It is at most what a parameter may be, so that designs take it: longer tasks are long.
     """

@@ -1,6 +1,6 @@
 """Rows of a trace that cannot be replayed: the reason for each, and counts by reason.
 
-A row is replayed when it held a machine and the source says when and for how long, however it ended. With
+A row is replayed when it held a machine, at a time and for a time that the source has, however it ended. With
 `only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left.
 """
 
@@ -101,7 +101,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
 
 
 def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of a batch that finished, and those of which the source does not say how they ended."""
+    """The rows of a batch that finished, and those without a status."""
     status = batch.column("status")
     return batch.filter(pc.or_kleene(pc.is_null(status), pc.fill_null(pc.equal(status, "finished"), False)))
 

@@ -46,7 +46,7 @@ def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
 
 
 def with_exact_estimates(trace: Trace) -> Trace:
-    """The trace whose schedulers know how long each task takes, as those of OpenDC do (Andreadis et al., SC18)."""
+    """The trace with exact estimates for its schedulers, as in OpenDC (Andreadis et al., SC18)."""
     return msgspec.structs.replace(trace, task_estimate_us=trace.duration_us)
 
 

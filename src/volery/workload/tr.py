@@ -85,7 +85,7 @@ def has_its_durations(words: list[AnyStr]) -> bool:
 def scan_tr(
     path: Path, durations: str = "exact", arrivals: str = "exact", job_count: int | None = None
 ) -> tuple[Trace, Reading]:
-    """Read the first `job_count` rows of a `.tr` file (all by default), and say what was odd about them.
+    """Read the first `job_count` rows of a `.tr` file (all by default), and count its oddities.
 
     Raises:
         InputError: as `read_tr`.

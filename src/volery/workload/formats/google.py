@@ -67,19 +67,19 @@ class Event(NamedTuple):
 def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskRow]:
     """A row per attempt of a task, in order of its end; those still alive at the end come last."""
     alive: dict[tuple[str | None, str | None], TaskRow] = {}
-    for time_us, kind, said in events:
-        key = (said.job, said.task)
+    for time_us, kind, stated in events:
+        key = (stated.job, stated.task)
         row = alive.get(key)
         if row is None:
-            row = alive[key] = said
+            row = alive[key] = stated
             if kind != "submit":
                 noticed["attempts whose submission is not in the file"] += 1
         else:
-            row.cpu_share = said.cpu_share if row.cpu_share is None else row.cpu_share
-            row.memory_share = said.memory_share if row.memory_share is None else row.memory_share
-            row.user = row.user or said.user
-            row.constraints = said.constraints if row.constraints is None else row.constraints
-            row.priority = said.priority if row.priority is None else row.priority
+            row.cpu_share = stated.cpu_share if row.cpu_share is None else row.cpu_share
+            row.memory_share = stated.memory_share if row.memory_share is None else row.memory_share
+            row.user = row.user or stated.user
+            row.constraints = stated.constraints if row.constraints is None else row.constraints
+            row.priority = stated.priority if row.priority is None else row.priority
         if kind == "submit" and row.submit_us is None:
             row.submit_us = row.task_submit_us = time_us
             noticed["attempts submitted before the trace begins"] += time_us <= BEFORE_TRACE_US
@@ -103,7 +103,7 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
         with place(path, number, title):
             noticed["events that were not recorded but inferred"] += bool(row["missing"])
             apart = row.get("different_machine") == "1"
-            said = TaskRow(
+            stated = TaskRow(
                 job=known(row["job"]),
                 task=known(row["task"]) if "task" in row else "0",
                 user=known(row["user"]),
@@ -115,7 +115,7 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
                 line=number,
                 priority=priority(row.get("priority", "")),
             )
-            event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], said)
+            event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], stated)
         yield event
 
 
@@ -210,24 +210,24 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
         if not line.strip():
             continue
         with place(path, number, "Google 2019 instance_events"):
-            said = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
-            noticed["events that were not recorded but inferred"] += bool(said.missing_type)
-            if str(said.time) == AFTER_TRACE:
+            found = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
+            noticed["events that were not recorded but inferred"] += bool(found.missing_type)
+            if str(found.time) == AFTER_TRACE:
                 noticed["events after the trace ends, passed over"] += 1
                 continue
-            request = said.resource_request or Resources()
+            request = found.resource_request or Resources()
             row = TaskRow(
-                job=str(said.collection_id),
-                task=None if said.instance_index is None else str(said.instance_index),
+                job=str(found.collection_id),
+                task=None if found.instance_index is None else str(found.instance_index),
                 cpu_share=request.cpus,
                 memory_share=request.memory,
-                constraints=None if said.constraint is None else [_condition(one) for one in said.constraint],
+                constraints=None if found.constraint is None else [_condition(one) for one in found.constraint],
                 line=number,
-                priority=said.priority,
+                priority=found.priority,
             )
-            if said.type < 0:
-                raise ValueError(f"{said.type} is no type of event")
-            event = Event(microseconds(str(said.time), 1), KINDS_2019[said.type], row)
+            if found.type < 0:
+                raise ValueError(f"{found.type} is no type of event")
+            event = Event(microseconds(str(found.time), 1), KINDS_2019[found.type], row)
         yield event
 
 
