@@ -176,6 +176,13 @@ def test_a_rule_that_contradicts_a_contract_is_found() -> None:
     assert not list(contradictions({"core": frozenset()}, [contract]))
 
 
+def test_the_changelog_of_the_first_release_lists_what_there_is() -> None:
+    """Nobody had the defects that were mended before it."""
+    release = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## 0.1.0")[1].split("\n## ")[0]
+    assert release.count("\n") <= 150
+    assert "Fixed" not in release
+
+
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     """A check that cannot fail is a defect."""
     assert slug("What *papers* say, & `why`: 3.2") == "what-papers-say--why-32"
