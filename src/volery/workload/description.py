@@ -17,6 +17,9 @@ from volery.core.workflows import comes_in_parts, critical_paths_us, ends_us, ha
 from volery.workload.columns import Integers, Reals, unlike_means, view
 from volery.workload.tr import Reading
 
+PICTURE_FORMATS = ("png", "svg", "pdf")
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
 
 class JobClass(msgspec.Struct, frozen=True):
     """The short or the long jobs of a trace; shares are of all jobs, tasks and task-seconds."""
@@ -316,17 +319,13 @@ def _served_until(edges: Reals, moments: Reals, weights: Reals | None) -> Reals:
     return np.asarray(many[at] * edges - total[at])
 
 
-FORMATS = ("png", "svg", "pdf")
-BLOCKS = " ▁▂▃▄▅▆▇█"
-
-
 def draw_load_curve(curve: LoadCurve, title: str, path: Path) -> None:
     """Write the picture; the same curve gives the same bytes.
 
     Raises:
         InputError: the ending is not .png, .svg or .pdf, or the file cannot be written.
     """
-    if path.suffix.removeprefix(".") not in FORMATS:
+    if path.suffix.removeprefix(".") not in PICTURE_FORMATS:
         raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg

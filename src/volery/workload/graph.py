@@ -28,6 +28,10 @@ PLACES_MAX: Final = 5
 """First places of a defect that are named."""
 KEPT_BYTES: Final = 1 << 18
 """A part goes to disk beyond this."""
+EDGES_MAX: Final = 50_000_000
+"""Between tasks; of two groups of equal tasks each of the one waits for each of the other."""
+Gone = Mapping[str, Sequence[str]]
+"""Rows of a job that were passed over, with what they wait for."""
 
 
 class Spill:
@@ -146,13 +150,6 @@ def _on_a_cycle(waits: Integers) -> NDArray[np.bool_]:
                 if not open_edges[below]:
                     ready.append(below)
     return left
-
-
-EDGES_MAX: Final = 50_000_000
-"""Between tasks; of two groups of equal tasks each of the one waits for each of the other."""
-
-Gone = Mapping[str, Sequence[str]]
-"""Rows of a job that were passed over, with what they wait for."""
 
 
 class CycleError(ValueError):

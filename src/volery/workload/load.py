@@ -28,6 +28,8 @@ SPAN_MAX_US: Final = 2_000_000_000 * SECOND
 """As late as a trace file may have a job arrive."""
 _OWN_LOAD: Final = re.compile(r"[:,]\s*load\s*=\s*([^,]*)")
 PLACE: Final = "load"
+SHORT_SHARE: Final = 0.9
+"""Of the jobs."""
 
 
 def check_load_of_spec(trace: str, load_by: str, place: str) -> None:
@@ -138,10 +140,6 @@ def first_machines(cluster: Cluster, count: int) -> Cluster:
         speeds=cluster.speeds[:count],
         name=f"{count} of {cluster.name}",
     )
-
-
-SHORT_SHARE: Final = 0.9
-"""Of the jobs."""
 
 
 def cutoff_of(trace: Trace) -> float:

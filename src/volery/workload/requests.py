@@ -77,7 +77,8 @@ def load_model(name: str) -> RequestModel:
     try:
         return _read(path.read_text(encoding="utf-8"), name)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}; check the path and its permissions"
+        raise InputError(name, problem) from None
 
 
 def _read(text: str, place: str) -> RequestModel:
