@@ -14,7 +14,7 @@ from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.core.standing import Interval
+    from volery.core.forecast import Interval
     from volery.live.status import Forecast, ForecastRecord, FunnelStep, JobPlan
 
 SECONDS: Final = 1_000_000

@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from volery.core.forecast import Known, Moments, Preempted
 from volery.core.model import SUBMITTER
-from volery.core.standing import Known, Moments, Preempted
 
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""

@@ -1,4 +1,4 @@
-"""The page of a recording that says what design it shows: its registry entry, its module, its flow of messages."""
+"""The design page of a recording: registry entry, documentation of the module, message flow."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _HOPS: Final = (
 
 
 def design_view(entry: Architecture, deployment: Deployment, explanation: str, picture: Callable[[], str]) -> PageView:
-    """The page.
+    """The page of a design.
 
     Args:
         entry: of the registry.
-        deployment: as it ran.
-        explanation: what its page says of it, in Markdown: headings, paragraphs, code, links.
+        deployment: that ran.
+        explanation: of the design, in Markdown: headings, paragraphs, code, links.
         picture: draws its flow of messages as SVG.
     """
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
@@ -48,7 +48,7 @@ def design_view(entry: Architecture, deployment: Deployment, explanation: str, p
 
 
 def _prose(explanation: str) -> list[Markup]:
-    """Sections of paragraphs; what links lead to is in the documentation, not here."""
+    """Sections of paragraphs; links become plain text."""
     found = []
     for part in re.split(r"^## ", explanation, flags=re.MULTILINE):
         title, _, text = part.partition("\n")

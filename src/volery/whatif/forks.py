@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from volery.core.component import Architecture
+from volery.core.forecast import Interval, Known, Moments, Outlook, Preempted, Standing, StandingJob
 from volery.core.model import CONSTRAINT_BITS_MAX, NEVER, SECOND, Address, Amounts, Cluster, JobId, Time
 from volery.core.records import Records
-from volery.core.standing import Interval, Known, Moments, Outlook, Preempted, Standing, StandingJob
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.sim import Options, Progress, simulate

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from volery.core.forecast import Lifetime
 from volery.core.model import SECOND, Time
-from volery.core.standing import Lifetime
 
 ESTIMATE_OFF: Final = 2.0
 """Nobody has been seen to estimate here: a task takes between a half and twice what is estimated."""

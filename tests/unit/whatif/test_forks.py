@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from volery.architectures import configure, lookup, names
+from volery.core.forecast import Interval, Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
 from volery.core.model import SECOND, Cluster
-from volery.core.standing import Interval, Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
 from volery.whatif.forks import RESOLUTION_US, foretell
 from volery.whatif.lifetimes import Kind
 

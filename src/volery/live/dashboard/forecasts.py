@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.core.standing import Interval, Preempted
+from volery.core.forecast import Interval, Preempted
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (

@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
+from volery.core.forecast import Moments
 from volery.core.model import SECOND, JobId, Time
-from volery.core.standing import Moments
 from volery.live.jobs import JobDescription, merged
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.listings import digest_of, encoded

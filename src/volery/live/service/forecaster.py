@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from volery.core.forecast import Preempted
 from volery.core.model import Address, JobId
-from volery.core.standing import Preempted
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, task_count
 from volery.live.loop import in_slices

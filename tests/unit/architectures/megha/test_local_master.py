@@ -11,7 +11,7 @@ from volery.architectures.megha.messages import Inconsistency, Notice, Update
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Cluster
 from volery.roles.nodes import Completed, Launch
-from volery.sim.recording import Observed, TimerSet
+from volery.sim.effects import Observed, TimerSet
 
 A, B, C = tasks(0, 0, 0, 0)
 PERIOD_US = 5_000_000
