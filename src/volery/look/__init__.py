@@ -1,4 +1,4 @@
-"""Style sheet and scripts of all pages: colours, fonts, tables, field of cells; reports embed them, the API serves them."""
+"""Style sheet and scripts of all pages; reports embed them, the API serves them."""
 
 from __future__ import annotations
 
