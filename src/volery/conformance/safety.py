@@ -12,7 +12,7 @@ from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, 
 from volery.core.port import Port
 from volery.core.streams import Streams
 from volery.sim import Network, Options
-from volery.sim.network import Faults
+from volery.sim.network import MessageFaultRates
 
 FAULT_SEEDS = 3
 
@@ -132,7 +132,7 @@ def check_repeated_messages(architecture: Architecture) -> None:
     """Repeated, late and overtaken messages never start a task twice; a design that bears repeats finishes all work."""
     for seed in range(FAULT_SEEDS):
         for case in busy_cases(7 + seed, architecture.vectors):
-            for faults in (Faults(repeat=0.3), Faults(repeat=0.3, delay=0.2, drop=0.02)):
+            for faults in (MessageFaultRates(repeat=0.3), MessageFaultRates(repeat=0.3, delay=0.2, drop=0.02)):
                 launches = _Launches()
                 records = run(architecture, case, seed=seed, options=Options(faults=faults), interceptor=launches)
                 demand(not launches.twice, f"(task, attempt) {launches.twice[:3]} were launched twice")

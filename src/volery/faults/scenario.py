@@ -303,7 +303,8 @@ def _plan(
             stream.choice((0.0, 0.02, 0.3)) if fault in tolerates else 0.0 for fault in ("loss", "duplication", "delay")
         )
         extra_us = stream.choice((1_000, 30_000, 300_000))
-        messages.append(MessageFaults(start, end, drop, repeat, delay, extra_us if "delay" in tolerates else 0))
+        extra_us = extra_us if "delay" in tolerates else 0
+        messages.append(MessageFaults(drop, repeat, delay, extra_us, start_us=start, end_us=end))
     for _ in range(stream.randint(0, 3) if "partition" in tolerates else 0):
         start, end = _span(stream, 8 * SECOND)
         sides = stream.sample(addresses, k=min(len(addresses) - 1, stream.choice((1, 2, len(addresses) // 2))))

@@ -162,7 +162,9 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 case "stop" | "cut" if here and not fault.host.endswith(KEEPER):
                     partitions.append(Partition(at, until, here))
                 case "slow" if here:
-                    message_faults.append(MessageFaults(at, until, delay=1.0, extra_us=fault.extra_us, among=here))
+                    message_faults.append(
+                        MessageFaults(start_us=at, end_us=until, delay=1.0, extra_us=fault.extra_us, among=here)
+                    )
                 case "lose":
                     gone += here
                     crashes = [crash for crash in crashes if crash.address not in here or crash.back_us < at]

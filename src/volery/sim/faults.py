@@ -7,7 +7,6 @@ faults, never what a component knows: that is up to the failure detector (`docs/
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
 import msgspec
 
@@ -19,34 +18,23 @@ from volery.core.records import LostAttempt
 from volery.sim.execution import Attempts, LabPort
 from volery.sim.extension import Extension
 from volery.sim.lab import FAR, Dispersal, Door, Lab
+from volery.sim.network import MessageFaultRates, Moment
 from volery.sim.submitter import Submitter
-
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Moment = Annotated[int, msgspec.Meta(ge=0)]
-
 
 MESSAGES_MAX = 1_000_000
 """More than any plan needs: components that answer each other for ever in one instant never reach a deadline."""
 
 
-class MessageFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For a while, messages between components are dropped, repeated or delayed, each with its own probability.
+class MessageFaults(MessageFaultRates, frozen=True, kw_only=True):
+    """Faults of the messages that are sent during an interval.
 
     Args:
-        start_us, end_us: while they are sent.
-        drop: it never arrives.
-        repeat: it arrives twice, the second time later.
-        delay: it arrives late and may be overtaken.
-        extra_us: mean of the (exponential) extra delay.
-        among: only messages from or to these; nothing: all.
+        start_us, end_us: of the interval.
+        among: only messages from or to these addresses; empty: all.
     """
 
     start_us: Moment
     end_us: Moment
-    drop: Share = 0.0
-    repeat: Share = 0.0
-    delay: Share = 0.0
-    extra_us: Moment = 20_000
     among: tuple[Address, ...] = ()
 
 
@@ -287,16 +275,9 @@ class FaultInjector(Extension):
         if self._partitions and self._cuts(source, gate.address):
             return ()
         extras: Sequence[Time] = (0,)
-        random, exponential = self._stream.random, self._stream.expovariate
         for faults in self._message_faults:
-            if faults.among and source not in faults.among and gate.address not in faults.among:
-                continue
-            if random() < faults.drop:
-                return ()
-            late = int(exponential(1.0) * faults.extra_us) if random() < faults.delay else 0
-            extras = [extra + late for extra in extras]
-            if random() < faults.repeat:
-                extras.append(extras[0] + 1 + int(exponential(1.0) * faults.extra_us))
+            if extras and (not faults.among or source in faults.among or gate.address in faults.among):
+                extras = faults.copies(self._stream, extras)
         return extras
 
     def _crash(self, address: Address, _: None, now: Time) -> None:

@@ -28,7 +28,7 @@ from volery.sim.execution import Attempts, LabPort, LaunchRule, port_class
 from volery.sim.extension import Checks, Extension, MessageCosts
 from volery.sim.faults import FaultInjector
 from volery.sim.lab import FAR, Dispersal, Door, Lab
-from volery.sim.network import Faults, Lane, Network, Sent
+from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.options import Enough, Options, Progress
 from volery.sim.orders import Orders
 from volery.sim.processors import HostModel
@@ -70,7 +70,7 @@ class Kernel:
         self._attempts, self._rules = self._launching(deployment, whole=options.graphs)
         self._extensions = self._extended(deployment, options)
         self._may_stall = not (options.faults.drop or any(one.may_lose_work for one in self._extensions))
-        self._may_forget = options.faults != Faults()
+        self._may_forget = options.faults != MessageFaultRates()
         for address, component in deployment.components.items():
             self.install(address, component)
 
@@ -88,7 +88,7 @@ class Kernel:
     def _extended(self, deployment: Deployment, options: Options) -> list[Extension]:
         """The extensions that the options ask for, the innermost first."""
         lab, submitter, found = self.lab, self.submitter, list[Extension]()
-        if lab.network.jitter_us or options.faults != Faults():
+        if lab.network.jitter_us or options.faults != MessageFaultRates():
             copies = options.faults.copies
             lab.disperse = Dispersal(lab, submitter.door.owner, lambda *_: copies(lab.network_stream))
         if options.check:

@@ -85,7 +85,7 @@ def test_what_each_harm_is_in_the_lab() -> None:
     for kind in parting:
         assert played(HostFault(5, kind, 10, "node-a")) == (Partition(5, 15, NODES),)
     assert played(HostFault(5, "slow", 10, "gm-b", extra_us=7)) == (
-        MessageFaults(5, 15, delay=1.0, extra_us=7, among=("gm/1",)),
+        MessageFaults(start_us=5, end_us=15, delay=1.0, extra_us=7, among=("gm/1",)),
     )
     assert set(played(HostFault(5, "broker", 10))) == {Partition(5, 15, host) for host in schedule.hosts.values()}
     assert played(HostFault(5, "kill", 0, "node-a/keeper")) == tuple(Crash(5, node, 5 + BACK_US) for node in NODES)

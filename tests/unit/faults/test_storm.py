@@ -28,7 +28,7 @@ KEPT = Path(__file__).parents[2] / "faults" / "kept.toml"
 
 def scenario(jobs: int = 8, machines: int = 8) -> Scenario:
     plan = FaultPlan(
-        (MessageFaults(0, 9, drop=0.1), MessageFaults(3, 9, delay=0.1)),
+        (MessageFaults(start_us=0, end_us=9, drop=0.1), MessageFaults(start_us=3, end_us=9, delay=0.1)),
         (Partition(0, 5, ("node/7", "gm/0"), ("node/1",)),),
         (Crash(1, "node/7", 2), Crash(3, "node/0", 4)),
         99,
