@@ -13,11 +13,12 @@ import msgspec
 
 from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
-from volery.core.moments import Moments
 from volery.core.provisioning import Billing
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
 
+MOMENTS_MAX: Final = 1 << 16
+"""Bins of a histogram; when there are more, neighbours are merged two by two."""
 PATH_SHIFT = 32
 """A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
 PROCESSING_MAX: Final[Time] = (1 << 31) - 1
@@ -52,12 +53,39 @@ INCARNATION_ATTEMPTS: Final = 16
 begins at k times so many."""
 
 
-class Tally(msgspec.Struct):
+class FactSummary(msgspec.Struct):
     """The count, sum and largest value of one measured fact."""
 
     count: int = 0
     total: int = 0
     largest: int = 0
+
+
+class TimeHistogram:
+    """Amounts of a counted fact by time, in bounded memory.
+
+    Attributes:
+        width_us: of a bin: 1 (exact), or a power of two where there are many moments.
+        amounts: moment // width_us -> amount; the sum is exact at any width.
+    """
+
+    def __init__(self) -> None:
+        self.width_us = 1
+        self.amounts: dict[int, int] = {}
+
+    def note(self, now: Time, amount: int) -> None:
+        """Add an amount at a time."""
+        at = now // self.width_us
+        self.amounts[at] = self.amounts.get(at, 0) + amount
+        while len(self.amounts) > MOMENTS_MAX:
+            self._widen()
+
+    def _widen(self) -> None:
+        self.width_us *= 2
+        wider: dict[int, int] = {}
+        for at, amount in self.amounts.items():
+            wider[at // 2] = wider.get(at // 2, 0) + amount
+        self.amounts = wider
 
 
 class Facts:
@@ -72,7 +100,7 @@ class Facts:
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, FactSummary] = {}
         self.preemptions: list[Preemption] = []
         self.transactions: list[Transaction] = []
         self.switches: list[Switched] = []
@@ -83,7 +111,7 @@ class Facts:
         if isinstance(fact, Counted):
             self.counters[fact.name] = self.counters.get(fact.name, 0) + fact.amount
         elif isinstance(fact, Measured):
-            tally = self.tallies.setdefault(fact.name, Tally())
+            tally = self.tallies.setdefault(fact.name, FactSummary())
             tally.count += 1
             tally.total += fact.value
             tally.largest = max(tally.largest, fact.value)
@@ -141,7 +169,7 @@ class Records(Facts):
         self.killed: dict[tuple[TaskId, int], Time] = {}
         self.decisions = DecisionLog()
         self.billing: Billing | None = None
-        self.moments: dict[str, Moments] = {}
+        self.moments: dict[str, TimeHistogram] = {}
 
     def number_widely(self) -> None:
         """Make room for attempts of jobs that are moved between entries; before anything is recorded."""

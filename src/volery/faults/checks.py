@@ -14,7 +14,7 @@ from typing import NamedTuple
 from volery.core.model import NEVER, Amounts, JobId, TaskId, Time
 
 
-class Attempt(NamedTuple):
+class AttemptRecord(NamedTuple):
     """An attempt that has run.
 
     Args:
@@ -31,7 +31,7 @@ class Attempt(NamedTuple):
     whole: bool
 
 
-Attempts = Mapping[TaskId, Sequence[Attempt]]
+Attempts = Mapping[TaskId, Sequence[AttemptRecord]]
 """Of each task, in the order of their beginnings."""
 
 

@@ -18,7 +18,7 @@ from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.workflows import below
-from volery.faults.checks import Attempt, Breach, excesses, losses, overlaps
+from volery.faults.checks import AttemptRecord, Breach, excesses, losses, overlaps
 from volery.faults.preemption import Guarantees, losses_below_guarantee
 from volery.faults.scenario import Scenario
 from volery.sim.kernel import Kernel
@@ -40,7 +40,7 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
         self.problem = problem
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ScenarioResult(msgspec.Struct, frozen=True):
     """A scenario that was tolerated: its faults, and what they cost."""
 
     faults: int
@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True):
     digest: str
 
 
-def run_scenario(architecture: Architecture, scenario: Scenario) -> Outcome:
+def run_scenario(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     """Run a scenario, and check it.
 
     Raises:
@@ -66,7 +66,7 @@ def run_scenario(architecture: Architecture, scenario: Scenario) -> Outcome:
         raise Failure(type(error).__name__, str(error)) from error
 
 
-def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
+def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     cluster, trace = scenario.cluster(), scenario.trace()
     deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
     options = Options(
@@ -85,7 +85,7 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
             raise Failure("within its share", problem)
     kernel.check_rest()
     plan = scenario.plan
-    return Outcome(
+    return ScenarioResult(
         faults=len(plan.messages) + len(plan.partitions) + len(plan.crashes),
         tasks=trace.task_count,
         killed=len(records.killed),
@@ -101,16 +101,16 @@ def _demand_none(breaches: Iterable[Breach]) -> None:
         raise Failure(*breach)
 
 
-def attempts_of(records: Records) -> dict[TaskId, list[Attempt]]:
+def attempts_of(records: Records) -> dict[TaskId, list[AttemptRecord]]:
     """Per task, its attempts in order."""
-    found: dict[TaskId, list[Attempt]] = defaultdict(list)
+    found: dict[TaskId, list[AttemptRecord]] = defaultdict(list)
     durations = records.trace.duration_us
 
     def note(task: TaskId, number: int, worker: int, start: Time, finish: Time) -> None:
         killed = records.killed.get((task, number))
         end = finish if killed is None else killed
         whole = killed is None and end - start == durations[task]
-        found[task].append(Attempt(start, end, worker, number, whole))
+        found[task].append(AttemptRecord(start, end, worker, number, whole))
 
     for lost in records.lost:
         note(lost.task, lost.attempt, lost.worker, lost.start_us, lost.finish_us)

@@ -16,9 +16,8 @@ import msgspec
 from volery.core.component import Deployment
 from volery.core.events import REFUSALS, Computed, Counted, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Key, Message, Task, TaskId, Time
-from volery.core.moments import Moments
 from volery.core.port import Problem
-from volery.core.records import LostAttempt, with_processing
+from volery.core.records import LostAttempt, TimeHistogram, with_processing
 from volery.core.why import Decision
 from volery.sim.lab import Door, Lab, Routes, handler_in
 
@@ -142,7 +141,7 @@ class LabPort:
             return
         records.observe(fact)
         if isinstance(fact, Counted) and fact.name in REFUSALS:
-            records.moments.setdefault(fact.name, Moments()).note(now, fact.amount)
+            records.moments.setdefault(fact.name, TimeHistogram()).note(now, fact.amount)
 
 
 class LaunchRule:
@@ -161,10 +160,10 @@ class LaunchRule:
         """An attempt runs, and is recorded."""
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
-        """An attempt has finished; its component is told next."""
+        """An attempt has finished; its component receives that next."""
 
     def killed(self, port: LabPort, event: TaskFinished) -> None:
-        """An attempt was killed; its component is told next."""
+        """An attempt was killed; its component receives that next."""
 
     def observed(self, port: LabPort, fact: Fact) -> None:
         """A component reports a fact, which is recorded next."""
@@ -231,10 +230,10 @@ class RuledPort(LabPort):
 
 
 class Durations(Protocol):
-    """Durations of attempts."""
+    """Durations of tasks' next attempts, microseconds."""
 
     def __getitem__(self, task: TaskId, /) -> Time:
-        """The next one of a task, microseconds."""
+        """The duration of a task's next attempt."""
 
 
 def port_class(

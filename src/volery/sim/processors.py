@@ -52,7 +52,7 @@ class Cores:
         return self._free_at[0]
 
     def take(self, until: Time) -> None:
-        """Occupy that core."""
+        """Occupy a free core until a time."""
         heapq.heapreplace(self._free_at, until)
 
 
@@ -217,7 +217,7 @@ class Rests:
         self._last: dict[Kind, Time] = {}
 
     def share(self, kind: Kind, now: Time) -> float:
-        """Between 0, it was a moment ago, and 1, it was never."""
+        """The rest since the last event of a kind: near 0 just after it, 1 if there was none."""
         last = self._last.get(kind)
         if last is None:
             return 1.0

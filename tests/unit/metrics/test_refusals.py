@@ -11,8 +11,7 @@ from pyarrow import parquet
 from volery.conformance.cases import trace_of
 from volery.core.events import Transaction
 from volery.core.model import SECOND
-from volery.core.moments import Moments
-from volery.core.records import Records
+from volery.core.records import Records, TimeHistogram
 from volery.metrics import refused_tasks
 from volery.study import compare
 
@@ -29,7 +28,7 @@ def tried(ended_us: int, refused: int) -> Transaction:
 
 def test_refusals_fall_into_the_interval_of_their_moment_and_none_is_lost() -> None:
     found = records()
-    kept = found.moments["inconsistencies"] = Moments()
+    kept = found.moments["inconsistencies"] = TimeHistogram()
     for now, amount in ((SECOND, 1), (2 * SECOND - 1, 2), (2 * SECOND, 4), (0, 8), (9 * SECOND, 16)):
         kept.note(now, amount)
     assert refused_tasks(found, BEGINS_US).tolist() == [11, 4, 16]
