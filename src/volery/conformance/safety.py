@@ -54,13 +54,13 @@ class _Answers(Interceptor):
 
 @check
 def check_done_is_said_once(architecture: Architecture) -> None:
-    """Each job is told done once."""
+    """Each job is reported done once."""
     for case in all_cases(3, architecture.vectors):
         answers = _Answers()
         run(architecture, case, interceptor=answers)
         for job in range(case.trace.job_count):
             count = answers.done.get(job, 0)
-            demand(count == 1, f"job {job} of case {case.name!r} was told done {count} times")
+            demand(count == 1, f"job {job} of case {case.name!r} was reported done {count} times")
 
 
 class _Alarms(Interceptor):
@@ -84,7 +84,7 @@ def check_goes_quiet(architecture: Architecture) -> None:
     """The system becomes quiet after all work has ended: no timer goes on.
 
     A run returns only when nothing is left to happen; `run` bounds how long that may take. A few last timers per
-    component are allowed (news that are still to be told).
+    component are allowed (news that are still to be sent).
     """
     for case in edge_cases(seed=4):
         alarms = _Alarms()
@@ -181,7 +181,7 @@ class _Late(Interceptor):
 
 @check
 def check_submitting_again_when_done(architecture: Architecture) -> None:
-    """A finished job that is submitted again is told done again, with the same count, and starts nothing."""
+    """A finished job that is submitted again is reported done again, with the same count, and starts nothing."""
     for case in all_cases(9, architecture.vectors):
         late = _Late()
         records = run(architecture, case, interceptor=late)

@@ -1,4 +1,4 @@
-"""Records of a run: submit, start, finish, worker and attempt of every task, and what the submitter was told.
+"""Records of a run: submit, start, finish, worker and attempt of every task, and the answers to the submitter.
 
 Components do not keep score. The same record types serve the lab and the live federation.
 """
@@ -35,7 +35,7 @@ class LostAttempt(msgspec.Struct, frozen=True):
     """An attempt that did not finish, kept when the next attempt of its task starts.
 
     Args:
-        kept_us: for how long it ran without the next attempt having to repeat that.
+        kept_us: part of its run that the next attempt does not repeat.
     """
 
     task: TaskId
@@ -47,7 +47,7 @@ class LostAttempt(msgspec.Struct, frozen=True):
 
 
 ATTEMPT_MAX: Final = 255
-"""The last attempt of a task that a record can hold; nobody preempts a task that has come so far."""
+"""The last attempt of a task that a record can hold; a task with so many is not preempted."""
 INCARNATION_ATTEMPTS: Final = 16
 """Attempts of a task that one incarnation of a scheduler may number, where schedulers may begin anew: incarnation k
 begins at k times so many."""
@@ -139,14 +139,14 @@ class Records(Facts):
         waited_us: task -> time in its worker's own queue, where there was any.
         ready_us: per task, when the last of its parents had finished, or it was submitted, whichever was later; empty
             where no task of the trace waits for another or is submitted later than its job.
-        answered_us: per job, when the submitter was told that it is done.
-        unsatisfiable: per job, tasks that fit no machine, as the submitter was told.
+        answered_us: per job, when the submitter received that it is done.
+        unsatisfiable: per job, tasks that fit no machine, by the answer to the submitter.
         rejections: how often a submission was refused.
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
-        decisions: what schedulers that were asked to explain themselves have decided.
-        billing: which machines come and go, and what they cost; None: all are always on.
-        moments: when what the `REFUSALS` tell of has happened, by name.
+        decisions: of schedulers that explain themselves.
+        billing: of machines that come and go; None: all are always on.
+        moments: times of the counted facts in `REFUSALS`, by name.
         compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
     """
 

@@ -2,7 +2,7 @@
 
 While faults last, the driver refuses what must never happen (a slot taken twice, a constraint ignored, a task started
 while an earlier attempt runs) and every component checks itself after each of its events. When all is quiet, every job
-has been reported done, every task has run for its duration, nothing is held, and every view is true.
+has been reported done, every task has run for its duration, nothing is occupied, and every view is true.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
     """A design does not tolerate a scenario.
 
     Args:
-        kind: what is the same in scenarios that fail alike.
-        problem: what happened.
+        kind: of the failure; the same in scenarios that fail alike.
+        problem: in words.
     """
 
     def __init__(self, kind: str, problem: str) -> None:
@@ -41,7 +41,7 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
 
 
 class ScenarioResult(msgspec.Struct, frozen=True):
-    """A scenario that was tolerated: its faults, and what they cost."""
+    """Counts of a scenario that was tolerated."""
 
     faults: int
     tasks: int
@@ -134,7 +134,7 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
 
 
 def _demand_results(records: Records, scenario: Scenario) -> None:
-    """Every job was told done, once its tasks had run and as many as cannot be told to be so; none began too soon."""
+    """Every job was reported done after its tasks, with the count of those that fit nowhere; none began early."""
     trace, attempts = records.trace, attempts_of(records)
     machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
     alone = [
@@ -156,5 +156,5 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
                 problem = f"task {task} of job {job} began at {begun} us, a parent finished at {ready} us"
                 raise Failure("too soon", problem)
         lacking = trace.first[job + 1] - trace.first[job] - len(tasks)
-        if (told := records.unsatisfiable[job]) != lacking:
-            raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere; told {told}")
+        if (count := records.unsatisfiable[job]) != lacking:
+            raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere, and {count} were reported")

@@ -101,7 +101,7 @@ def test_the_rules_reject_what_breaks_them() -> None:
     answered = {7: 40}
     assert not [*overlaps(whole), *losses(whole, {7: [0, 1]}, answered.__getitem__), *reported_twice({0: {0}, 1: {1}})]
     assert [breach.kind for breach in losses(whole, {7: [0, 1, 2]}, answered.__getitem__)] == ["lost"]
-    assert [breach.problem for breach in losses(whole, {8: [0]}, lambda _: NEVER)] == ["job 8 was never told done"]
+    assert [breach.problem for breach in losses(whole, {8: [0]}, lambda _: NEVER)] == ["job 8 was never reported done"]
     assert [breach.kind for breach in losses(whole, {7: [1]}, lambda _: 29)] == ["early"]
     assert [breach.kind for breach in reported_twice({0: {0, 16}, 1: {1}})] == ["succeeded twice"]
     twice: Attempts = {0: [AttemptRecord(0, 10, 3, 0, True), AttemptRecord(9, 20, 4, 1, True)]}
