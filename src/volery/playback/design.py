@@ -33,16 +33,16 @@ def design_view(entry: Architecture, deployment: Deployment, explanation: str, p
     """
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
     image = base64.b64encode(picture().encode()).decode()
-    said = f"Message flow of {entry.name}, as in the table"
-    drawn = tag("img", src=f"data:image/svg+xml;base64,{image}", class_="flow", alt=said)
+    title = f"Message flow of {entry.name}, as in the table"
+    drawn = tag("img", src=f"data:image/svg+xml;base64,{image}", class_="flow", alt=title)
     known = facts(
-        ("what it is", entry.summary), ("source", entry.source),
+        ("summary", entry.summary), ("source", entry.source),
         ("its page in the documentation", tag("code", f"docs/architectures/{entry.name}.md")),
     )  # fmt: skip
     hops = [_hop(hop) for hop in flow_of(deployment).hops]
     parts = (
-        known, *_prose(explanation), section("Who says what to whom", drawn), section("Messages", table(_HOPS, hops)),
-        section("What its module says", tag("pre", text)),
+        known, *_prose(explanation), section("Message flow", drawn), section("Messages", table(_HOPS, hops)),
+        section("Documentation of the module", tag("pre", text)),
     )  # fmt: skip
     return PageView(f"Design {entry.name}", joined(parts), place=DESIGN, every_s=0)
 

@@ -65,7 +65,7 @@ class JobColumns:
     """Jobs as columns, by number.
 
     Attributes:
-        id, submitted_us, tasks, first, done_us, cancelled_us: see `JobEntry`; `LATER` stands for never.
+        id, submitted_us, tasks, first, done_us, cancelled_us: see `JobEntry`; `LATER`: never.
         started_us: when the first task started.
         unsatisfiable: tasks that no machine can run.
         users: all names, sorted; user: per job, the place of its own.

@@ -92,7 +92,7 @@ class PlaybackApp:
 
     async def _of_design(self, _snapshot: Snapshot, _request: Request) -> PageView:
         if self._design is None:
-            raise NotThereError(DESIGN, "this recording does not say what design it shows")
+            raise NotThereError(DESIGN, "this recording has no design page")
         return await asyncio.to_thread(self._design)
 
     def _answering(self, show: Shown) -> Callable[[Request], Awaitable[Response]]:

@@ -79,7 +79,7 @@ class RecordedShares:
         ]  # fmt: skip
         if not lost:
             return ""
-        return f"attempt {attempt} was preempted: {WHY[lost[-1].reason]}; the task begins anew when there is room"
+        return f"attempt {attempt} was preempted: {WHY[lost[-1].reason]}; the task runs again when there is room"
 
 
 def _part(change: ShareChange | None) -> SharePart | None:

@@ -406,7 +406,7 @@ class Snapshot:
         return {node_on[machine]: (free, taken) for machine, free, taken in wrong if machine in node_on}
 
 
-LOST: Final = "its last attempt was lost, or given up; the task begins anew when there is room"
+LOST: Final = "its last attempt was lost, or given up; the task runs again when there is room"
 
 
 def _constraints(mask: int) -> dict[str, str | int]:

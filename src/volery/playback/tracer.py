@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from volery.core.component import Component, Deployment, role_of
 from volery.core.events import Adopted, Counted, Fact, JobDone, PeerBack, PeerLost, TaskFinished
 from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.port import ForwardingPort
+from volery.metrics.columns import Longs
 from volery.metrics.timeline import HEAT_ROWS_MAX, LANES_MAX, group_starts
 from volery.playback.captions import Captions
 from volery.playback.queues import Queues
-from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, Flight, RoleCounts, RunLog
-from volery.playback.view_errors import ViewErrorLog
+from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, Flight, RoleCounts, RunLog, ViewErrors
 from volery.playback.worklog import WorkLog
 
 BINS: Final = 400
@@ -59,6 +60,34 @@ class _TracedPort(ForwardingPort):
     def __getattr__(self, name: str) -> Any:
         """Further attributes of the port."""
         return getattr(self.inner, name)
+
+
+class ViewErrorLog:
+    """Collects the messages that a component receives, and the errors of its view where it has one."""
+
+    def __init__(self) -> None:
+        self.received_us: dict[Address, Time] = {}
+        self.moments: list[tuple[int, Time, dict[Address, Time], list[tuple[int, int, int]]]] = []
+
+    def note(self, at: int, now: Time, view: Mapping[int, int], free: Sequence[int], cells: Longs) -> None:
+        """Compare the view with the free slots, at the end of an interval."""
+        differs = -np.array(free, dtype=np.int64)
+        differs[np.fromiter(view, np.int64, len(view))] += np.fromiter(view.values(), np.int64)
+        over, under = (np.bincount(cells, weights=np.maximum(way * differs, 0)) for way in (1, -1))
+        places = np.flatnonzero(over + under)
+        columns = (places.tolist(), over[places].astype(int).tolist(), under[places].astype(int).tolist())
+        self.moments.append((at, now, dict(self.received_us), list(zip(*columns, strict=True))))
+
+    def errors(self, by: Address, bins: int, nodes: set[str]) -> ViewErrors:
+        """The errors per interval; an interval without a comparison repeats the one before."""
+        found = [self.moments[0]] * bins
+        for (at, now, received, wrong), following in zip(self.moments, [*self.moments[1:], None], strict=True):
+            for place in range(at, bins if following is None else following[0]):
+                found[place] = (at, now, received, wrong)
+        of = sorted(one for one in self.received_us if role_of(one) not in nodes)
+        age_us = [[now - last[one] if one in last else -1 for _, now, last, _ in found] for one in of]
+        free, taken = ([sum(one[place] for one in wrong) for *_, wrong in found] for place in (1, 2))
+        return ViewErrors(by, of, age_us, free, taken, [wrong for *_, wrong in found])
 
 
 class Tracer:
@@ -182,7 +211,7 @@ class Tracer:
         if address in self._gone:
             self._gone.discard(address)
             self._work.crashed.append((self._now, address, False))
-            self.happened(self._now, f"{address} is back, and knows nothing of before.")
+            self.happened(self._now, f"{address} is restarted with an empty state.")
 
     def _at(self, now: Time) -> int:
         return min(self._bins - 1, max(0, (now - self._begin_us) // self._step_us))

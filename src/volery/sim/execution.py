@@ -38,7 +38,7 @@ def _drop(owner: object, event: Event, source: Address, now: Time) -> None:
 
 
 class LabPort:
-    """The lab's port: effects apply at once. A port that stands on a machine may launch.
+    """The lab's port: effects apply at once. A port with a machine may launch.
 
     `send` and `launch`, the hottest calls of a run, are added by `port_class`.
     """
@@ -57,7 +57,7 @@ class LabPort:
         self.lacks = 0
         self._timers: dict[Key, TimerFired] | None = None
 
-    def stand_on(self, machine: int, lacks: int) -> None:
+    def take_machine(self, machine: int, lacks: int) -> None:
         """Take a machine, which makes launches possible.
 
         Args:
@@ -116,7 +116,7 @@ class LabPort:
         handler_in(self.handlers, type(event))(self.owner, event, self.address, now)
 
     def silence(self) -> None:
-        """The component is gone: its timers, answers and attempts reach nobody."""
+        """The component is gone: its timers, answers and attempts are dropped."""
         self._timers = None
         self.handlers = _Nothing()
         self.finished = _drop
@@ -191,9 +191,9 @@ class RuledPort(LabPort):
         self._handler = self.finished
         self.finished = self._finish
 
-    def stand_on(self, machine: int, lacks: int) -> None:
+    def take_machine(self, machine: int, lacks: int) -> None:
         """Take a machine, which makes launches possible."""
-        super().stand_on(machine, lacks)
+        super().take_machine(machine, lacks)
         for rule in self.rules:
             rule.placed(self)
 
@@ -223,7 +223,7 @@ class RuledPort(LabPort):
         super().observe(fact)
 
     def silence(self) -> None:
-        """The component is gone: its timers, answers and attempts reach nobody."""
+        """The component is gone: its timers, answers and attempts are dropped."""
         super().silence()
         for rule in self.rules:
             rule.silenced(self)
@@ -305,7 +305,7 @@ class Attempts:
 
     Args:
         lab: of the run.
-        deployment: which says what is kept of an attempt.
+        deployment: declares the work that is kept of an attempt.
         progress: of attempts.
 
     Attributes:
@@ -328,7 +328,7 @@ class Attempts:
         """
         what = launch_of(port, task, attempt)
         if port.machine < 0:
-            raise BrokenRule(f"{what}: {port.address} stands on no machine")
+            raise BrokenRule(f"{what}: {port.address} is on no machine")
         if port.idle <= 0:
             raise BrokenRule(f"{what}: no idle slot")
         if task.constraints & port.lacks:

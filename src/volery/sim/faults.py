@@ -1,7 +1,7 @@
 """Fault plans of the lab, of messages, links, components and machines, and the extension that applies them.
 
-A plan is plain data (`msgspec.toml` and `msgspec.json` read and write it) and names everything by address. It contains
-faults, never what a component knows: that is up to the failure detector (`docs/decisions/0010`).
+A plan is plain data (`msgspec.toml` and `msgspec.json` read and write it) and names components by address. It contains
+faults alone: the failure detector decides what components learn of them (`docs/decisions/0010`).
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A component stops, and is restarted as another incarnation; its machine, if it stands on one, goes with it.
+    """A component stops, and is restarted as another incarnation; its machine, if it has one, goes with it.
 
     Args:
-        at_us: when it stops.
-        address: which component.
-        back_us: when it is restarted.
+        at_us: of the stop.
+        address: of the component.
+        back_us: of the restart.
     """
 
     at_us: Moment
@@ -74,10 +74,10 @@ class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FaultPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that goes wrong in a run.
+    """The faults of a run.
 
     Args:
-        messages, partitions, crashes: what happens when.
+        messages, partitions, crashes: the faults.
         deadline_us: the run must be quiet by then; 0: no limit.
         progress_us: every job must be done by then, whatever comes back later; 0: no limit.
     """
@@ -235,7 +235,9 @@ class FaultInjector(Extension):
     def _demand_progress(self, _first: None, _second: None, now: Time) -> None:
         if open_jobs := self._open_jobs():
             gone = [crash.address for crash in self._plan.crashes if crash.at_us < now < crash.back_us]
-            raise NotQuiet(f"{open_jobs} jobs are not done at {now} us; {', '.join(gone) or 'nobody'} is gone for good")
+            raise NotQuiet(
+                f"{open_jobs} jobs are not done at {now} us; {', '.join(gone) or 'no component'} is gone for good"
+            )
 
     def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
         if self._lab.is_busy() or self._submitter.due_us != FAR:
@@ -309,7 +311,7 @@ class FaultInjector(Extension):
         gate = self._gates[address]
         if gate.up and gate.incarnation == incarnation:
             for pair in self._pairs.get(address, ()):
-                if pair.both[0] == SUBMITTER:  # it knows of the restart, so that it is informed of the next outage
+                if pair.both[0] == SUBMITTER:  # the restart was detected: it is informed of the next outage
                     pair.informed[SUBMITTER] = False
             for restarted in self._restarted:
                 restarted(address)

@@ -3,7 +3,7 @@
 Order within an instant: task finishes, timers (and served or jittered messages), delayed messages, then zero-delay
 messages, submissions among them, until quiet. Finishes and timers are in dicts from time to list with one heap of
 *distinct* times; messages travel in batches, one per instant and delay (see network.py). The features of a run are
-extensions; the kernel calls them and knows none.
+extensions.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Kernel:
         machine = self._machines.get(address)
         if machine is not None:
             lacks = ~self.lab.cluster.constraints[machine]
-            port.stand_on(machine, self._lacks.setdefault(lacks, lacks))
+            port.take_machine(machine, self._lacks.setdefault(lacks, lacks))
         bound: Port = port
         for extension in self._extensions:
             door = extension.wrap_inbox(address, component, door, port)
@@ -291,7 +291,7 @@ def simulate(
     Args:
         deployment: components that have never been started.
         trace: the workload; true durations are read by the driver alone.
-        cluster: the machines on which the deployment's nodes stand.
+        cluster: the machines of the deployment's nodes.
         network: delays per hop.
         seed: of the network's own randomness (jitter, faults); components have their streams already.
         options: how the run is driven.

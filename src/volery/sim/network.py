@@ -32,7 +32,7 @@ class Network(msgspec.Struct, frozen=True):
     """Delays of hops.
 
     Args:
-        delay_us: one-way delay of a link for which nothing else is said.
+        delay_us: one-way delay of links without another one.
         overrides: (sender's role, receiver's role) -> delay; stronger than what the design itself declares.
         jitter_us: mean of an exponential extra delay per message; links stay FIFO. 0 = constant delays.
     """

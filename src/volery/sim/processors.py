@@ -290,7 +290,7 @@ class Processor:
             self._made_us += cost.event_us + cost.task_us * tasks_in(message) + cost.entry_us * entries_in(message)
 
     def put(self, peer: Processor, letter: Letter, coalescable: bool = False) -> None:
-        """Send to another processor when the turn has ended, or a little later if nobody waits for it."""
+        """Send to another processor when the turn has ended, or a little later where the message is coalescable."""
         going = self._going.get(peer)
         if going is not None:
             going.append(letter)

@@ -128,7 +128,7 @@ class PowerRule(LaunchRule):
         now, power = port.lab.now, self._powers.get(fact.machine)
         what = f"{port.address} switches machine {fact.machine} {fact.power} at {now} us"
         if fact.machine != port.machine or fact.at_us != now:
-            raise BrokenRule(f"{what}: it stands on machine {port.machine}, and reports it for {fact.at_us} us")
+            raise BrokenRule(f"{what}: it is on machine {port.machine}, and reports it for {fact.at_us} us")
         if power is None or fact.power not in FOLLOWS[power]:
             raise BrokenRule(f"{what}: the machine is {power or 'always on'}")
         if fact.power == "off" and not port.is_idle():
@@ -136,7 +136,7 @@ class PowerRule(LaunchRule):
         self._powers[fact.machine] = fact.power
 
     def silenced(self, port: LabPort) -> None:
-        """Switch a dead machine off, which nobody there can report."""
+        """Switch off the machine of a component that is gone, and record that."""
         if self._powers.get(port.machine, "off") != "off":
             self._powers[port.machine] = "off"
             port.lab.records.observe(Switched(port.lab.now, port.machine, "off"))

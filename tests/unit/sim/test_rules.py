@@ -110,7 +110,7 @@ def test_what_must_not_be_is_refused(steps: tuple[tuple[Time, Power], ...], prob
 
 
 def test_nobody_switches_the_machine_of_another() -> None:
-    with pytest.raises(BrokenRule, match="it stands on machine 0"):
+    with pytest.raises(BrokenRule, match="it is on machine 0"):
         switched((50, "on"), machine=1, machines=2)
 
 
