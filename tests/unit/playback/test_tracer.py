@@ -92,7 +92,7 @@ def test_a_part_of_a_run_shows_that_part_and_knows_what_was_before() -> None:
     assert [job.id for job in part.jobs] == list(range(10))
 
 
-def test_a_crash_ends_what_ran_there_and_the_next_life_is_filmed_too() -> None:
+def test_a_crash_ends_what_ran_there_and_the_next_incarnation_is_traced_too() -> None:
     entry, cluster, trace = architectures.lookup("megha"), Cluster.uniform(6), synthesize("syn:4x6")
     parameters = {"gms": 1, "lms": 1, "reliable": True, "detection_s": 0.2}
     deployment = entry.build(cluster, architectures.configure(entry, parameters), Streams(0))
@@ -109,4 +109,4 @@ def test_a_crash_ends_what_ran_there_and_the_next_life_is_filmed_too() -> None:
     later = [start for start, machine in zip(found.attempts["start_us"], found.attempts["machine"], strict=True)
              if machine == 1 and start > 4_100_000]  # fmt: skip
     assert later, "it runs tasks again, and that is seen"
-    assert any("node/1 is back" in what for _, what in found.moments)
+    assert any("node/1 is restarted" in what for _, what in found.moments)
