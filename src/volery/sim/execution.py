@@ -192,13 +192,11 @@ class RuledPort(LabPort):
         self.finished = self._finish
 
     def take_machine(self, machine: int, lacks: int) -> None:
-        """Take a machine, which makes launches possible."""
         super().take_machine(machine, lacks)
         for rule in self.rules:
             rule.placed(self)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Launch by the rules."""
         for before in self.befores:
             before(self, task, attempt)
         super().launch(task, attempt, waited_us, note)
@@ -211,19 +209,16 @@ class RuledPort(LabPort):
         self._handler(owner, event, source, now)
 
     def release(self, event: TaskFinished) -> None:
-        """Take back what an attempt occupied that was killed."""
         super().release(event)
         for rule in self.rules:
             rule.killed(self, event)
 
     def observe(self, fact: Fact) -> None:
-        """Add the fact to the records."""
         for rule in self.rules:
             rule.observed(self, fact)
         super().observe(fact)
 
     def silence(self) -> None:
-        """The component is gone: its timers, answers and attempts are dropped."""
         super().silence()
         for rule in self.rules:
             rule.silenced(self)

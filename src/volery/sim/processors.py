@@ -151,7 +151,6 @@ class TurnPort:
         self.port.cancel_timer(key)
 
     def observe(self, fact: Fact) -> None:
-        """Add the fact to the records."""
         self.port.observe(fact)
 
 

@@ -89,12 +89,10 @@ class CapacityRule(LaunchRule):
         self._free[port] = packing.settled(free - took) if counts_devices else free - took
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
-        """Take back what the attempt had."""
         free = self._free[port] + self._taken.pop((event.task.id, event.attempt))
         self._free[port] = self._packing.settled(free) if self._packing.device_count else free
 
     def killed(self, port: LabPort, event: TaskFinished) -> None:
-        """Take back what the attempt had."""
         self.finished(port, event, 0)
 
     def _in_words(self, amounts: Amounts) -> str:
@@ -112,7 +110,6 @@ class PowerRule(LaunchRule):
         self._powers: dict[int, Power] = dict.fromkeys(billing.machines, "off")
 
     def before(self, port: LabPort, task: Task, attempt: int) -> None:
-        """Refuse a launch on a machine that is not on."""
         power = self._powers.get(port.machine, "on")
         if power != "on":
             raise BrokenRule(f"{launch_of(port, task, attempt)}: the machine is {power}")
