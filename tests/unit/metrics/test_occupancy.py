@@ -12,7 +12,6 @@ from tests.unit.metrics.test_jobs import records_of
 from volery.conformance.cases import trace_of
 from volery.core.events import Transaction
 from volery.core.model import NEVER, SECOND, Cluster
-from volery.core.moments import Moments
 from volery.core.records import LostAttempt, Records
 from volery.metrics import (
     mean_utilisation,
@@ -35,7 +34,7 @@ def tried(ended_us: int, refused: int) -> Transaction:
 
 def test_refusals_fall_into_the_interval_of_their_moment_and_none_is_lost() -> None:
     found = records()
-    kept = found.moments["inconsistencies"] = Moments()
+    kept = found.moments["inconsistencies"] = TimeHistogram()
     for now, amount in ((SECOND, 1), (2 * SECOND - 1, 2), (2 * SECOND, 4), (0, 8), (9 * SECOND, 16)):
         kept.note(now, amount)
     assert refused_tasks(found, BEGINS_US).tolist() == [11, 4, 16]
