@@ -72,7 +72,7 @@ def check_flow_is_declared(architecture: Architecture) -> None:
     for address, kind, to in log.sendings:
         sender = seen_through(deployment.components[address])
         what = f"{type(sender).__name__} sends {kind.__name__} to {to}"
-        demand((kind, to) in sender.sends, f"{what}, which is not in its `sends`")
+        demand((kind, to) in sender.emits(), f"{what}, which is not in its `sends`")
 
 
 def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]]) -> None:

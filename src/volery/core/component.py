@@ -6,7 +6,7 @@ stream that it was given, so that the same object runs in the lab and live, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ class Component:
 
     `receives` and `sends` are the protocol at a glance. Handlers are resolved by name for each subclass, so that a
     subclass which overrides a method need not repeat the table. What may be sent under some parameters alone is in
-    `sends`, too; roles that a deployment lacks do not matter there.
+    `sends`, too, and `emits` leaves it out; roles that a deployment lacks do not matter there.
     """
 
     __slots__ = ("_port",)
@@ -53,9 +53,13 @@ class Component:
         """Give the component its port; the driver does this once, before `start`."""
         self._port = port
 
-    def takes(self) -> Container[type]:
+    def takes(self) -> Collection[type]:
         """The types of events that `handle` does not refuse."""
         return self.receives.keys()
+
+    def emits(self) -> Sends:
+        """The messages that this one may send as it was built, each with the role that receives it."""
+        return self.sends
 
     def start(self, now: Time) -> None:
         """Begin: set first timers, send first messages. A restart is a new component with `start`."""

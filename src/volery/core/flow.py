@@ -101,8 +101,8 @@ def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Send
     says: dict[str, Sends] = {}
     for address, component in deployment.components.items():
         role, inner = role_of(address), seen_through(component)
-        takes.setdefault(role, set()).update(inner.receives)
-        says[role] = says.get(role, frozenset()) | inner.sends
+        takes.setdefault(role, set()).update(inner.takes())
+        says[role] = says.get(role, frozenset()) | inner.emits()
     return takes, says
 
 
@@ -113,8 +113,8 @@ def entry_roles(deployment: Deployment) -> frozenset[str]:
 
 def draining_roles(deployment: Deployment) -> frozenset[str]:
     """The roles that are told which nodes are drained."""
-    owners = deployment.owners_of
-    return frozenset({role_of(one) for node in deployment.machines for one in owners(node)} if owners else ())
+    in_charge = deployment.owners_of
+    return frozenset({role_of(one) for node in deployment.machines for one in in_charge(node)} if in_charge else ())
 
 
 def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
