@@ -9,9 +9,8 @@ import pytest
 
 from volery.architectures import lookup
 from volery.architectures.hydra.messages import Register
-from volery.architectures.hydra.node import MortalNode, Node
 from volery.architectures.hydra.proxy import Proxy
-from volery.architectures.hydra.surviving import MortalManager
+from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.megha.fair_gm import FairGlobalMaster
 from volery.architectures.megha.paired_lm import PairedLocalMaster
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
@@ -168,22 +167,22 @@ def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
 
 def any_term(patch: pytest.MonkeyPatch) -> None:
     """A machine runs what it was given before it registered anew."""
-    patch.setattr(MortalNode, "_begin", Node._begin)
+    patch.setattr(Registration, "admits", lambda self, start, proxy: True)
 
 
 def no_expiry(patch: pytest.MonkeyPatch) -> None:
     """A machine that is cut off from its resource manager goes on."""
-    patch.setitem(MortalNode.receives, PeerLost, lambda self, event, source, now: None)
+    patch.setitem(Registration.receives, PeerLost, lambda self, event, source, now: None)
 
 
 def nothing_taken_over(patch: pytest.MonkeyPatch) -> None:
     """A resource manager takes every machine that registers for empty."""
-    register = MortalManager.on_register
+    register = Registrations.on_register
 
-    def forgets(self: MortalManager, message: Register, source: Address, now: Time) -> None:
+    def forgets(self: Registrations, message: Register, source: Address, now: Time) -> None:
         register(self, Register(message.number, ()), source, now)
 
-    patch.setitem(MortalManager.receives, Register, forgets)
+    patch.setitem(Registrations.receives, Register, forgets)
 
 
 def not_asked_again(patch: pytest.MonkeyPatch) -> None:
