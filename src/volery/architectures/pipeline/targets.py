@@ -100,7 +100,7 @@ class MachineTargets:
         return Candidates(self.state, waiting, among)
 
     def select(self, waiting: Waiting, candidates: Candidates) -> int:
-        """Stage R5."""
+        """Stage R5: the machine that the policy takes."""
         found = self._policy.select(self.view, waiting, candidates, self._stream)
         if type(found) is Choice:
             found, self.state.resume = found
@@ -169,7 +169,7 @@ class ManagerTargets:
         return [one for one in found if self._usable(self.view, waiting, one)] or None
 
     def select(self, waiting: Waiting, candidates: Sequence[Manager]) -> int:
-        """Stage M5."""
+        """Stage M5: the manager that the policy takes."""
         chosen: int = self._policy.select(self.view, waiting, candidates, self._stream)
         if all(chosen != one.number for one in candidates):
             policy = type(self._policy).__name__
@@ -190,7 +190,7 @@ class ManagerTargets:
             taken[k] += sign * amount
 
     def message(self, number: int, running: Running, incarnation: int) -> Pass:
-        """Stage M6."""
+        """Stage M6: the message that passes a task."""
         return message_of(number, running.waiting)
 
     def check(self, blocked: Iterable[Kind], among: int) -> None:

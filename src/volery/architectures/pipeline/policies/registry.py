@@ -124,7 +124,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _points(stage: Stage) -> dict[str, EntryPoint]:
-    """What other packages add, by name; ours cannot be replaced."""
+    """The policies that other packages add, by name; ours cannot be replaced."""
     return {point.name: point for point in entry_points(group=GROUP + stage) if point.name not in OURS.get(stage, {})}
 
 
