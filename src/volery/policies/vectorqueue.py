@@ -49,7 +49,6 @@ class VectorQueue:
         self.length = 0
 
     def __contains__(self, kind: object) -> bool:
-        """Whether a task of this kind waits."""
         return kind in self._slots
 
     def kinds(self) -> list[Kind]:
@@ -94,7 +93,7 @@ class VectorQueue:
         return self._lines[int(self._heads[: len(self._lines)].argmin())][0][1]
 
     def any_fitting(self, offered: int, free: int) -> bool:
-        """Whether `pop_fitting` would find a task."""
+        """True if `pop_fitting` would find a task."""
         return self._place(offered, free) >= 0
 
     def _place(self, offered: int, free: int) -> int:

@@ -96,7 +96,7 @@ class WeightedDrf:
         return share_key(self._used[number], self._capacity, self._weights[number])
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """What the user's next task asks for; None: nothing waits."""
+        """Set the request of the user's next task; None: nothing waits."""
         number = self._number(user)
         before = self._demand[number]
         if demand == before:

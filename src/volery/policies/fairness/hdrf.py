@@ -127,7 +127,7 @@ class HierarchicalDrf:
         return leaf
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """What the user's next task asks for; None: nothing waits."""
+        """Set the request of the user's next task; None: nothing waits."""
         leaf = self._leaf(user)
         if demand == leaf.demand:
             return
@@ -251,7 +251,7 @@ class HierarchicalDrf:
                 heapq.heappush(pending, -node.parent.number)
 
     def _measure(self, node: Node) -> None:
-        """What a node uses in shares, its own share, and whether it is blocked."""
+        """The use of a node in shares, its own share, and its state, blocked or not."""
         if node.children:
             node.blocked = not node.open_count
             node.amounts = list(node.as_is)

@@ -1,4 +1,4 @@
-"""What every fair order can be asked, and progressive filling by any of them."""
+"""The interface of fair orders, and progressive filling by any of them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Protocol
 from volery.policies.fairness.shares import Resources
 
 Accepts = Callable[[str], bool]
-"""Whether a user's next task can be placed; it may place it."""
+"""True if a user's next task can be placed; it may place it."""
 
 
 class FairOrder(Protocol):
-    """Who is served next. Nothing is launched here: the owner says what it has launched and what has ended.
+    """An order of users: it selects the user to serve next. Its owner reports launches and ends.
 
     Users that no tree names join it beside the topmost ones, with weight 1, in the order in which they come.
     """
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """What the user's next task asks for; None: nothing waits.
+        """Set the request of the user's next task; None: nothing waits.
 
         Raises:
             ValueError: it has not as many amounts as there are resources, or a negative one.
