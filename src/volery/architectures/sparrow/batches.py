@@ -9,7 +9,8 @@ from typing import Literal
 import msgspec
 
 from volery.architectures.sparrow.messages import Probe
-from volery.core.model import Address, Job, JobId, Task, Time
+from volery.core.events import MoreTasks, Submit
+from volery.core.model import Address, JobId, Task, Time
 from volery.policies.sampling import Sampler
 from volery.roles.reservations import Numbers, by_needs
 from volery.roles.submission import JobLedger, Send
@@ -83,20 +84,22 @@ class Batches:
         self._users: dict[JobId, str] = {}
         self.open: dict[int, Batch] = {}
 
-    def user_of(self, job: Job) -> str:
-        """The user whom the probes of a job name; it is kept where further chunks of the job will come."""
-        if not self._setting.users:
-            return ""
-        if len(job.tasks) < job.task_count:
-            self._users[job.id] = job.user
-        return job.user
+    def submit(self, message: Submit, source: Address, jobs: JobLedger, send: Send) -> int:
+        """Probe for a job, if it is new; returns the number of probes."""
+        job, user = message.job, ""
+        tasks = jobs.admit(message, source, 0)
+        if self._setting.users:
+            user = job.user
+            if len(job.tasks) < job.task_count:
+                self._users[job.id] = user
+        return self._probe(tasks, user, jobs, send)
 
-    def user_of_chunk(self, job: JobId) -> str:
-        """The user whom the probes of a further chunk name."""
-        return self._users.get(job, "")
+    def extend(self, message: MoreTasks, jobs: JobLedger, send: Send) -> int:
+        """Probe for a further chunk of a job; returns the number of probes."""
+        return self._probe(jobs.more(message), self._users.get(message.job, ""), jobs, send)
 
-    def probe(self, tasks: Sequence[Task], user: str, jobs: JobLedger, send: Send) -> int:
-        """Probe for tasks, and report those that fit no machine; returns the number of probes."""
+    def _probe(self, tasks: Sequence[Task], user: str, jobs: JobLedger, send: Send) -> int:
+        """Probe for tasks in the name of a user, and report those that fit no machine."""
         groups, setting, sent = by_needs(tasks), self._setting, 0
         siblings: list[Batch] = []
         for need in reversed(groups):

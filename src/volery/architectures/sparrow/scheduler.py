@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from volery.architectures.sparrow.batches import Batch, Batches, SchedulerSetting
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit
-from volery.core.model import Address, Task, Time
+from volery.core.model import Address, Time
 from volery.roles.reservations import Completed, Kill, NoTask, Numbers, ReservingScheduler, TaskRequest, Withdraw
 from volery.roles.submission import ANSWERS
 
@@ -36,14 +36,11 @@ class Scheduler(ReservingScheduler):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Probe for a job; tasks that fit no machine are reported and the others run."""
         self._report_facts()
-        self._sample(self._jobs.admit(message, source, 0), self._batches.user_of(message.job))
+        self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Probe for a further chunk."""
-        self._sample(self._jobs.more(message), self._batches.user_of_chunk(message.job))
-
-    def _sample(self, tasks: Sequence[Task], user: str) -> None:
-        self._probes += self._batches.probe(tasks, user, self._jobs, self._port.send)
+        self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
         """Bind the next task of the reservation's batch, or one of the job's others that fits the node."""
@@ -123,14 +120,11 @@ class EarlyScheduler(ReservingScheduler):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Probe for a job; tasks that fit no machine are reported and the others run."""
         self._report_facts()
-        self._sample(self._jobs.admit(message, source, 0), self._batches.user_of(message.job))
+        self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Probe for a further chunk."""
-        self._sample(self._jobs.more(message), self._batches.user_of_chunk(message.job))
-
-    def _sample(self, tasks: Sequence[Task], user: str) -> None:
-        self._probes += self._batches.probe(tasks, user, self._jobs, self._port.send)
+        self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_queue_length(self, message: QueueLength, source: Address, now: Time) -> None:
         """With the last answer, place the tasks."""
