@@ -93,7 +93,7 @@ class Sampler:
         return list(drawn)
 
 
-class Draws:
+class SmallRandom:
     """A small generator for those of whom there are tens of thousands: one integer where `Random` takes 2.5 kB.
 
     Knuth's 64-bit linear congruential generator, of which the high half is used.

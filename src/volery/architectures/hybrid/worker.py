@@ -25,7 +25,7 @@ from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
 from volery.core.component import sent_to
 from volery.core.events import Counted, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
-from volery.policies.sampling import Draws
+from volery.policies.sampling import SmallRandom
 from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
 
 Stealing = Literal["off", "behind-long", "random"]
@@ -87,7 +87,7 @@ class Worker(SlotKeeper):
         slots: int,
         offered: int,
         setting: WorkerSetting,
-        draws: Draws,
+        draws: SmallRandom,
         crowd: CrowdReport | None = None,
         scarce: ScarceFirst | None = None,
     ) -> None:

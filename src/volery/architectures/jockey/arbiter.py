@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Claim(msgspec.Struct, frozen=True):
+class TokenClaim(msgspec.Struct, frozen=True):
     """The request of a job.
 
     Args:
@@ -32,7 +32,7 @@ class Claim(msgspec.Struct, frozen=True):
         return best, chosen
 
 
-def arbitrated(claims: Sequence[Claim], tokens: int) -> list[int]:
+def arbitrated(claims: Sequence[TokenClaim], tokens: int) -> list[int]:
     """Per claim what it is given: what it asks for where all fit, else by marginal utility; ties go to the first."""
     if sum([claim.steps[-1] for claim in claims]) <= tokens:
         return [claim.steps[-1] for claim in claims]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from volery.architectures.jockey.curves import Curve
+from volery.architectures.jockey.curves import UtilityCurve
 from volery.core.model import Time
 
 Left = Callable[[float], Time]
@@ -29,7 +29,7 @@ class Loop(msgspec.Struct, frozen=True):
     dead_us: Time
     grid: tuple[int, ...]
 
-    def utilities(self, curve: Curve, elapsed_us: Time, left: Left) -> list[float]:
+    def utilities(self, curve: UtilityCurve, elapsed_us: Time, left: Left) -> list[float]:
         """Per allocation of the grid, what it is worth: U(elapsed + slack * C + dead zone)."""
         return [curve.at(self.forecast_us(elapsed_us, left(tokens)) + self.dead_us) for tokens in self.grid]
 
@@ -41,7 +41,7 @@ class Loop(msgspec.Struct, frozen=True):
         """The smallest allocation whose worth is the largest."""
         return self.grid[utilities.index(max(utilities))]
 
-    def adjusted(self, held: float, deadline_us: Time, curve: Curve, elapsed_us: Time, left: Left) -> float:
+    def adjusted(self, held: float, deadline_us: Time, curve: UtilityCurve, elapsed_us: Time, left: Left) -> float:
         """The next allocation; all that there is where even that is too little.
 
         Args:

@@ -12,7 +12,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Time
 
 
-class Curve(msgspec.Struct, frozen=True):
+class UtilityCurve(msgspec.Struct, frozen=True):
     """A utility by points; constant before the first, and beyond the last as steep as between the last two.
 
     Args:
@@ -46,7 +46,7 @@ DEFAULT: Final = "0:1+600:-1+60000:-1000"
 """The curve of the paper, as recalled: 1 until the deadline, -1 ten minutes later, -1000 after a thousand minutes."""
 
 
-def parsed(text: str, place: str) -> Curve:
+def parsed(text: str, place: str) -> UtilityCurve:
     """A curve about a deadline, from `SECONDS:UTILITY+...`, where seconds count from the deadline.
 
     Args:
@@ -65,14 +65,14 @@ def parsed(text: str, place: str) -> Curve:
             raise InputError(place, f"{part!r} in {text!r} is not SECONDS:UTILITY, as {DEFAULT}") from None
         if not (colon and math.isfinite(points[-1][1])):
             raise InputError(place, f"{part!r} in {text!r} is not SECONDS:UTILITY, as {DEFAULT}")
-    return Curve(tuple(points))
+    return UtilityCurve(tuple(points))
 
 
-def due(deadline_us: Time, about: Curve) -> Curve:
+def due(deadline_us: Time, about: UtilityCurve) -> UtilityCurve:
     """The curve of a job.
 
     Args:
         deadline_us: since the submission.
         about: a curve whose times count from the deadline.
     """
-    return Curve(tuple([(deadline_us + at, utility) for at, utility in about.points]))
+    return UtilityCurve(tuple([(deadline_us + at, utility) for at, utility in about.points]))

@@ -16,7 +16,7 @@ import msgspec
 
 from volery.architectures.pigeon.captions import CAPTIONS
 from volery.architectures.pigeon.distributor import Distribution, Distributor
-from volery.architectures.pigeon.groups import ConstraintCounting, Group, Supply, divide
+from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
 from volery.architectures.pigeon.messages import MESSAGES
 from volery.architectures.pigeon.surviving import (
@@ -82,7 +82,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     """
     group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
     groups = divide(cluster, group_count, config.group_sizes, config.reserved)
-    supply = Supply(groups, config.constraint_counting)
+    supply = GroupSupply(groups, config.constraint_counting)
     if config.reliable:
         return build_surviving(groups, supply, config, streams)
     components: dict[str, Component] = {}
@@ -111,7 +111,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     return Deployment(components, machines, lambda job: f"distributor/{job % config.distributors}")
 
 
-def build_surviving(groups: list[Group], supply: Supply, config: PigeonConfig, streams: Streams) -> Deployment:
+def build_surviving(groups: list[Group], supply: GroupSupply, config: PigeonConfig, streams: Streams) -> Deployment:
     """Components of which masters and nodes may crash."""
 
     def distributor(address: Address) -> SurvivingDistributor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal
 
-from volery.architectures.pigeon.groups import Supply
+from volery.architectures.pigeon.groups import GroupSupply
 from volery.architectures.pigeon.messages import Completed, GroupTasks, Withdraw, Withdrawn
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
@@ -31,7 +31,7 @@ class Distributor(Component):
 
     __slots__ = ("_cutoff_us", "_even", "_jobs", "_masters", "_numbers", "_outstanding", "_stream", "_supply")
 
-    def __init__(self, supply: Supply, *, distribution: Distribution, cutoff_us: Time, stream: Random) -> None:
+    def __init__(self, supply: GroupSupply, *, distribution: Distribution, cutoff_us: Time, stream: Random) -> None:
         self._supply = supply
         totals = supply.cumulative(0, True)
         equal = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.sparrow.batches import Batches, Sampling, SchedulerSetting
+from volery.architectures.sparrow.batches import Batches, ProbeSetting, Sampling
 from volery.architectures.sparrow.captions import CAPTIONS
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
@@ -83,7 +83,7 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
     matches = Matches(cluster.constraints, Anchors(cluster.constraints))
     offered = dict(zip(nodes, cluster.constraints, strict=True))
     cutoff_us = round(config.cutoff_s * SECOND)
-    setting = SchedulerSetting(
+    setting = ProbeSetting(
         probe_ratio=config.probe_ratio,
         constrained_ratio=config.constrained_ratio,
         sampling=config.sampling,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from volery.architectures.sparrow.batches import Batch, Batches, SchedulerSetting
+from volery.architectures.sparrow.batches import Batches, ProbeBatch, ProbeSetting
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit
@@ -26,7 +26,7 @@ class Scheduler(ReservingScheduler):
     __slots__ = ("_batches", "_offered", "_setting")
 
     def __init__(
-        self, batches: Batches, offered: Mapping[Address, int], setting: SchedulerSetting, numbers: Numbers
+        self, batches: Batches, offered: Mapping[Address, int], setting: ProbeSetting, numbers: Numbers
     ) -> None:
         super().__init__(numbers)
         self._batches = batches
@@ -57,7 +57,7 @@ class Scheduler(ReservingScheduler):
         if not batch.tasks:
             self._maybe_forget(batch)
 
-    def _sharing(self, siblings: list[Batch], node: Address) -> Batch | None:
+    def _sharing(self, siblings: list[ProbeBatch], node: Address) -> ProbeBatch | None:
         """The first batch of the job with a task left that the node can run."""
         lacking = ~self._offered[node]
         for batch in siblings:
@@ -65,7 +65,7 @@ class Scheduler(ReservingScheduler):
                 return batch
         return None
 
-    def _maybe_forget(self, batch: Batch) -> None:
+    def _maybe_forget(self, batch: ProbeBatch) -> None:
         """Forget the chunk, and withdraw its reservations, if all its tasks are bound."""
         for sibling in batch.siblings:
             if sibling.tasks:
@@ -137,7 +137,7 @@ class EarlyScheduler(ReservingScheduler):
             self._place(batch, answers)
             self._forget(batch)
 
-    def _place(self, batch: Batch, answers: list[tuple[int, int, Address]]) -> None:
+    def _place(self, batch: ProbeBatch, answers: list[tuple[int, int, Address]]) -> None:
         """The shortest queues get a task each; of a node that was probed twice the second place is one behind."""
         seen: dict[Address, int] = {}
         for at, (length, number, node) in enumerate(answers):
@@ -149,7 +149,7 @@ class EarlyScheduler(ReservingScheduler):
             self._running.setdefault(task.job, {})[task.id] = node
             self._port.send(node, Place(self._numbers.take(), task, batch.user))
 
-    def _forget(self, batch: Batch) -> None:
+    def _forget(self, batch: ProbeBatch) -> None:
         del self._batches.open[batch.id]
         self._answers.pop(batch.id, None)
 

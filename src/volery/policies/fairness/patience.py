@@ -17,7 +17,7 @@ from typing import Final
 from volery.core.model import Task, TaskId, Time
 from volery.core.resources import Packing
 from volery.policies.fairness.drf import WeightedDrf
-from volery.policies.fairness.hdrf import HierarchicalDrf, Node
+from volery.policies.fairness.hdrf import HierarchicalDrf, TreeNode
 from volery.policies.fairness.order import FairOrder
 from volery.policies.fairness.queue import SLOT, FairVectorQueue
 from volery.policies.fairness.shares import Resources, minus
@@ -103,7 +103,7 @@ class HdrfTurns(HierarchicalDrf):
         super().__init__(capacity, tree)
         self._whole = self._free = (BOUNDLESS,) * len(self._capacity)
 
-    def _key(self, node: Node) -> int:
+    def _key(self, node: TreeNode) -> int:
         return super()._key(node) << SERVED_BITS | self._served.get(node.number, 0)
 
     def launched(self, user: str, demand: Resources) -> None:

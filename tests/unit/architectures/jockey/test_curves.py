@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.architectures.jockey.curves import DEFAULT, Curve, due, parsed
+from volery.architectures.jockey.curves import DEFAULT, UtilityCurve, due, parsed
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 
@@ -22,7 +22,7 @@ def test_the_default_falls_from_1_at_the_deadline_to_minus_1_ten_minutes_later_a
 
 
 def test_a_single_point_is_worth_the_same_whenever() -> None:
-    assert {Curve(((5, 2.0),)).at(at) for at in (0, 5, 500)} == {2.0}
+    assert {UtilityCurve(((5, 2.0),)).at(at) for at in (0, 5, 500)} == {2.0}
 
 
 @pytest.mark.parametrize("text", ["", "0", "0:1+", "0:x", "a:1", "0:nan", "inf:1"])
@@ -37,4 +37,4 @@ def test_times_increase(text: str) -> None:
     with pytest.raises(InputError, match="times increase"):
         parsed(text, "jockey:utility")
     with pytest.raises(InputError, match="no point"):
-        Curve(())
+        UtilityCurve(())

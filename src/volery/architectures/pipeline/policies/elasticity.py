@@ -2,7 +2,7 @@
 
 The autoscalers are those that Ilyushkin et al. compare (ICPE 2017; reference 14 of the reference architecture), each
 reduced to its idea: parameters, and what is said to be ours, are our choice. Units are slots, or those of the resource
-that counts processors: thousandths where it does. `Plan` and `Token` look into workflows.
+that counts processors: thousandths where it does. `PlanScaler` and `Token` look into workflows.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Static(AllOn, frozen=True):
     """Every machine is on from beginning to end, and paid for: the baseline of autoscalers."""
 
 
-class Scaling(Policy, frozen=True):
+class ScalingPolicy(Policy, frozen=True):
     """Base of the policies that change the number of units."""
 
     least: Annotated[Count, msgspec.Meta(description="units that are always there")] = 0
 
 
-class React(Scaling, frozen=True):
+class React(ScalingPolicy, frozen=True):
     """The present demand of running and waiting tasks, and some to spare (React; Chieu et al., ICEBE 2009)."""
 
     spare: Annotated[Ratio, msgspec.Meta(description="of the demand, that there is more")] = 0.0
@@ -51,7 +51,7 @@ class React(Scaling, frozen=True):
         return max(self.least, math.ceil(supply.demand * (1 + self.spare)))
 
 
-class Threshold(Scaling, frozen=True):
+class Threshold(ScalingPolicy, frozen=True):
     """Steps up when more than a fraction is in use or tasks wait, down when less than another is, then pauses."""
 
     high: Annotated[float, msgspec.Meta(gt=0, le=1, description="fraction in use above which it steps up")] = 0.8
@@ -73,7 +73,7 @@ class Threshold(Scaling, frozen=True):
         return max(self.least, wanted)
 
 
-class Hist(Scaling, frozen=True):
+class Hist(ScalingPolicy, frozen=True):
     """The demand of this hour on earlier days, or the present one if larger (Hist; Urgaonkar, TAAS 3(1), 2008)."""
 
     percentile: Annotated[float, msgspec.Meta(gt=0, le=1, description="of the peaks of that hour")] = 0.95
@@ -138,13 +138,13 @@ class Biggest(InOrder, frozen=True):
 Pool = list[tuple[Time, int]]
 
 
-class Foreseeing(Scaling, frozen=True):
+class Foreseeing(ScalingPolicy, frozen=True):
     """Base of the policies that look ahead in the workflows of waiting and running tasks."""
 
     foresees: ClassVar[bool] = True
 
 
-class Plan(Foreseeing, frozen=True):
+class PlanScaler(Foreseeing, frozen=True):
     """The units that a plan by estimates uses until machines of the next decision could be on (Plan)."""
 
     def units(self, view: View, supply: Supply) -> int:

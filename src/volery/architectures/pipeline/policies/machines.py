@@ -134,7 +134,7 @@ class Borg(Policy, frozen=True):
         return found[int(penalties.argmin())]
 
 
-class Ranked(Policy, frozen=True):
+class RankedMatch(Policy, frozen=True):
     """HTCondor's match: the machine that the job ranks highest, then as NEGOTIATOR_PRE_JOB_RANK would, then at random.
 
     Published (its manual): candidates meet the requirements of both sides and are sorted by ranks. A job's Rank reads
