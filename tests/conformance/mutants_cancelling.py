@@ -6,12 +6,12 @@ from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Component, Deployment
 from volery.core.events import Cancel
 from volery.core.model import Address, Cluster, Time
 from volery.core.streams import Streams
-from volery.roles.nodes import Kill
+from volery.roles.node import Kill, Node
 
 
 class LetsThemRun(Node):

@@ -8,11 +8,12 @@ from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Submit
 from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
+from volery.roles.node import Node
 
 
 @mutant("check_features_are_declared", features={})

@@ -8,12 +8,12 @@ from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, Cluster, Task, TaskId, Time
 from volery.core.streams import Streams
-from volery.roles.nodes import Completed
+from volery.roles.node import Completed, Node
 
 
 class Whole(Scheduler):

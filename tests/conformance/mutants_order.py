@@ -6,12 +6,12 @@ from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures.oracle import ORACLE, OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.streams import Streams
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch, Node
 from volery.roles.submission import JobLedger
 
 

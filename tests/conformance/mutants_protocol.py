@@ -10,13 +10,13 @@ from tests.conformance.mutation import HOP, assemble, mutant
 from volery.architectures import oracle
 from volery.architectures.oracle import ORACLE, OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Component, Deployment, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.nodes import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch, Node
 
 
 class Changeable(Message, frozen=True):
@@ -63,7 +63,7 @@ class OpensBoxes(Component):
 
 @mutant("check_codec_changes_nothing", messages=frozenset({Changeable, Completed}))
 def build_changes_a_sent_message(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Changes(SlotMachines(cluster)), OpensBoxes, {})
+    return assemble(cluster, Changes(SlotMachines(cluster)), lambda _: OpensBoxes(), {})
 
 
 @mutant("check_messages_survive_the_codec", messages=frozenset({Changeable, Completed}))

@@ -11,12 +11,13 @@ from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Deployment
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, Cluster, Task, Time
 from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
+from volery.roles.node import Node
 
 
 class PlainMatches(Matches):
@@ -93,13 +94,13 @@ def build_shares_state(cluster: Cluster, config: OracleConfig, streams: Streams)
     return assemble(cluster, Scheduler(SharedSlots(cluster)), Node, {})
 
 
-def driver() -> Any:
-    """The kernel that drives the caller, found where no component may look: on the call stack."""
+def lab() -> Any:
+    """The lab of the kernel that drives the caller, found where no component may look: on the call stack."""
     frame = sys._getframe()
     while frame.f_code.co_name != "simulate":
         assert frame.f_back is not None
         frame = frame.f_back
-    return frame.f_locals["kernel"]
+    return frame.f_locals["kernel"].lab
 
 
 class Clairvoyant(Scheduler):
@@ -108,8 +109,8 @@ class Clairvoyant(Scheduler):
     __slots__ = ()
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
-        kernel = driver()
-        super()._schedule(tuple(sorted(tasks, key=lambda task: int(kernel.trace.duration_us[task.id]))))
+        trace = lab().trace
+        super()._schedule(tuple(sorted(tasks, key=lambda task: int(trace.duration_us[task.id]))))
 
 
 @mutant("check_knowledge_is_honest")
@@ -124,7 +125,7 @@ class Nosy(Scheduler):
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
         self._port.observe(Counted("calls"))
-        super()._schedule(tasks[::-1] if driver().records.counters.get("calls", 0) % 2 else tasks)
+        super()._schedule(tasks[::-1] if lab().records.counters.get("calls", 0) % 2 else tasks)
 
 
 @mutant("check_observing_changes_nothing")

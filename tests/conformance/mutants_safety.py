@@ -8,13 +8,13 @@ from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Deployment
 from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
 from volery.core.streams import Streams
 from volery.policies.queueing import ConstraintQueue
-from volery.roles.nodes import Completed
+from volery.roles.node import Completed, Node
 from volery.roles.submission import JobLedger
 
 

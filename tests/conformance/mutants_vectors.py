@@ -7,10 +7,11 @@ from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
 from volery.architectures.oracle.machines import AmountMachines, SlotMachines
-from volery.architectures.oracle.scheduler import Node, Scheduler
+from volery.architectures.oracle.scheduler import Scheduler
 from volery.core.component import Deployment
 from volery.core.model import Cluster, Task
 from volery.core.streams import Streams
+from volery.roles.node import Node
 
 MEMORY = 1
 

@@ -15,13 +15,13 @@ HOP = {("oracle", "node"): 500, ("node", "oracle"): 500}
 
 
 def assemble(
-    cluster: Cluster, scheduler: Component, node: Callable[[], Component], delays: dict[tuple[str, str], Time]
+    cluster: Cluster, scheduler: Component, node: Callable[[Address], Component], delays: dict[tuple[str, str], Time]
 ) -> Deployment:
     """The oracle's wiring around other components."""
     components: dict[Address, Component] = {"oracle/0": scheduler}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
-        components[address] = node()
+        components[address] = node("oracle/0")
     return Deployment(components, machines, lambda _: "oracle/0", delays)
 
 

@@ -11,22 +11,23 @@ from volery.architectures import lookup
 from volery.architectures.hydra.messages import Register
 from volery.architectures.hydra.proxy import Proxy
 from volery.architectures.hydra.recovery import Registration, Registrations
+from volery.architectures.megha.allocations import SlotAllocations
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.fair_gm import FairGlobalMaster
-from volery.architectures.megha.paired_lm import PairedLocalMaster
+from volery.architectures.megha.local_master import LocalMaster
+from volery.architectures.megha.messages import Join, Report, place_of
+from volery.architectures.megha.recovery import Paired
+from volery.architectures.megha.shares import WeightedShares
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
-from volery.architectures.megha.surviving_fair_lm import SurvivingFairLocalMaster
 from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
-from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
-from volery.architectures.megha.surviving_messages import UNIT_SHIFT, Join, Report
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
-from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.pigeon.surviving import SurvivingMaster
 from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink
 from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
-from volery.roles.recovery.election import PairedMaster
+from volery.roles.recovery.election import Leadership
 from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run
 
 SEEDS = 200
@@ -60,7 +61,7 @@ def any_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def any_assignment(patch: pytest.MonkeyPatch) -> None:
     """A Local Master starts what a Global Master asks for whose jobs were moved to another."""
-    patch.setattr(PairedLocalMaster, "_is_void", lambda self, gm, term: False)
+    patch.setattr(Paired, "_is_void", lambda self, gm, term: False)
 
 
 def unfenced_heir(patch: pytest.MonkeyPatch) -> None:
@@ -74,14 +75,16 @@ def unfenced_heir(patch: pytest.MonkeyPatch) -> None:
 
 def double_release(patch: pytest.MonkeyPatch) -> None:
     """A result frees its unit whatever runs there by now."""
-    heard = SurvivingLocalMaster.on_result
+    heard = Paired.result
 
-    def frees(self: SurvivingLocalMaster, message: Result, source: Address, now: Time) -> None:
-        heard(self, message, source, now)
-        unit = message.active.unit
-        self._busy[unit >> UNIT_SHIFT] &= ~(1 << (unit & (1 << UNIT_SHIFT) - 1))
+    def frees(self: Paired, message: Result, node: Address, now: Time) -> None:
+        heard(self, message, node, now)
+        allocations = self._lm.allocations
+        if isinstance(allocations, SlotAllocations):
+            partition, position = place_of(message.active.unit)
+            allocations._busy[partition] &= ~(1 << position)
 
-    patch.setitem(SurvivingLocalMaster.receives, Result, frees)
+    patch.setattr(Paired, "result", frees)
 
 
 def early_relaunch(patch: pytest.MonkeyPatch) -> None:
@@ -98,22 +101,22 @@ def early_relaunch(patch: pytest.MonkeyPatch) -> None:
 def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
     """A Global Master that has begun anew is told nothing."""
 
-    def ignores(self: SurvivingLocalMaster, message: Join, source: Address, now: Time) -> None:
+    def ignores(self: LocalMaster, message: Join, source: Address, now: Time) -> None:
         return
 
-    patch.setitem(SurvivingLocalMaster.receives, Join, ignores)
+    patch.setitem(LocalMaster.receives, Join, ignores)
 
 
 def forgotten_status(patch: pytest.MonkeyPatch) -> None:
     """A second master does not ask its workers."""
-    claim = PairedMaster._claim
+    claim = Leadership._claim
 
-    def silent(self: PairedMaster, above: int) -> None:
+    def silent(self: Leadership, above: int) -> None:
         nodes, self._nodes = self._nodes, {}
         claim(self, above)
         self._nodes = nodes
 
-    patch.setattr(PairedMaster, "_claim", silent)
+    patch.setattr(Leadership, "_claim", silent)
 
 
 def lost_queue(patch: pytest.MonkeyPatch) -> None:
@@ -124,19 +127,21 @@ def lost_queue(patch: pytest.MonkeyPatch) -> None:
 
 def double_return(patch: pytest.MonkeyPatch) -> None:
     """The end of a logical node is counted for the machine whatever was counted before."""
-    heard = SurvivingVectorLocalMaster.on_result
+    heard = Paired.result
 
-    def returns(self: SurvivingVectorLocalMaster, message: Result, source: Address, now: Time) -> None:
-        heard(self, message, source, now)
-        here, position = self._seats[source]
-        self._free[here][position] += self._packing[message.active.request]
+    def returns(self: Paired, message: Result, node: Address, now: Time) -> None:
+        heard(self, message, node, now)
+        allocations = self._lm.allocations
+        if isinstance(allocations, AmountAllocations):
+            here, position = allocations._seats[node]
+            allocations.free[here][position] += allocations.packing[message.active.request]
 
-    patch.setitem(SurvivingVectorLocalMaster.receives, Result, returns)
+    patch.setattr(Paired, "result", returns)
 
 
 def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
     """A new leader does not count what runs on its machines."""
-    patch.setattr(SurvivingVectorLocalMaster, "_recount", lambda self, node, knows=None: None)
+    patch.setattr(AmountAllocations, "_add", lambda self, node, packed, knows: None)
 
 
 def forgotten_requests(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +167,7 @@ def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
 
 def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
     """What is set aside for who preempts counts as free."""
-    patch.setattr(SurvivingFairLocalMaster, "_reserved", lambda self, here, position: 0)
+    patch.setattr(WeightedShares, "reserved", lambda self, here, position: 0)
 
 
 def any_term(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
 from volery.architectures.hydra.manager import IDS
-from volery.architectures.megha.surviving_messages import ATTEMPTS
+from volery.architectures.megha.messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.mailboxes import Inbox

@@ -20,12 +20,12 @@ from volery.roles.recovery.channel import Acknowledgement, Frame, Greeting, Link
 from volery.sim import Network, Options, simulate
 from volery.sim.faults import FaultPlan
 
-TOLD_WHERE_MOVED = frozenset({"epoch", "term", "fenced", "moves"})
-"""Fields that say something only after jobs were moved between entries; left out where they have their defaults."""
-
 
 def shown(value: Any) -> str:
-    """A value as reviewers like to read it: t3 a task, t3{1,2} with its constraints, bit vectors as sets."""
+    """A value as reviewers like to read it: t3 a task, t3{1,2} with its constraints, bit vectors as sets.
+
+    Fields of messages that have their defaults are left out.
+    """
     if isinstance(value, Task):
         return f"t{value.id}" + (_set(positions(value.constraints)) if value.constraints else "")
     if isinstance(value, Job):
@@ -38,7 +38,7 @@ def shown(value: Any) -> str:
         fields = (
             f"{field.name}={shown(getattr(value, field.name))}"
             for field in msgspec.structs.fields(value)
-            if field.name not in TOLD_WHERE_MOVED or getattr(value, field.name) != field.default
+            if getattr(value, field.name) != field.default
         )
         return f"{type(value).__name__}({', '.join(fields)})"
     return str(value)

@@ -107,7 +107,7 @@ class Drain(Message, frozen=True):
 class Reweigh(Message, frozen=True):
     """Users and organisations have these weights from now on, and all others those that they began with.
 
-    The driver sends it to the deployment's `sharers`, and again to each of them that has begun anew.
+    The driver sends it to the deployment's `weight_subscribers`, and again to each of them that has begun anew.
 
     Args:
         number: of these messages, from 1; one that is not larger than the last is stale.

@@ -37,8 +37,6 @@ class _Lens:
     """A port that tells the camera of what goes out."""
 
     __slots__ = ("_camera", "_port", "address", "cancel_timer", "compute", "kill", "set_timer")
-    # components may ask what kind of port they were given
-    __class__ = property(lambda self: type(self._port))
 
     def __init__(self, camera: Camera, address: Address, port: Any) -> None:
         self._camera, self._port, self.address = camera, port, address

@@ -6,7 +6,7 @@ from tests.unit.architectures.parts import Alone, launched, messages, submit, ta
 
 from volery.core.events import JobAccepted, JobDone, TaskFinished
 from volery.core.model import Cluster
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 
 WEAK, STRONG = 0b01, 0b11
 
@@ -16,7 +16,10 @@ def scheduler() -> Alone:
 
 
 def test_a_task_takes_the_suitable_machine_with_the_fewest_constraints() -> None:
-    assert scheduler().hear(submit(0, WEAK)) == [("submitter", JobAccepted(0)), ("node/1", Launch(1, *tasks(0, WEAK)))]
+    assert scheduler().hear(submit(0, WEAK)) == [
+        ("submitter", JobAccepted(0)),
+        ("node/1", Launch(1, tasks(0, WEAK)[0])),
+    ]
 
 
 def test_what_does_not_fit_now_waits_and_a_freed_slot_takes_the_first_that_fits() -> None:

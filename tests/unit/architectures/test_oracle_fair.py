@@ -17,7 +17,7 @@ from volery.core.model import SECOND, Cluster, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 from volery.sim import Options, simulate
 from volery.workload import deal_to_users, load_trace
 

@@ -18,7 +18,7 @@ from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 from volery.sim import Options, simulate
 from volery.workload import ask, deal_to_users, load_cluster, load_trace
 

@@ -8,15 +8,15 @@ from volery.architectures.hfs.messages import Heartbeat
 from volery.core.component import sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Time
-from volery.roles import attempts
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles import node
 from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Completed, Kill, Launch
 
 TRACKER: Final[Address] = "jobtracker/0"
 BEAT: Final = "heartbeat"
 
 
-class Node(attempts.Node):
+class Node(node.Node):
     """One worker machine.
 
     Args:
@@ -30,11 +30,11 @@ class Node(attempts.Node):
         super().__init__(TRACKER)
         self._seat = seat
         self._beats = beats
-        self._ended: tuple[AttemptEnded, ...] = ()
+        self._ended: tuple[Completed, ...] = ()
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end, or keep it for the next heartbeat."""
-        ended = AttemptEnded(event.task.id, event.attempt, event.outcome == "killed")
+        ended = Completed(event.task.id, event.attempt, event.outcome == "killed")
         if self._beats is None:
             self._port.send(self._master, Heartbeat((ended,)))
             return
@@ -48,8 +48,8 @@ class Node(attempts.Node):
         self._ended = ()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Launch: attempts.Node.on_launch,
-        Kill: attempts.Node.on_kill,
+        Launch: node.Node.on_launch,
+        Kill: node.Node.on_kill,
         TaskFinished: on_task_finished,
         TimerFired: on_beat,
     }

@@ -13,7 +13,7 @@ from volery.core.model import NEVER, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.records import ATTEMPT_MAX
 from volery.policies.fairness import Pool, Pools
-from volery.roles.attempts import Kill
+from volery.roles.node import Kill
 
 WaitingOf = Callable[[JobId], Iterable[Task]]
 """The waiting tasks of a job."""

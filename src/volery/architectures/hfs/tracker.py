@@ -14,8 +14,8 @@ from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.policies.fairness import Pools
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
-from volery.roles.attempts import AttemptEnded, Kill, Launch
 from volery.roles.heartbeats import Heartbeats
+from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 
@@ -226,7 +226,7 @@ class JobTracker(Component):
             self._offer(machine, now)
             self._arm(now)
 
-    def _end(self, run: Running, ended: AttemptEnded, now: Time) -> None:
+    def _end(self, run: Running, ended: Completed, now: Time) -> None:
         task, machine = run.task, run.machine
         beneficiary = self._preemptor.ended(task) if self._preemptor is not None else None
         if beneficiary is not None and ended.killed and task.job not in self._jobs.cancelled:

@@ -34,7 +34,7 @@ from volery.core.model import SECOND, Address, Cluster
 from volery.core.records import Records
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.runners import MESSAGES, SCHEDULER, Node
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
 class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,7 +94,7 @@ def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deploymen
     components[SCHEDULER] = Scheduler(cluster, setting, config.models, spare=config.spare)
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
-        components[address] = Node()
+        components[address] = Node(SCHEDULER)
     return Deployment(components, machines, lambda _: SCHEDULER)
 
 
@@ -154,7 +154,7 @@ JOCKEY = Architecture(
     summary="guarantees each job as few tokens as meet its deadline, by what earlier runs and simulation have taught",
     source="Ferguson, Bodik, Kandula, Boutin, Fonseca: Jockey, EuroSys 2012",
     defaults=JockeyConfig(),
-    messages=MESSAGES,
+    messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,

@@ -13,8 +13,8 @@ from volery.core.component import Component, sent_to
 from volery.core.events import Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.core.port import Problem
+from volery.roles.node import Completed, Kill, Launch
 from volery.roles.readiness import Workflow
-from volery.roles.runners import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 PERIOD = "period"

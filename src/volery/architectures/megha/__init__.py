@@ -1,7 +1,7 @@
 """Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
 
 Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
-Flow     Submit > Request > (valid) Launch > Completed > Notice | (invalid) Inconsistency > Request ...; Update.
+Flow     Submit > Request > (valid) Launch > Completed > Ended | (invalid) Inconsistency > Request ...; Update.
 Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
@@ -14,44 +14,43 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from volery.architectures.megha.allocations import SlotAllocations
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.captions import CAPTIONS
 from volery.architectures.megha.explaining import (
     ExplainingFairMaster,
+    ExplainingFairSurvivor,
     ExplainingMaster,
     ExplainingSurvivor,
     ExplainingVectorMaster,
+    ExplainingVectorSurvivor,
 )
 from volery.architectures.megha.fair_gm import FairGlobalMaster
-from volery.architectures.megha.fair_lm import FairLocalMaster, FairNode
-from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Node, Updates
+from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
 from volery.architectures.megha.messages import MESSAGES
+from volery.architectures.megha.recovery import Alone, Paired
+from volery.architectures.megha.shares import NoShares, WeightedShares
 from volery.architectures.megha.sharing import Sharing
 from volery.architectures.megha.surviving import Survival
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
-from volery.architectures.megha.surviving_fair_lm import PreemptibleNode, SurvivingFairLocalMaster
 from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
-from volery.architectures.megha.surviving_lm import SurvivingLocalMaster
-from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
-from volery.architectures.megha.surviving_vector_lm import SurvivingVectorLocalMaster
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
 from volery.architectures.megha.vector_layout import VectorLayout
-from volery.architectures.megha.vector_lm import VectorLocalMaster
-from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
 from volery.core.bounds import Components, Count, Period, PositiveCount
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.recovery.leases import GuardedNode
+from volery.roles.node import Node
 
 Preempted = Literal["restart", "keep"]
 
@@ -119,7 +118,7 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     if config.reliable:
         return build_surviving(layout, config, streams)
     role = ExplainingMaster if config.why else GlobalMaster
-    return _with_nodes(_masters(layout, config, streams, role, LocalMaster), layout)
+    return _with_nodes(_masters(layout, config, streams, role), layout)
 
 
 def _gm_arguments(config: MeghaConfig) -> dict[str, Any]:
@@ -133,18 +132,31 @@ def _gm_arguments(config: MeghaConfig) -> dict[str, Any]:
     }
 
 
-def _lm_arguments(config: MeghaConfig) -> dict[str, Any]:
-    """What every Local Master takes beside its number and the layout."""
-    return {
-        "heartbeat_us": round(config.heartbeat_s * SECOND),
-        "updates": config.updates,
-        "completion_notice": config.completion_notice,
-    }
+def _local_master(
+    lm: int, layout: Layout, config: MeghaConfig, recovery: Alone | Paired, sharing: Sharing | None = None
+) -> LocalMaster:
+    """A Local Master of slots or amounts, of users with shares or without, alone or one of a pair."""
+    partitions = layout.partitions_of_lm(lm)
+    snapshots, twice = config.updates == "snapshots", config.completion_notice == "twice"
+    shares: NoShares | WeightedShares = NoShares()
+    allocations: SlotAllocations | AmountAllocations
+    if isinstance(layout, VectorLayout):
+        allocations = AmountAllocations(
+            layout, partitions, snapshots=snapshots, twice=twice, repartition=config.repartition
+        )
+        if sharing is not None:
+            shares = WeightedShares(sharing.others, allocations)
+    else:
+        allocations = SlotAllocations(layout, partitions, snapshots=snapshots, twice=twice)
+    heartbeat_us = round(config.heartbeat_s * SECOND)
+    return LocalMaster(
+        layout, partitions, heartbeat_us=heartbeat_us, allocations=allocations, shares=shares, recovery=recovery
+    )
 
 
 def _placing(config: MeghaConfig) -> dict[str, Any]:
     """What a Global Master takes beside that where tasks ask for amounts."""
-    return {"repartition": config.repartition, "rescheduling": config.rescheduling}
+    return {"rescheduling": config.rescheduling}
 
 
 def _masters(
@@ -152,47 +164,33 @@ def _masters(
     config: MeghaConfig,
     streams: Streams,
     gm_role: Callable[..., Component],
-    lm_role: Callable[..., Component],
     gm_also: Mapping[str, Any] = {},
-    lm_also: Mapping[str, Any] = {},
+    sharing: Sharing | None = None,
 ) -> dict[str, Component]:
-    """The masters in some pair of roles; what only these roles take is in `gm_also` and `lm_also`."""
+    """The masters; what only this role of Global Masters takes is in `gm_also`."""
     components: dict[str, Component] = {}
     for gm in range(config.gms):
         address = f"gm/{gm}"
         components[address] = gm_role(gm, layout, stream=streams.of(address), **_gm_arguments(config), **gm_also)
     for lm in range(config.lms):
-        components[f"lm/{lm}"] = lm_role(lm, layout, **_lm_arguments(config), **lm_also)
+        components[f"lm/{lm}"] = _local_master(lm, layout, config, Alone(), sharing)
     return components
 
 
 def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster whose machines offer several resources; slots are one resource of them.
-
-    Raises:
-        InputError: they shall bear faults and explain themselves, too.
-    """
+    """Components for a cluster whose machines offer several resources; slots are one resource of them."""
     layout = VectorLayout(cluster, config.gms, config.lms)
     if config.reliable:
-        _refuse_reasons(config)
         return Survival(
             layout,
             streams,
-            SurvivingVectorMaster,
-            SurvivingVectorLocalMaster,
-            GuardedNode,
+            ExplainingVectorSurvivor if config.why else SurvivingVectorMaster,
             _gm_arguments(config) | _placing(config),
-            _lm_arguments(config) | {"repartition": config.repartition},
+            partial(_local_master, layout=layout, config=config),
             round(config.detection_s * SECOND),
         ).deployment()
     role = ExplainingVectorMaster if config.why else VectorGlobalMaster
-    return _with_nodes(_masters(layout, config, streams, role, VectorLocalMaster, _placing(config)), layout)
-
-
-def _refuse_reasons(config: MeghaConfig) -> None:
-    if config.why:
-        problem = "goes not with reliable where tasks ask for amounts, or machines are lent; leave one of the two out"
-        raise InputError("megha:why", problem)
+    return _with_nodes(_masters(layout, config, streams, role, _placing(config)), layout)
 
 
 def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -206,24 +204,21 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
     sharing = Sharing(config.shares, config.queues, cluster, config.gms)
     role = ExplainingFairMaster if config.why else FairGlobalMaster
     fair = {"sharing": sharing, "spared_us": round(config.heartbeat_s * SECOND)}
-    also, lm_also = {**_placing(config), **fair}, {"sharing": sharing}
+    also = {**_placing(config), **fair}
     if config.reliable:
-        _refuse_reasons(config)
         if config.preempted == "keep":
             raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
         deployment = Survival(
             layout,
             streams,
-            SurvivingFairMaster,
-            SurvivingFairLocalMaster,
-            PreemptibleNode,
+            ExplainingFairSurvivor if config.why else SurvivingFairMaster,
             _gm_arguments(config) | also,
-            _lm_arguments(config) | {**lm_also, "repartition": config.repartition},
+            partial(_local_master, layout=layout, config=config, sharing=sharing),
             round(config.detection_s * SECOND),
         ).deployment()
     else:
-        components = _masters(layout, config, streams, role, FairLocalMaster, also, lm_also)
-        deployment = _with_nodes(components, layout, FairNode)
+        components = _masters(layout, config, streams, role, also, sharing)
+        deployment = _with_nodes(components, layout)
     return msgspec.structs.replace(
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
@@ -234,14 +229,14 @@ def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deplo
     )
 
 
-def _with_nodes(components: dict[str, Component], layout: Layout, node: type[Node] = Node) -> Deployment:
+def _with_nodes(components: dict[str, Component], layout: Layout) -> Deployment:
     machines: dict[str, int] = {}
     for partition, lm in enumerate(layout.lm_of):
         master = f"lm/{lm}"  # one string for all nodes: a hundred thousand of them would be memory traffic
         for address, machine in zip(layout.nodes[partition], layout.machines[partition], strict=True):
             if address not in machines:
                 machines[address] = machine
-                components[address] = node(master)
+                components[address] = Node(master)
 
     def owners_of(node: Address) -> tuple[Address, ...]:
         return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})
@@ -269,10 +264,8 @@ def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> De
         layout,
         streams,
         ExplainingSurvivor if config.why else SurvivingGlobalMaster,
-        SurvivingLocalMaster,
-        GuardedNode,
         _gm_arguments(config),
-        _lm_arguments(config),
+        partial(_local_master, layout=layout, config=config),
         round(config.detection_s * SECOND),
     ).deployment()
 
@@ -281,7 +274,7 @@ STAGES = {
     Stage.J1: Realisation("GlobalMaster.on_submit"),
     Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
     Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
-    Stage.J6: Realisation("GlobalMaster.on_notice", "full", "JobDone after the last task"),
+    Stage.J6: Realisation("GlobalMaster.on_ended", "full", "JobDone after the last task"),
     Stage.T2: Realisation("GlobalMaster._offer", "full", "first come first served among the tasks that fit"),
     Stage.T3: Realisation("GlobalMaster._place"),
     Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
@@ -313,7 +306,7 @@ MEGHA = Architecture(
     summary="federated: Global Masters match on a stale view, Local Masters validate",
     source="Thiyyakat, Kalambur, Sitaram: Constraint-Aware Federated Scheduling, IoT 2023, section 4",
     defaults=MeghaConfig(),
-    messages=MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES | SURVIVING_MESSAGES,
+    messages=MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,
@@ -336,7 +329,7 @@ CENTRAL = msgspec.structs.replace(
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
         Stage.M6: Realisation("GlobalMaster._request", "partial", "to the only Local Master"),
-        Stage.R1: Realisation("GlobalMaster.on_notice", "full", "the GM's view, exact: nobody else places"),
+        Stage.R1: Realisation("GlobalMaster.on_ended", "full", "the GM's view, exact: nobody else places"),
     },
 )
 
@@ -369,10 +362,10 @@ MEGHA_2021 = msgspec.structs.replace(
         Stage.J6: Realisation("VectorGlobalMaster.on_ended", "full", "JobDone after the last task"),
         Stage.T2: Realisation("VectorGlobalMaster._offer", "full", "first come first served among the tasks that fit"),
         Stage.T3: Realisation("VectorGlobalMaster._place"),
-        Stage.T4: Realisation("VectorLocalMaster.on_request", "full", "validation, repartition"),
+        Stage.T4: Realisation("LocalMaster.on_request", "full", "validation, repartition"),
         Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
-        Stage.T6: Realisation("VectorLocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
-        Stage.T7: Realisation("VectorLocalMaster.on_completed"),
+        Stage.T6: Realisation("LocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
+        Stage.T7: Realisation("LocalMaster.on_completed"),
         Stage.T10: Realisation(
             "FairGlobalMaster._maybe_preempt", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
         ),

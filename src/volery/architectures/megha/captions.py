@@ -19,8 +19,6 @@ CAPTIONS: Final = {
         "partitions first: an internal match."
     ),
     "Request": _ASKED,
-    "Place": _ASKED,
-    "Repartition": "{sender} borrows from another's partition: {receiver} shall cut logical nodes for {tasks}.",
     "Launch": _LAUNCHED,
     "Run": _LAUNCHED,
     "external_placements": (
@@ -31,7 +29,6 @@ CAPTIONS: Final = {
     "inconsistencies": "",
     "Update": _UPDATED,
     "StateUpdate": _UPDATED,
-    "Notice": _FREED,
     "Ended": _FREED,
     "Lost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",
     "Preempt": "{sender} takes {tasks} from who has more than its share, for who has less.",

@@ -11,15 +11,25 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from volery.architectures.megha.fair_gm import KINDS_MAX, FairGlobalMaster
-from volery.architectures.megha.fair_messages import Denied, Ousted, Yield
 from volery.architectures.megha.global_master import GlobalMaster
-from volery.architectures.megha.messages import Inconsistency, Notice, Update
+from volery.architectures.megha.messages import (
+    Denied,
+    Ended,
+    Inconsistency,
+    Lost,
+    Ousted,
+    Refusal,
+    Report,
+    StateUpdate,
+    Update,
+    Yield,
+)
 from volery.architectures.megha.sharing import sum_of
-from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
-from volery.architectures.megha.surviving_messages import Lost, Report
+from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
+from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
+from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
-from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
 from volery.core.resources import Packing
@@ -97,15 +107,17 @@ class Explaining(GlobalMaster):
             for task, position in zip(tasks, places, strict=True):
                 self._tell(task, "placed", (), partition, position)
 
-    def _tell_refused(
-        self, message: Inconsistency | Refusal, source: Address, position_of: Callable[[int], int]
-    ) -> None:
+    def _position_of(self, place: int) -> int:
+        """The position of what a task has been placed at."""
+        return place
+
+    def _tell_refused(self, message: Inconsistency | Refusal, source: Address) -> None:
         if message.update.number > self._heard[source]:
             for number in message.tasks:
                 if number in self._placed:
                     task, partition, place = self._placed[number]
                     refused = (Rejected(self._scope(partition), Reason.INCONSISTENCY, 1),)
-                    self._tell(task, "refused", refused, partition, position_of(place))
+                    self._tell(task, "refused", refused, partition, self._position_of(place))
 
     def _waits_for(self, task: Task, view: Sequence[Any], order: Sequence[int]) -> tuple[Rejected, ...]:
         """What a task met that found nothing."""
@@ -141,13 +153,16 @@ class Explaining(GlobalMaster):
 class ExplainingMaster(Explaining):
     """Explains placements on slots."""
 
-    NEWS: ClassVar[tuple[type, ...]] = (Update, Notice, Inconsistency)
+    NEWS: ClassVar[tuple[type, ...]] = (Update, Ended, Inconsistency)
 
     def _view(self) -> list[Any]:
         return list(self._free)
 
     def _use(self, view: list[Any], partition: int, place: int, task: Task) -> int:
         view[partition] ^= place
+        return self._position_of(place)
+
+    def _position_of(self, place: int) -> int:
         return place.bit_length() - 1
 
     def _pass(self, counts: Passed, task: Task, view: Sequence[Any], partition: int) -> None:
@@ -157,39 +172,8 @@ class ExplainingMaster(Explaining):
 
     def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
         """Tell what was refused, then learn and try again."""
-        self._tell_refused(message, source, lambda bit: bit.bit_length() - 1)
+        self._tell_refused(message, source)
         super().on_inconsistency(message, source, now)
-
-
-class ExplainingSurvivor(ExplainingMaster, SurvivingGlobalMaster):
-    """Explains placements where components may crash, and which attempts were lost.
-
-    Its views are those of the leaders: what another Local Master says changes neither them nor their age. After a new
-    incarnation has begun nothing is decided, and nothing told, before every cluster has said what runs there.
-    """
-
-    NEWS = (Update, Notice, Inconsistency, Report, Lost)
-
-    def _hear(self, news: Event, source: Address) -> None:
-        lm = self._lm_at[source]
-        new_leader = isinstance(news, Report) and news.whole and news.epoch > self._epochs[lm]
-        if new_leader or self._believes(source):
-            self._heard_at[lm] = self._now
-
-    def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
-        """Tell what a leader has refused, then learn and try again."""
-        if self._believes(source):
-            super().on_inconsistency(message, source, now)
-
-    def _place_again(self, dead: Iterable[TaskId]) -> None:
-        """Tell where each of the tasks was lost, then place it again."""
-        lost = list(dead)
-        for number in lost:
-            task, partition, bit = self._placed[number]
-            self._tell(task, "lost", (), partition, bit.bit_length() - 1)
-        super()._place_again(lost)
-
-    receives = SurvivingGlobalMaster.receives
 
 
 class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
@@ -222,7 +206,7 @@ class ExplainingVectorMaster(Explaining, VectorGlobalMaster):
 
     def on_refusal(self, message: Refusal, source: Address, now: Time) -> None:
         """Tell what was refused, then learn and try again."""
-        self._tell_refused(message, source, int)
+        self._tell_refused(message, source)
         super().on_refusal(message, source, now)
 
     receives = VectorGlobalMaster.receives
@@ -269,7 +253,7 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
     taken from a queue, a look at the kinds that wait.
     """
 
-    NEWS = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield)
+    NEWS: ClassVar[tuple[type, ...]] = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield)
     _calls: dict[int, list[int]]
     """Per user whose tasks are being explained, per partition, machines on which others have first call."""
     _first_call: Sequence[int] = ()
@@ -363,3 +347,46 @@ class ExplainingFairMaster(ExplainingVectorMaster, FairGlobalMaster):
         super().on_ousted(message, source, now)
 
     receives = FairGlobalMaster.receives
+
+
+class ExplainingRebuilt(Explaining, Surviving):
+    """Explains where components may crash, and which attempts were lost.
+
+    Its views are those of the leaders: a message of another Local Master changes neither them nor their age. After a
+    new incarnation has begun nothing is decided, and nothing told, before every cluster has reported what runs there.
+    """
+
+    def _hear(self, news: Event, source: Address) -> None:
+        lm = self._lm_at[source]
+        new_leader = isinstance(news, Report) and news.whole and news.epoch > self._epochs[lm]
+        if new_leader or self._believes(source):
+            self._heard_at[lm] = self._now
+
+    def _place_again(self, dead: Iterable[TaskId]) -> None:
+        """Tell where each of the tasks was lost, then place it again."""
+        lost = list(dead)
+        for number in lost:
+            task, partition, place = self._placed[number]
+            self._tell(task, "lost", (), partition, self._position_of(place))
+        super()._place_again(lost)
+
+
+class ExplainingSurvivor(ExplainingRebuilt, ExplainingMaster, SurvivingGlobalMaster):
+    """Of slots."""
+
+    NEWS = (*ExplainingMaster.NEWS, Report, Lost)
+    receives = SurvivingGlobalMaster.receives
+
+
+class ExplainingVectorSurvivor(ExplainingRebuilt, ExplainingVectorMaster, SurvivingVectorMaster):
+    """Of amounts."""
+
+    NEWS = (*ExplainingVectorMaster.NEWS, Report, Lost)
+    receives = SurvivingVectorMaster.receives
+
+
+class ExplainingFairSurvivor(ExplainingRebuilt, ExplainingFairMaster, SurvivingFairMaster):
+    """Of users with shares."""
+
+    NEWS = (*ExplainingFairMaster.NEWS, Report, Lost)
+    receives = SurvivingFairMaster.receives

@@ -11,24 +11,27 @@ from itertools import islice
 from random import Random
 from typing import Final, NamedTuple
 
-from volery.architectures.megha.fair_messages import (
+from volery.architectures.megha.global_master import MeghaMatch
+from volery.architectures.megha.messages import (
     Answer,
+    Ask,
     Denied,
+    Ended,
     Holding,
     Holdings,
     Ousted,
     Preempt,
+    Refusal,
+    Request,
+    StateUpdate,
     Taken,
-    UserRequest,
+    Withdraw,
     Yield,
 )
-from volery.architectures.megha.global_master import MeghaMatch
-from volery.architectures.megha.messages import Ask, Withdraw
 from volery.architectures.megha.sharing import Sharing, sum_of
 from volery.architectures.megha.user_lines import UserLines
 from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster, Wanted
 from volery.architectures.megha.vector_layout import VectorLayout
-from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Look, MoreTasks, Reweigh, Submit, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
@@ -59,7 +62,7 @@ class FairGlobalMaster(VectorGlobalMaster):
     """Queues by user, and preemption under contention.
 
     Args:
-        gm, layout, match, batch_max, eager_retry, queue_max, stream, ask, repartition, rescheduling: see
+        gm, layout, match, batch_max, eager_retry, queue_max, stream, ask, rescheduling: see
             `VectorGlobalMaster`.
         sharing: of the cluster.
         spared_us: a user whose GM has refused to give up a task is not asked again for so long.
@@ -81,7 +84,6 @@ class FairGlobalMaster(VectorGlobalMaster):
         eager_retry: bool,
         queue_max: int,
         stream: Random,
-        repartition: bool,
         rescheduling: Rescheduling,
         sharing: Sharing,
         spared_us: Time,
@@ -95,7 +97,6 @@ class FairGlobalMaster(VectorGlobalMaster):
             eager_retry=eager_retry,
             queue_max=queue_max,
             stream=stream,
-            repartition=repartition,
             rescheduling=rescheduling,
             ask=ask,
         )
@@ -167,8 +168,7 @@ class FairGlobalMaster(VectorGlobalMaster):
     def _asking(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Message:
         users = tuple([self._user_of(task) for task in tasks])
         attempts = tuple([self._attempt_of(task.id) for task in tasks])
-        lent = self._repartition and self._outside[partition]
-        return UserRequest(number, partition, tasks, places, users, attempts, lent)
+        return Request(number, partition, tasks, places, attempts, users)
 
     def _promise(self, wanted: Wanted, sign: int) -> None:
         super()._promise(wanted, sign)
@@ -470,4 +470,4 @@ class FairGlobalMaster(VectorGlobalMaster):
         Ousted: on_ousted,
         TimerFired: on_timer,
     }
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", UserRequest, Withdraw, Preempt, Answer, Ask)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Preempt, Answer, Ask)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Literal
 
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Ask, Inconsistency, Notice, Request, Update, Withdraw
+from volery.architectures.megha.messages import Ask, Ended, Inconsistency, Request, Update, Withdraw
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Look, Measured, MoreTasks, Seen, Submit
 from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
@@ -216,7 +216,7 @@ class GlobalMaster(Component):
             request = Request(number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
             self._port.send(self._lms[lm], request)
 
-    def on_notice(self, message: Notice, source: Address, now: Time) -> None:
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks of ours have ended: offer their units to the queue, and count their jobs down."""
         placed, free, queue = self._placed, self._free, self._queue
         freed: dict[int, list[int]] = {}
@@ -340,7 +340,7 @@ class GlobalMaster(Component):
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
         Look: on_look,
-        Notice: on_notice,
+        Ended: on_ended,
         Update: on_update,
         Inconsistency: on_inconsistency,
     }

@@ -1,17 +1,38 @@
-"""Megha's Local Master: the truth about one cluster, validation, launches and updates."""
+"""Megha's Local Master: the truth about one cluster, validation, launches and updates.
+
+What is allocated, units or amounts, is the business of its `Allocations`; which users may have what, of its `Shares`;
+who leads the cluster, and what a leader rebuilds, of its `Recovery`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import repeat
 from typing import Final, Literal
 
+from volery.architectures.megha.allocations import SlotAllocations, Told
+from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Ask, Change, Inconsistency, Notice, Request, Update, Withdraw
-from volery.core.component import Component, sent_to
-from volery.core.events import Counted, Drain, TimerFired
-from volery.core.model import Address, TaskId, Time
-from volery.policies.match import vector_bytes
-from volery.roles import nodes
-from volery.roles.nodes import Completed, Kill, Launch
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    Answer,
+    Ask,
+    Ended,
+    Join,
+    Picture,
+    Preempt,
+    Request,
+    Withdraw,
+)
+from volery.architectures.megha.recovery import Alone, Paired
+from volery.architectures.megha.shares import NoShares, WeightedShares
+from volery.core.component import Component, Sends
+from volery.core.events import Drain, Fact, Moved, TimerFired
+from volery.core.model import Address, Message, Task, TaskId, Time
+from volery.core.port import Port
+from volery.roles.node import Completed, Kill, Launch
+from volery.roles.recovery.election import LEADERSHIP, Leadership
+from volery.roles.recovery.leases import Active, Deposed, Forget, Result
 
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]
@@ -21,249 +42,353 @@ NOTICES: Final = "notices"
 NEWS: Final = "news"
 NEWS_US: Final[Time] = 2_000
 """A GM that has asked is told of room that is this old: whoever had it before, and has tasks, has taken it by then."""
+ALWAYS: Final = frozenset({Request, Withdraw, Ask, Drain, TimerFired})
 
 
-class Told:
-    """What one GM has been told, and what it is about to be told; units are bits, per partition.
+class LocalMaster(Component):
+    """Validates placements against the exact state, and tells every GM what that GM cannot know.
 
-    Attributes:
-        busy: the units that it takes for busy, once all messages under way have arrived.
-        repeat: completions of its own that the next update mentions again (completion notice "twice").
-        finished: its tasks that have finished in this instant.
-        request: the last request heard from it.
-        update: the last update sent to it.
-    """
-
-    __slots__ = ("address", "busy", "finished", "repeat", "request", "update")
-
-    def __init__(self, address: Address, partition_count: int) -> None:
-        self.address = address
-        self.busy = [0] * partition_count
-        self.repeat = [0] * partition_count
-        self.finished: list[TaskId] = []
-        self.request = 0
-        self.update = 0
-
-
-class Answering(Component):
-    """A base of Local Masters that GMs ask for news.
+    Args:
+        layout: of the cluster.
+        partitions: that it is in charge of.
+        heartbeat_us: period of the updates; none is sent that says nothing.
+        allocations, shares, recovery: its parts.
 
     Attributes:
-        _askers: who has asked and was not answered.
-        _counting: whether the timer runs after which they are answered, if there is news.
+        layout, partitions, allocations, shares, recovery: as given.
+        gms: what each GM has been told.
+        there: per node, the attempts that run there; nothing is kept of slots where nothing may crash.
     """
 
-    __slots__ = ("_askers", "_counting")
+    leadership: Leadership
+    """Of one of a pair alone."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        partitions: range,
+        *,
+        heartbeat_us: Time,
+        allocations: SlotAllocations | AmountAllocations,
+        shares: NoShares | WeightedShares,
+        recovery: Alone | Paired,
+    ) -> None:
+        self.layout = layout
+        self.partitions = partitions
+        self.allocations = allocations
+        self.shares = shares
+        self.recovery = recovery
+        self.gms = {told.address: told for told in self._strangers()}
+        self._slots = allocations if isinstance(allocations, SlotAllocations) and not recovery.paired else None
+        nodes = () if self._slots else dict.fromkeys(node for at in partitions for node in layout.nodes[at])
+        self.there: dict[Address, dict[TaskId, Active]] = {node: {} for node in nodes}
+        self._heartbeat_us = heartbeat_us
         self._askers: dict[Address, None] = {}
         self._counting = False
+        self._telling: list[Told] = []
+        self._launches = 0
+        self._armed = False
+        allocations.join(self)
+        if isinstance(shares, WeightedShares):
+            shares.join(self)
+        recovery.join(self)
+
+    def _strangers(self) -> list[Told]:
+        return [Told(gm, len(self.layout.size)) for gm in range(self.layout.gm_count)]
+
+    def bind(self, port: Port) -> None:
+        """Give the leadership the port, too."""
+        super().bind(port)
+        self.recovery.bind(port)
+
+    def start(self, now: Time) -> None:
+        """A restarted one of a pair asks who leads."""
+        self.recovery.start(now)
+
+    def takes(self) -> Collection[type]:
+        """What its parts know of."""
+        return ALWAYS | self.shares.takes | self.recovery.takes
+
+    def emits(self) -> Sends:
+        """What its parts send; a picture is sent by a leader alone."""
+        sends = self.allocations.sends | self.shares.sends | self.recovery.sends
+        return sends if self.recovery.paired else sends - {(Picture, "gm")}
+
+    def send(self, to: Address, message: Message) -> None:
+        """Send for a part."""
+        self._port.send(to, message)
+
+    def observe(self, fact: Fact) -> None:
+        """Report a fact of a part's."""
+        self._port.observe(fact)
+
+    # Placements.
+
+    def on_request(self, message: Request, source: Address, now: Time) -> None:
+        """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
+        told = self.gms[source]
+        if message.number <= told.request or not self.recovery.heeds(source, message.epoch, message.term):
+            return
+        told.request = message.number
+        if self._slots is not None:
+            refused = self._slots.launch_all(message, told, self._launches, self._port.send)
+            self._launches += len(message.tasks) - len(refused)
+            if refused:
+                self._port.send(source, self._slots.refusal(told, (), tuple(refused)))
+        else:
+            self._launch_each(message, told, source)
+        if not self._armed:
+            self._arm(now)
+
+    def _launch_each(self, message: Request, told: Told, source: Address) -> None:
+        self.allocations.expect(told, message)
+        partition, nodes = message.partition, self.layout.nodes[message.partition]
+        refused: list[Active] = []
+        wanted = zip(message.tasks, message.positions, message.attempts or repeat(0), strict=False)
+        for (task, position, attempt), account in zip(wanted, message.users or repeat(0), strict=False):
+            unit, node = partition << UNIT_SHIFT | position, nodes[position]
+            active = Active(task.id, task.job, attempt, source, unit, task.request, account, message.term)
+            if not self.recovery.drained(node) and self.allocations.fits(active, node):
+                self.begin(task, active, node)
+            else:
+                refused.append(active)
+        if refused:
+            units, tasks = [active.unit for active in refused], tuple([active.task for active in refused])
+            self._port.send(told.address, self.allocations.refusal(told, units, tasks))
+
+    def begin(self, task: Task, active: Active, node: Address, *, lends: bool = True) -> None:
+        """Launch an attempt that fits; `lends` counts a logical node as a repartition."""
+        self.take_on(active, node, lends=lends)
+        self.recovery.run(task, active, node)
+
+    def launch(self, task: Task, active: Active, node: Address) -> None:
+        """Have a node that has this master alone launch an attempt."""
+        self._launches += 1
+        self._port.send(node, Launch(self._launches, task, active.attempt))
+
+    def take_on(self, active: Active, node: Address, *, lends: bool = True) -> None:
+        """Take account of an attempt."""
+        self.there[node][active.task] = active
+        self.allocations.allot(active, node, lends=lends)
+        self.shares.started(active)
+
+    def let_go(self, active: Active, node: Address) -> None:
+        """The attempt has ended."""
+        del self.there[node][active.task]
+        if self.shares.is_victim(active.task):
+            self.shares.victim_ended(active, node)
+        else:
+            self.shares.gone(active)
+            self.allocations.give_back(active, node)
+
+    def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
+        """End tasks of a user for another one's task, where the shares allow it."""
+        assert isinstance(self.shares, WeightedShares), "users have shares"
+        if self.recovery.heeds(source, message.epoch, message.term):
+            self.shares.preempt(message, source, now)
+
+    def on_answer(self, message: Answer, source: Address, now: Time) -> None:
+        """A GM has given tasks of its user up, or not."""
+        assert isinstance(self.shares, WeightedShares), "users have shares"
+        self.shares.answer(message, now)
+
+    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
+        """Kill what still runs; what it took is freed, and its GM told, when the node reports the end."""
+        if self._slots is not None:
+            for task in message.tasks:
+                node = self._slots.node_of(task)
+                if node:
+                    self._port.send(node, Kill(task))
+            return
+        self.shares.withdraw(message.tasks, now)
+        self.recovery.withdraw(message.tasks, source, now)
+
+    # Ends.
+
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
+        """Free what the task had; the GM that owns it is told of all that ended in this instant at once."""
+        if self._slots is not None:
+            owner = self._slots.end(message.task)
+            if owner is not None:
+                self._note_first(owner, now)
+            return
+        known = self.there[source].get(message.task)
+        if known is None or known.attempt != message.attempt:
+            return
+        evicted = message.killed and self.shares.evicted(known, now)
+        self.let_go(known, source)
+        if not evicted:
+            self.note_ended(self.allocations.ended(known), message.task, now)
+        self.shares.go_on(source, now)
+
+    def on_result(self, message: Result, source: Address, now: Time) -> None:
+        """Keep the result; the leader frees the unit and tells the owner."""
+        assert isinstance(self.recovery, Paired), "a node with two masters"
+        self.recovery.result(message, source, now)
+
+    def note_ended(self, owner: Told, task: TaskId, now: Time) -> None:
+        """Tell a GM, in this instant, that a task of it has ended."""
+        if not owner.ended:
+            self._note_first(owner, now)
+        owner.ended.append(task)
+
+    def _note_first(self, owner: Told, now: Time) -> None:
+        self._telling.append(owner)
+        self._port.set_timer(NOTICES, now)
+        if not self._armed:
+            self._arm(now)
+        if self._askers:
+            self.tell_askers_soon(now)
+
+    def tell_ended(self, owner: Told) -> None:
+        """A state contains all that has ended: its owner must not count that twice, so it is told first."""
+        if owner.ended:
+            self._port.send(owner.address, Ended(tuple(owner.ended), owner.request))
+            owner.ended = []
+
+    # News.
 
     def on_ask(self, message: Ask, source: Address, now: Time) -> None:
         """A GM has tasks that wait: tell it of room that it does not know of, as soon as there is some."""
-        self._askers[source] = None
-        self._tell_askers_soon(now)
+        if self.recovery.answers(source):
+            self._askers[source] = None
+            self.tell_askers_soon(now)
 
-    def _tell_askers_soon(self, now: Time) -> None:
+    def tell_askers_soon(self, now: Time) -> None:
         """Something is free, or may be: look whether it still is when its owner has had time to take it."""
         if self._askers and not self._counting:
             self._counting = True
             self._port.set_timer(NEWS, now + NEWS_US)
 
-
-class LocalMaster(Answering):
-    """Validates placements against the exact state and tells every GM what it cannot know.
-
-    Per GM it keeps what that GM has been told. The difference from the truth is the next delta, so that a unit which
-    was taken and freed between two updates is never mentioned, and the last state of every unit wins. With completion
-    notice "once" a GM's own completions count as told (section 4.4); with "twice" they are repeated in the next
-    update, the cause of inconsistencies that section 4.4 describes.
-
-    Args:
-        lm: its number.
-        layout: of the cluster.
-        heartbeat_us: period of the updates; none is sent that says nothing.
-        updates: deltas, or the full state in each update as in the first Megha.
-        completion_notice: see above.
-    """
-
-    __slots__ = (
-        "_armed", "_busy", "_closed", "_completion_twice", "_gms", "_heartbeat_us", "_launches", "_layout", "_owned",
-        "_partitions", "_snapshots", "_telling",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        lm: int,
-        layout: Layout,
-        *,
-        heartbeat_us: Time,
-        updates: Updates,
-        completion_notice: CompletionNotice,
-    ) -> None:
-        super().__init__()
-        self._layout = layout
-        self._partitions = layout.partitions_of_lm(lm)
-        self._heartbeat_us = heartbeat_us
-        self._snapshots = updates == "snapshots"
-        self._completion_twice = completion_notice == "twice"
-        self._busy = [0] * len(layout.size)
-        self._closed: dict[int, int] = {}
-        self._gms = {gm: Told(gm, len(layout.size)) for gm in (f"gm/{n}" for n in range(layout.gm_count))}
-        self._owned: dict[TaskId, tuple[int, int, Told]] = {}
-        self._telling: list[Told] = []
-        self._launches = 0
-        self._armed = False
-
-    def on_request(self, message: Request, source: Address, now: Time) -> None:
-        """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
-        gm = self._gms[source]
-        if message.number <= gm.request:
-            return
-        gm.request = message.number
-        partition = message.partition
-        bits, nodes, owned = self._layout.bits, self._layout.nodes[partition], self._owned
-        send, number, busy, wanted = self._port.send, self._launches, self._busy[partition], 0
-        refused = []
-        for task, position in zip(message.tasks, message.positions, strict=True):
-            bit = bits[position]
-            wanted |= bit
-            if busy & bit:
-                refused.append(task.id)
-            else:
-                busy |= bit
-                owned[task.id] = (partition, bit, gm)
-                number += 1
-                send(nodes[position], Launch(number, task))
-        self._busy[partition] = busy
-        gm.busy[partition] |= wanted
-        self._launches = number
-        if refused:
-            self._port.send(source, Inconsistency(tuple(refused), self._update(gm, self._news(gm))))
-        if not self._armed:
-            self._arm(now)
-
-    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        """Free the unit; the GM that owns the task hears of all that finished in this instant at once."""
-        owned = self._owned.pop(message.task, None)
-        if owned is None:
-            return
-        partition, bit, gm = owned
-        if not (self._closed and self._closed.get(partition, 0) & bit):
-            self._busy[partition] ^= bit
-        gm.busy[partition] ^= bit
-        if self._completion_twice:
-            gm.repeat[partition] |= bit
-        if not gm.finished:
-            self._telling.append(gm)
-            self._port.set_timer(NOTICES, now)
-            if not self._armed:
-                self._arm(now)
-            if self._askers:
-                self._tell_askers_soon(now)
-        gm.finished.append(message.task)
-
     def _tell_askers(self) -> None:
         self._counting = False
+        self.allocations.consider()
         for address in list(self._askers):
-            gm = self._gms[address]
-            if any(gm.busy[partition] & ~self._busy[partition] for partition in self._partitions):
+            told = self.gms[address]
+            if self.allocations.has_news(told):
                 del self._askers[address]
-                self._port.send(address, self._update(gm, self._news(gm)))
-
-    def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
-        """Kill what still runs; its unit is freed, and its GM told, when the node reports the end."""
-        for task in message.tasks:
-            owned = self._owned.get(task)
-            if owned is not None:
-                partition, bit, _ = owned
-                self._port.send(self._layout.nodes[partition][bit.bit_length() - 1], Kill(task))
-
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Units of a drained node count as taken from now on; what runs there goes on."""
-        for partition in self._partitions:
-            nodes, bits = self._layout.nodes[partition], self._layout.bits
-            mask = sum(bit for node, bit in zip(nodes, bits, strict=False) if node == message.node)
-            closed = self._closed.pop(partition, 0) & ~mask
-            if message.drained:
-                closed |= mask
-                self._busy[partition] |= mask
-            else:
-                used = sum(bit for at, bit, _ in self._owned.values() if at == partition)
-                self._busy[partition] = self._busy[partition] & ~mask | used & mask
-            if closed:
-                self._closed[partition] = closed
-        if not self._armed:
-            self._arm(now)
-        self._tell_askers_soon(now)
+                self._port.send(address, self.allocations.delta(told))
 
     def _arm(self, now: Time) -> None:
         """Set the heartbeat to the next multiple of its period."""
         self._armed = True
         self._port.set_timer(HEARTBEAT, (now // self._heartbeat_us + 1) * self._heartbeat_us)
 
+    def maybe_arm(self, now: Time) -> None:
+        """Set the heartbeat where it is not set."""
+        if not self._armed:
+            self._arm(now)
+
+    def arm_soon(self) -> None:
+        """Tell GMs with the next heartbeat, at once, and those that have asked at once, too."""
+        self.tell_askers_soon(-NEWS_US)
+        if not self._armed and self.recovery.opened:
+            self._armed = True
+            self._port.set_timer(HEARTBEAT, 0)
+
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """End of an instant with completions: tell their owners. Heartbeat: tell every GM the news that it lacks."""
+        if self.recovery.takes_timer(event, now):
+            return
         if event.key == NOTICES:
-            for gm in self._telling:
-                self._port.send(gm.address, Notice(tuple(gm.finished)))
-                gm.finished.clear()
+            for owner in self._telling:
+                self.tell_ended(owner)
             self._telling.clear()
-            return
-        if event.key == NEWS:
+        elif event.key == NEWS:
             self._tell_askers()
-            return
-        self._armed = False
-        for gm in self._gms.values():
-            news = self._news(gm)
-            if news:
-                self._port.send(gm.address, self._update(gm, news))
+        else:
+            self._armed = False
+            self.allocations.consider()
+            for told in self.gms.values():
+                news = self.allocations.news(told)
+                if news is not None:
+                    self._port.send(told.address, news)
+            self.shares.tell_heard()
 
-    def _news(self, gm: Told) -> tuple[Change, ...]:
-        """What the GM lacks; from now on it has been told."""
-        busy, told, repeat, layout = self._busy, gm.busy, gm.repeat, self._layout
-        changes, entry_count = [], 0
-        stale = [p for p in self._partitions if told[p] != busy[p] or repeat[p]]
-        for partition in self._partitions if stale and self._snapshots else stale:
-            taken = busy[partition] & ~told[partition]
-            freed = (told[partition] | repeat[partition]) & ~busy[partition]
-            if self._snapshots:
-                freed, taken = layout.whole(partition) & ~busy[partition], 0
-            if taken or freed or self._snapshots:
-                changes.append(Change(partition, vector_bytes(freed), vector_bytes(taken)))
-                entry_count += layout.size[partition] if self._snapshots else (freed | taken).bit_count()
-            told[partition], repeat[partition] = busy[partition], 0
-        if entry_count:
-            self._port.observe(Counted("update_entries", entry_count))
-        return tuple(changes)
+    def sleep(self, event: TimerFired) -> None:
+        """Take a timer while another master leads, or nodes have not reported: the first report tells everything."""
+        if event.key == NEWS:
+            self._counting = False
+        elif event.key == NOTICES:
+            for owner in self._telling:
+                owner.ended = []
+            self._telling.clear()
+        else:
+            self._armed = False
 
-    def _update(self, gm: Told, news: tuple[Change, ...]) -> Update:
-        gm.update += 1
-        return Update(gm.update, self._snapshots, news)
+    # Where components may crash.
+
+    def forget_all(self) -> None:
+        """Nothing is allocated, nothing is free, and no GM has been told anything."""
+        for known in self.there.values():
+            known.clear()
+        self._askers.clear()
+        self._telling.clear()
+        self.gms = {told.address: told for told in self._strangers()}
+        self.allocations.clear()
+        self.shares.clear()
+
+    def forget_asker(self, gm: Address) -> None:
+        """A GM is not told of room any more."""
+        self._askers.pop(gm, None)
+
+    def close(self, node: Address, *, closed: bool) -> None:
+        """Take a node that is drained for full, or not any more."""
+        if self._slots is not None:
+            self._slots.close(node, closed=closed)
+        elif node in self.there:
+            self.allocations.node_changed(node)
+
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Place nothing on a node, or again; what runs there goes on."""
+        self.recovery.drain(message, now)
+
+    def on_forget(self, message: Forget, source: Address, now: Time) -> None:
+        """Drop results."""
+        assert isinstance(self.recovery, Paired), "results are kept"
+        self.recovery.forget(message, source)
+
+    def on_join(self, message: Join, source: Address, now: Time) -> None:
+        """A GM has begun anew."""
+        assert isinstance(self.recovery, Paired), "a GM may crash"
+        self.recovery.join_gm(message, source)
+
+    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
+        """Jobs were moved between GMs."""
+        assert isinstance(self.recovery, Paired), "a GM may be gone"
+        self.recovery.moved(message, source)
+
+    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+        """A node obeys, or a GM knows, another leader."""
+        assert isinstance(self.recovery, Paired), "masters may crash"
+        self.recovery.deposed(message, source, now)
+
+    def check(self) -> None:
+        """Its parts agree."""
+        if self.recovery.opened:
+            self.allocations.check()
+            self.shares.check()
+
+    def check_rest(self) -> None:
+        """Nothing is left of a leader's, and every GM has been told so."""
+        self.recovery.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        **LEADERSHIP,
         Request: on_request,
+        Preempt: on_preempt,
+        Answer: on_answer,
         Withdraw: on_withdraw,
-        Ask: Answering.on_ask,
+        Ask: on_ask,
         Completed: on_completed,
+        Result: on_result,
+        Forget: on_forget,
+        Join: on_join,
+        Moved: on_moved,
+        Deposed: on_deposed,
         Drain: on_drain,
         TimerFired: on_timer,
     }
-
-    def check(self) -> None:
-        """A unit is busy exactly when a task owns it or its node is drained."""
-        busy = [0] * len(self._busy)
-        for partition, bit, _ in self._owned.values():
-            busy[partition] ^= bit
-        for partition, mask in self._closed.items():
-            busy[partition] |= mask
-        assert busy == self._busy, "units without a task, or tasks that share a unit"
-
-    sends = sent_to("node", Launch, Kill) | sent_to("gm", Inconsistency, Notice, Update)
-
-
-class Node(nodes.Node):
-    """One worker machine, told and heard by its Local Master."""
-
-    __slots__ = ()
-    sends = sent_to("lm", Completed)
+    sends = (
+        SlotAllocations.sends | AmountAllocations.sends | WeightedShares.sends | Alone.sends | Paired.sends
+    )  # of all parts: `emits` has those of one

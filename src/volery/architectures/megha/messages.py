@@ -1,22 +1,62 @@
-"""What Global Masters, Local Masters and nodes of Megha say to each other.
+"""The messages of Megha: one for each intention, whatever is allocated, whether users have shares, and who may crash.
 
-A unit is a worker slot, named by its partition and its position there. Numbers count the messages of one link, so that
-a repeated or stale message is recognised.
+A unit is a worker slot, or a machine where tasks ask for amounts; its partition and its position there name it. Numbers
+count the messages of one link, so that a repeated or stale message is recognised. A user is the number of its place in
+the tree of shares; users whom the tree does not name share the number after the last. Epochs and terms stay 0 where
+no component may crash: see `volery.roles.recovery.election`, and `Request` for the term.
 """
 
 from __future__ import annotations
 
-from volery.core.model import Message, Task, TaskId
-from volery.roles.nodes import PLAIN_NODE_MESSAGES
+from typing import Final
+
+from volery.core.events import Moved
+from volery.core.model import Amounts, Message, Task, TaskId
+from volery.core.records import INCARNATION_ATTEMPTS
+from volery.core.shares import ShareChange
+from volery.roles import node
+from volery.roles.recovery import leases
+from volery.roles.recovery.channel import LINK_MESSAGES
+from volery.roles.recovery.election import PAIR_MESSAGES
+from volery.roles.recovery.leases import Active
+
+UNIT_SHIFT: Final = 24
+"""A unit's number is its partition above, its position below."""
+ATTEMPTS: Final = INCARNATION_ATTEMPTS
+"""Attempts that one incarnation of a GM may make at a task: their numbers never collide with an earlier one's."""
+MOVE_SHIFT: Final = 20
+"""An attempt at a task of a job that was moved counts from the epoch of the move, shifted by this: higher than all
+attempts of the GM that had the job before, in any of 65,536 incarnations."""
+
+
+def place_of(unit: int) -> tuple[int, int]:
+    """Partition and position of a unit."""
+    return unit >> UNIT_SHIFT, unit & (1 << UNIT_SHIFT) - 1
 
 
 class Request(Message, frozen=True):
-    """GM > LM: run these tasks at these positions of a partition (validated one by one, at most `batch_max`)."""
+    """GM > LM: run these tasks at these units of a partition (validated one by one, at most `batch_max`).
+
+    Of a unit in another GM's partition it may be a repartition: the LM splits a logical node with what the task asks
+    for off the machine, and gives that back when the task ends (arXiv 2103.08413, section IV-B4).
+
+    Args:
+        number: of the GM's requests to this LM.
+        partition, tasks, positions: which tasks, where.
+        attempts: how often each was placed before; nothing: never.
+        users: theirs, where users have shares.
+        epoch: of the LM that leads; a request of another epoch is void.
+        term: the epoch of the last move of jobs of which the GM was the origin; one of an earlier term is void.
+    """
 
     number: int
     partition: int
     tasks: tuple[Task, ...]
     positions: tuple[int, ...]
+    attempts: tuple[int, ...] = ()
+    users: tuple[int, ...] = ()
+    epoch: int = 0
+    term: int = 0
 
 
 class Withdraw(Message, frozen=True):
@@ -25,10 +65,20 @@ class Withdraw(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-class Notice(Message, frozen=True):
-    """LM > owning GM: these tasks have finished in this instant, and their units are free."""
+class Ask(Message, frozen=True):
+    """GM > LM: tasks wait here and find no room; send an Update once, when you have room that I do not know of."""
+
+
+class Ended(Message, frozen=True):
+    """LM > owning GM: these tasks have ended in this instant, and what they took is free.
+
+    Args:
+        tasks: theirs.
+        heard: the last of the GM's requests that the LM has received.
+    """
 
     tasks: tuple[TaskId, ...]
+    heard: int = 0
 
 
 class Change(Message, frozen=True):
@@ -47,10 +97,6 @@ class Update(Message, frozen=True):
     changes: tuple[Change, ...]
 
 
-class Ask(Message, frozen=True):
-    """GM > LM: tasks wait here and find no room; send an Update once, when you have room that I do not know of."""
-
-
 class Inconsistency(Message, frozen=True):
     """LM > GM: these placements were invalid; the update rides along."""
 
@@ -58,6 +104,194 @@ class Inconsistency(Message, frozen=True):
     update: Update
 
 
-MESSAGES: frozenset[type[Message]] = PLAIN_NODE_MESSAGES | {
-    Request, Withdraw, Notice, Change, Update, Inconsistency, Ask,
+class State(Message, frozen=True):
+    """What machines of a partition have free, as packed integers of equal length, little endian.
+
+    Args:
+        partition: number.
+        positions: a bit vector of the machines that are told of, lowest first; empty: all of the partition.
+        free: theirs, in this order.
+    """
+
+    partition: int
+    positions: bytes
+    free: bytes
+
+
+class StateUpdate(Message, frozen=True):
+    """LM > GM: what has changed, or the state of the whole cluster.
+
+    Args:
+        number: of this LM's updates to this GM.
+        heard: the last of the GM's requests that this state contains.
+        states: of partitions.
+        entries: of how many machines it tells.
+    """
+
+    number: int
+    heard: int
+    states: tuple[State, ...]
+    entries: int
+
+
+class Refusal(Message, frozen=True):
+    """LM > GM: these placements were invalid; the state rides along."""
+
+    tasks: tuple[TaskId, ...]
+    update: StateUpdate
+
+    @property
+    def entries(self) -> int:
+        """Of how many machines it tells."""
+        return self.update.entries
+
+
+class Preempt(Message, frozen=True):
+    """GM > LM: end these tasks of a user on a machine, and run this one there in their place.
+
+    Args:
+        number: of the GM's requests to this LM.
+        partition, position: of the machine.
+        task, user, attempt: that is to run there.
+        loser, victims: whose tasks are to be ended, and which.
+        weighed: the number of the last `Reweigh` that the GM has heard.
+        gain, loss: what the two users have before and after it, in the GM's view.
+        epoch, term: see `Request`.
+    """
+
+    number: int
+    partition: int
+    position: int
+    task: Task
+    user: int
+    attempt: int
+    loser: int
+    victims: tuple[TaskId, ...]
+    weighed: int = 0
+    gain: ShareChange | None = None
+    loss: ShareChange | None = None
+    epoch: int = 0
+    term: int = 0
+
+
+class Yield(Message, frozen=True):
+    """LM > GM of a user: give these running tasks of the user up, if it has its share without them.
+
+    Args:
+        number: of these messages from this LM to this GM, and of those to others.
+        heard: the last of the GM's requests that this LM has heard.
+        user: whose.
+        tasks: that are to be ended.
+    """
+
+    number: int
+    heard: int
+    user: int
+    tasks: tuple[TaskId, ...]
+
+
+class Answer(Message, frozen=True):
+    """GM > LM: whether the tasks that Yield of this number has named may be ended, and what their user has then."""
+
+    number: int
+    agreed: bool
+    loss: ShareChange | None = None
+
+
+class Taken(Message, frozen=True):
+    """LM > GM: the task was launched in the place of those that were preempted for it."""
+
+    task: TaskId
+
+
+class Denied(Message, frozen=True):
+    """LM > GM: nothing was preempted for this task; the state rides along.
+
+    Args:
+        task: that was to run.
+        gone: victims that cannot be had: they have ended, which was told before, are being preempted for somebody
+            else, or hold a place that the beneficiary's user has lost before.
+        kept: whether the loser's GM has refused, because the user would have had less than its share.
+    """
+
+    task: TaskId
+    gone: tuple[TaskId, ...]
+    kept: bool
+    update: StateUpdate
+
+
+class Holding(Message, frozen=True):
+    """A running task, whose it is and what it takes where."""
+
+    task: TaskId
+    user: int
+    partition: int
+    position: int
+    request: Amounts
+
+
+class Holdings(Message, frozen=True):
+    """LM > GM, before a state: which tasks of other GMs have ended, then which have started, since it was last told.
+
+    Args:
+        number: of these messages from this LM to this GM.
+    """
+
+    number: int
+    ended: tuple[TaskId, ...]
+    started: tuple[Holding, ...]
+
+
+class Ousted(Message, frozen=True):
+    """LM > owning GM: this attempt was preempted; the task is yours again."""
+
+    task: TaskId
+    attempt: int
+
+
+class Lost(Message, frozen=True):
+    """LM > owning GM: these attempts are dead; place the tasks again."""
+
+    attempts: tuple[Active, ...]
+
+
+class Join(Message, frozen=True):
+    """GM > LM: I have begun anew and know nothing; in this term, see `Request`."""
+
+    term: int = 0
+
+
+class Report(Message, frozen=True):
+    """LM > GM: I lead in this epoch; what of yours runs here and what has finished.
+
+    Whole: all that is known, else what has been learnt since. Settled: no other task of yours runs here. Before that,
+    some nodes have not answered. Fenced: no master of the cluster launches for the origin of this move of jobs, or of
+    an earlier one, what was placed before it.
+    """
+
+    epoch: int
+    whole: bool
+    settled: bool
+    update: Update | StateUpdate
+    running: tuple[Active, ...]
+    finished: tuple[Active, ...]
+    fenced: int = 0
+
+
+class Picture(Message, frozen=True):
+    """LM > GM, before a whole report: all that runs here.
+
+    Args:
+        others: the tasks of other GMs.
+        leaving: tasks of its own that it, or an earlier incarnation, has given up and that have not ended yet.
+    """
+
+    others: tuple[Holding, ...]
+    leaving: tuple[TaskId, ...]
+
+
+MESSAGES: Final[frozenset[type[Message]]] = node.NODE_MESSAGES | {
+    Request, Withdraw, Ask, Ended, Change, Update, Inconsistency, State, StateUpdate, Refusal, Preempt, Yield, Answer,
+    Taken, Denied, Holding, Holdings, Ousted, Lost, Join, Report, Picture, Moved,
+    *leases.NODE_MESSAGES, *PAIR_MESSAGES, *LINK_MESSAGES,
 }  # fmt: skip

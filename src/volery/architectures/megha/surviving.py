@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from volery.architectures.megha.fair_messages import FAIR_MESSAGES
 from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import MESSAGES
-from volery.architectures.megha.paired_lm import pair_of
-from volery.architectures.megha.surviving_messages import SURVIVING_MESSAGES
-from volery.architectures.megha.vector_messages import VECTOR_MESSAGES
+from volery.architectures.megha.recovery import Paired, pair_of
+from volery.architectures.megha.surviving_gm import Surviving
 from volery.core.component import Component, Deployment, role_of
 from volery.core.model import Address, Time
 from volery.core.streams import Streams
 from volery.roles.recovery.channel import Linking
-from volery.roles.recovery.leases import Lease
+from volery.roles.recovery.leases import GuardedNode, Lease
 
 
 class Survival:
@@ -24,8 +22,9 @@ class Survival:
     Args:
         layout: of the cluster.
         streams: of random choices, per address and incarnation.
-        gm_role, lm_role, node_role: the components.
-        gm_arguments, lm_arguments: of theirs, the same in every life.
+        gm_role: the Global Masters.
+        gm_arguments: of theirs, the same in every life.
+        local_master: makes one of a cluster, with this recovery.
         detection_us: see `Deployment`.
     """
 
@@ -34,21 +33,17 @@ class Survival:
         layout: Layout,
         streams: Streams,
         gm_role: Callable[..., Component],
-        lm_role: Callable[..., Component],
-        node_role: Callable[..., Component],
         gm_arguments: Mapping[str, Any],
-        lm_arguments: Mapping[str, Any],
+        local_master: Callable[..., Component],
         detection_us: Time,
     ) -> None:
         self._layout = layout
         self._streams = streams
         self._gm_role = gm_role
-        self._lm_role = lm_role
-        self._node_role = node_role
         self._gm_arguments = gm_arguments
-        self._lm_arguments = lm_arguments
+        self._local_master = local_master
         self._lease = Lease(detection_us)
-        self._linking = Linking(MESSAGES | VECTOR_MESSAGES | FAIR_MESSAGES | SURVIVING_MESSAGES)
+        self._linking = Linking(MESSAGES)
         self._machines: dict[Address, int] = {}
         self._lm_of: dict[Address, int] = {}
         for partition, lm in enumerate(layout.lm_of):
@@ -58,20 +53,19 @@ class Survival:
 
     def component(self, address: Address, incarnation: int) -> Component:
         """Any of the components, in any of its lives."""
-        return self._linking.around(self._inner(address, incarnation), incarnation)
+        inner = self._inner(address, incarnation)
+        return self._linking.around(inner, incarnation, inner.heeds if isinstance(inner, Surviving) else None)
 
     def _inner(self, address: Address, incarnation: int) -> Component:
         role = role_of(address)
         if role == "node":
-            return self._node_role(pair_of(self._lm_of[address]), self._lease, incarnation, tells_owner=False)
+            return GuardedNode(pair_of(self._lm_of[address]), self._lease, incarnation, tells_owner=False)
         number = int(address.split("/")[1])
         if role == "gm":
             stream = self._streams.of(address, incarnation)
             return self._gm_role(number, self._layout, stream=stream, incarnation=incarnation, **self._gm_arguments)
         me = pair_of(number).index(address)
-        return self._lm_role(
-            number, self._layout, me=me, lease=self._lease, incarnation=incarnation, **self._lm_arguments
-        )
+        return self._local_master(number, recovery=Paired(number, me, self._lease, incarnation))
 
     def deployment(self) -> Deployment:
         """The whole."""

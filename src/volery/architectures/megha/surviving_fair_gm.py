@@ -13,9 +13,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
-from volery.architectures.megha.fair_messages import Answer, Denied, Holding, Holdings, Ousted, Preempt, Taken, Yield
+from volery.architectures.megha.messages import (
+    Answer,
+    Denied,
+    Holding,
+    Holdings,
+    Lost,
+    Ousted,
+    Picture,
+    Preempt,
+    Report,
+    Request,
+    Taken,
+    Yield,
+    place_of,
+)
 from volery.architectures.megha.surviving_gm import Surviving
-from volery.architectures.megha.surviving_messages import Contest, Lost, Picture, Place, Report, place_of
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
 from volery.architectures.megha.vector_layout import VectorLayout
 from volery.core.component import sent_to
@@ -38,13 +51,13 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
     def _knows_all(self) -> bool:
         return not self._unknown and not any(self._doubted)
 
-    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
+    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Request:
         place = super()._placement(number, partition, tasks, places)
         users = tuple([self._user_of(task) for task in tasks])
-        return replace(place, accounts=users)
+        return replace(place, users=users)
 
     def _send_preempt(self, lm: int, message: Preempt) -> None:
-        self._port.send(self._lms[lm], Contest(self._epochs[lm], message, self._term))
+        self._port.send(self._lms[lm], replace(message, epoch=self._epochs[lm], term=self._term))
 
     # What a leader says of its cluster.
 
@@ -131,10 +144,9 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
 
     def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
         """Learn from the leader; what it says may be older than what another has said of the same task."""
-        if self._believes(source):
-            lm = self._lm_at[source]
-            ended = tuple([task for task in message.ended if self._last_seen(task) in (lm, None)])
-            super().on_holdings(Holdings(message.number, ended, message.started), source, now)
+        lm = self._lm_at[source]
+        ended = tuple([task for task in message.ended if self._last_seen(task) in (lm, None)])
+        super().on_holdings(Holdings(message.number, ended, message.started), source, now)
 
     def _last_seen(self, task: TaskId) -> int | None:
         """The cluster in which another's task runs, as far as is known."""
@@ -149,25 +161,8 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
                 self._let_go(holding.task)
         super()._learn_started(started)
 
-    def on_denied(self, message: Denied, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_denied(message, source, now)
-
-    def on_taken(self, message: Taken, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_taken(message, source, now)
-
-    def on_yield(self, message: Yield, source: Address, now: Time) -> None:
-        """Answer the leader."""
-        if self._believes(source):
-            super().on_yield(message, source, now)
-
     def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
         """A task of ours was preempted, perhaps one of which only its node and its Local Master knew."""
-        if not self._believes(source):
-            return
         self._leaving.discard(message.task)
         found = self._found.get(message.task)
         if found is not None and found.attempt == message.attempt:
@@ -182,11 +177,11 @@ class SurvivingFairMaster(SurvivingVectorMaster, FairGlobalMaster):
         Lost: on_lost,
         Picture: on_picture,
         Holdings: on_holdings,
-        Denied: on_denied,
-        Taken: on_taken,
-        Yield: on_yield,
+        Denied: FairGlobalMaster.on_denied,
+        Taken: FairGlobalMaster.on_taken,
+        Yield: FairGlobalMaster.on_yield,
         Ousted: on_ousted,
         TimerFired: FairGlobalMaster.on_timer,
         Reweigh: FairGlobalMaster.on_reweigh,
     }
-    sends = SurvivingVectorMaster.sends | sent_to("lm", Contest, Answer)
+    sends = SurvivingVectorMaster.sends | sent_to("lm", Preempt, Answer)

@@ -12,18 +12,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Ask, Inconsistency, Notice, Update, Withdraw
-from volery.architectures.megha.paired_lm import pair_of
-from volery.architectures.megha.surviving_messages import ATTEMPTS, MOVE_SHIFT, Join, Lost, Place, Report, place_of
+from volery.architectures.megha.messages import (
+    ATTEMPTS,
+    MOVE_SHIFT,
+    Ask,
+    Denied,
+    Ended,
+    Holdings,
+    Inconsistency,
+    Join,
+    Lost,
+    Ousted,
+    Refusal,
+    Report,
+    Request,
+    StateUpdate,
+    Taken,
+    Update,
+    Withdraw,
+    Yield,
+    place_of,
+)
+from volery.architectures.megha.recovery import pair_of
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Move, Moved, Submit
-from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS
+
+FROM_LEADERS: Final = frozenset(
+    {Ended, Update, StateUpdate, Inconsistency, Refusal, Lost, Holdings, Denied, Taken, Yield, Ousted}
+)
+"""The messages of a Local Master that are void unless it leads. A report says itself who leads."""
 
 
 class Surviving(GlobalMaster):
@@ -97,13 +121,17 @@ class Surviving(GlobalMaster):
     def _attempt_of(self, task: TaskId) -> int:
         return self._attempts.get(task, self._first_attempt)
 
+    def heeds(self, message: Message, source: Address) -> bool:
+        """Whether a message is of the leader of a cluster, or not one that leaders alone send."""
+        return type(message) not in FROM_LEADERS or self._believes(source)
+
     def _believes(self, source: Address) -> bool:
         return self._lms[self._lm_at[source]] == source
 
-    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Place:
+    def _placement(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Request:
         epoch = self._epochs[self._layout.lm_of[partition]]
         attempts = tuple([self._attempt_of(task.id) for task in tasks])
-        return Place(epoch, number, partition, tasks, places, attempts, term=self._term)
+        return Request(number, partition, tasks, places, attempts, (), epoch, self._term)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
@@ -258,8 +286,6 @@ class Surviving(GlobalMaster):
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Attempts are dead."""
-        if not self._believes(source):
-            return
         dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._found.pop(active.task, None)
@@ -296,7 +322,7 @@ class Surviving(GlobalMaster):
         """Say which epoch is known."""
         self._port.send(source, Deposed(self._epochs[self._lm_at[source]], self._term))
 
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Place, Withdraw, Forget, Join, Moved, Deposed, Ask)
+    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Forget, Join, Moved, Deposed, Ask)
 
 
 class SurvivingGlobalMaster(Surviving):
@@ -327,24 +353,12 @@ class SurvivingGlobalMaster(Surviving):
             placement = self._placement(number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
             self._port.send(self._lms[lm], placement)
 
-    def on_notice(self, message: Notice, source: Address, now: Time) -> None:
+    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks have finished; what the leader of before says, its successor repeats."""
-        if not self._believes(source):
-            return
         jobs = self._keep_results(message.tasks, self._lm_at[source])
-        super().on_notice(message, source, now)
+        super().on_ended(message, source, now)
         for job in jobs:
             self._maybe_forget(job)
-
-    def on_update(self, message: Update, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_update(message, source, now)
-
-    def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_inconsistency(message, source, now)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         **GlobalMaster.receives,

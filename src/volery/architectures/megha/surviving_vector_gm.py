@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from volery.architectures.megha.messages import Ended, Lost, Refusal, Report, StateUpdate, place_of
 from volery.architectures.megha.surviving_gm import Surviving
-from volery.architectures.megha.surviving_messages import Lost, Report, place_of
 from volery.architectures.megha.vector_gm import VectorGlobalMaster
-from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
 from volery.core.events import Cancel, Look, MoreTasks, Moved, Submit
 from volery.core.model import Address, Message, Task, Time
 from volery.roles.recovery.leases import Active, Inquire
@@ -49,22 +48,10 @@ class SurvivingVectorMaster(Surviving, VectorGlobalMaster):
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks have ended; what the leader of before says, its successor repeats."""
-        if not self._believes(source):
-            return
         jobs = self._keep_results(message.tasks, self._lm_at[source])
         super().on_ended(message, source, now)
         for job in jobs:
             self._maybe_forget(job)
-
-    def on_state_update(self, message: StateUpdate, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_state_update(message, source, now)
-
-    def on_refusal(self, message: Refusal, source: Address, now: Time) -> None:
-        """Learn from the leader."""
-        if self._believes(source):
-            super().on_refusal(message, source, now)
 
     def check_rest(self) -> None:
         """No task is left, and everything is free in the view."""
@@ -79,8 +66,8 @@ class SurvivingVectorMaster(Surviving, VectorGlobalMaster):
         Cancel: Surviving.on_cancel,
         Look: Surviving.on_look,
         Ended: on_ended,
-        StateUpdate: on_state_update,
-        Refusal: on_refusal,
+        StateUpdate: VectorGlobalMaster.on_state_update,
+        Refusal: VectorGlobalMaster.on_refusal,
         Report: Surviving.on_report,
         Lost: Surviving.on_lost,
         Moved: Surviving.on_moved,

@@ -10,10 +10,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
-from volery.architectures.megha.messages import Request
+from volery.architectures.megha.messages import Ended, Refusal, Request, State, StateUpdate
 from volery.architectures.megha.vector_layout import VectorLayout
-from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
-from volery.core.component import sent_to
 from volery.core.events import Cancel, Counted, Look, MoreTasks, Submit
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.policies.capacity import Choice
@@ -61,14 +59,13 @@ class VectorGlobalMaster(GlobalMaster):
 
     Args:
         gm, layout, match, batch_max, eager_retry, queue_max, stream, ask: see `GlobalMaster`.
-        repartition: whether external machines are asked for by Repartition, as in the first Megha, or by Request.
         rescheduling: where a refused task goes that fits nowhere in the view: before all others, as in the published
             code of 2023, or to the tail (arXiv 2103.08413, section IV-B5).
     """
 
     __slots__ = (
         "_choice", "_dirty", "_guards", "_index", "_ladders", "_lines", "_packing", "_promised", "_refused_at",
-        "_repartition", "_seen", "_tail", "_under_way", "_vectors",
+        "_seen", "_tail", "_under_way", "_vectors",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +78,6 @@ class VectorGlobalMaster(GlobalMaster):
         eager_retry: bool,
         queue_max: int,
         stream: Random,
-        repartition: bool,
         rescheduling: Rescheduling,
         ask: bool = False,
     ) -> None:
@@ -102,7 +98,6 @@ class VectorGlobalMaster(GlobalMaster):
         self._choice: Choice = CHOICES[match]
         self._index = [index.copy() for index in layout.whole_index]
         self._lines: TaskLines = VectorQueue(self._packing)
-        self._repartition = repartition
         self._tail = rescheduling == "tail"
         self._under_way: list[deque[Wanted]] = [deque() for _ in self._lms]
         self._promised: list[dict[int, int]] = [{} for _ in layout.size]
@@ -198,8 +193,7 @@ class VectorGlobalMaster(GlobalMaster):
             self._port.send(self._lms[lm], self._asking(*wanted))
 
     def _asking(self, number: int, partition: int, tasks: tuple[Task, ...], places: tuple[int, ...]) -> Message:
-        kind = Repartition if self._repartition and self._outside[partition] else Request
-        return kind(number, partition, tasks, places)
+        return Request(number, partition, tasks, places)
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
         """Tasks of ours have ended: offer what they took to the queue, and count their jobs down."""
@@ -355,4 +349,3 @@ class VectorGlobalMaster(GlobalMaster):
         StateUpdate: on_state_update,
         Refusal: on_refusal,
     }
-    sends = GlobalMaster.sends | sent_to("lm", Repartition)

@@ -2,8 +2,8 @@
 
 Roles    Front, Scheduler (several, in parallel), CellState (the master copy; validation is all that it does), Node.
          monolithic: one Scheduler that places on the master. mesos: Framework (several) and Allocator.
-Flow     Submit > Refresh > Changes > (decision) > Commit > Verdict, Launch > AttemptEnded > Ended.
-         mesos: Submit > Demand > (batch) > Offer > (decisions) > Answer > Launch > AttemptEnded > Ended.
+Flow     Submit > Refresh > Changes > (decision) > Commit > Verdict, Launch > Completed > Ended.
+         mesos: Submit > Demand > (batch) > Offer > (decisions) > Answer > Launch > Completed > Ended.
 Deviates A transaction fetches what has changed and commits over the network (the paper's simulators: without messages).
          Jobs are never given up by default (the simulator: after 100 attempts without a task placed; the paper: after
          1,000): attempts_max and fruitless_max do, and the submitter is told of those tasks as of ones that fit no
@@ -29,10 +29,10 @@ from volery.architectures.omega.claims import ChangeLog, Claims
 from volery.architectures.omega.elastic import Elasticity, Policy
 from volery.architectures.omega.firstfit import Rings
 from volery.architectures.omega.framework import Framework
+from volery.architectures.omega.front import Front
 from volery.architectures.omega.jobs import Setting
 from volery.architectures.omega.layout import WORKLOADS, DecisionTimes, Layout, Workload, parse_rule
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
-from volery.architectures.omega.node import Front, Node
 from volery.architectures.omega.precedence import LowerHolds, PrecedenceClaims
 from volery.architectures.omega.scheduler import Scheduler
 from volery.core.bounds import Components, Count, Period, PositiveCount, Seconds
@@ -42,6 +42,7 @@ from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness import WeightedDrf, parse_shares_text
+from volery.roles.node import Node
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
 CELL = "cell/0"

@@ -11,7 +11,7 @@ from volery.core.component import Component, sent_to
 from volery.core.events import TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.fairness import FairOrder
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 BATCH: Final = "batch"
 
@@ -179,7 +179,7 @@ class Allocator(Component):
             self._order.launched(self._role_of[framework], self._layout.packing.amounts(claim.packed))
         return claim
 
-    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Free what the task had."""
         self._claims.ended(message, now)
 
@@ -219,7 +219,7 @@ class Allocator(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Demand: on_demand,
         Answer: on_answer,
-        AttemptEnded: on_completed,
+        Completed: on_completed,
         Release: on_release,
         Withdraw: on_withdraw,
         TimerFired: on_timer,

@@ -10,7 +10,7 @@ from volery.architectures.omega.messages import Changes, Commit, Ended, Preempte
 from volery.architectures.omega.precedence import PrecedenceClaims
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, TaskId, Time
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 Conflicts = Literal["fine", "coarse"]
 
@@ -102,7 +102,7 @@ class CellState(Component):
             else:
                 self._log.add(claim.machine)
 
-    def on_completed(self, message: AttemptEnded, source: Address, now: Time) -> None:
+    def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Free what the attempt had."""
         self._claims.ended(message, now)
 
@@ -125,7 +125,7 @@ class CellState(Component):
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Refresh: on_refresh,
         Commit: on_commit,
-        AttemptEnded: on_completed,
+        Completed: on_completed,
         Withdraw: on_withdraw,
     }
     sends = sent_to("scheduler", Changes, Verdict, Ended, Preempted) | sent_to("node", Launch, Kill)

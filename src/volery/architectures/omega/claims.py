@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from volery.architectures.omega.layout import Layout
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 LOG_MIN: Final = 4096
 """Changes that are kept at least; of larger cells, twice as many as there are machines."""
@@ -128,7 +128,7 @@ class Claims:
         self._launches += 1
         self._port.send(self._layout.nodes[claim.machine], Launch(self._launches, claim.task, attempt))
 
-    def ended(self, message: AttemptEnded, now: Time) -> None:
+    def ended(self, message: Completed, now: Time) -> None:
         """Free what the task had."""
         claim = self.running.pop(message.task, None)
         if claim is not None:

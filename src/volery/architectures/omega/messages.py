@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import JobId, Message, Task, TaskId
-from volery.roles.attempts import ATTEMPT_NODE_MESSAGES
+from volery.roles.node import NODE_MESSAGES
 
 
 class Refresh(Message, frozen=True):
@@ -133,9 +133,9 @@ class Release(Message, frozen=True):
     tasks: tuple[TaskId, ...]
 
 
-MESSAGES: frozenset[type[Message]] = ATTEMPT_NODE_MESSAGES | {
+MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {
     Refresh, Changes, Commit, Verdict, Withdraw, Ended, Preempted,
 }  # fmt: skip
-OFFER_MESSAGES: frozenset[type[Message]] = ATTEMPT_NODE_MESSAGES | {Demand, Offer, Answer, Release, Withdraw, Ended}
+OFFER_MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {Demand, Offer, Answer, Release, Withdraw, Ended}
 FORWARDED: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobDone})
 """What the front hands on, there and back."""

@@ -21,7 +21,7 @@ from volery.core.events import Preemption
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.records import ATTEMPT_MAX
-from volery.roles.attempts import AttemptEnded, Kill
+from volery.roles.node import Completed, Kill
 
 
 class Held(NamedTuple):
@@ -160,7 +160,7 @@ class PrecedenceClaims:
         else:
             self._account.launch(one.claim, one.attempt)
 
-    def ended(self, message: AttemptEnded, now: Time) -> None:
+    def ended(self, message: Completed, now: Time) -> None:
         """Free what the attempt held, if no other claim has it already."""
         gone, held = self._leaving.get(message.task), self._held.get(message.task)
         if gone is not None and gone.held.attempt == message.attempt:

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from volery.architectures.oracle.machines import AmountMachines, Reservations, SlotMachines
-from volery.architectures.oracle.scheduler import ADDRESS, Node, Scheduler
+from volery.architectures.oracle.scheduler import ADDRESS, Scheduler
 from volery.core.bounds import Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -33,7 +33,7 @@ from volery.policies.fairness import (
     WeightedDrf,
     parse_shares_text,
 )
-from volery.roles.nodes import PLAIN_NODE_MESSAGES
+from volery.roles.node import NODE_MESSAGES, Node
 
 
 class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,7 +105,7 @@ def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deploymen
     components: dict[Address, Component] = {ADDRESS: _scheduler(cluster, config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
-        components[address] = Node()
+        components[address] = Node(ADDRESS)
     return Deployment(components, machines, lambda _: ADDRESS, {("oracle", "node"): 0, ("node", "oracle"): 0})
 
 
@@ -114,7 +114,7 @@ ORACLE = Architecture(
     summary="omniscient central scheduler without delay: the yardstick",
     source="none; the ideal that papers compare with",
     defaults=OracleConfig(),
-    messages=PLAIN_NODE_MESSAGES,
+    messages=NODE_MESSAGES,
     stages={
         Stage.J1: Realisation("Scheduler.on_submit"),
         Stage.J4: Realisation("Scheduler.on_submit", "full", "one job at a time"),

@@ -1,4 +1,4 @@
-"""The oracle's scheduler, and its nodes."""
+"""The oracle's scheduler."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from volery.architectures.oracle.machines import AmountMachines, SlotMachines
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, Task, TaskId, Time
-from volery.roles import nodes
-from volery.roles.nodes import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 ADDRESS: Final[Address] = "oracle/0"
@@ -109,14 +108,3 @@ class Scheduler(Component):
         Completed: on_completed,
     }
     sends = ANSWERS | sent_to("node", Launch, Kill)
-
-
-class Node(nodes.Node):
-    """One worker machine."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(ADDRESS)
-
-    sends = sent_to("oracle", Completed)

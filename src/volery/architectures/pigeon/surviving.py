@@ -15,11 +15,12 @@ from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.master import Master
 from volery.architectures.pigeon.messages import MESSAGES, Withdraw, Withdrawn
 from volery.core.component import Component, Deployment, role_of, sent_to
-from volery.core.events import Cancel, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
+from volery.core.events import Cancel, MoreTasks, Move, Submit, TimerFired
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
+from volery.core.port import Port
 from volery.policies.match import positions
-from volery.roles.recovery.channel import LINK_MESSAGES, Linking, Renewed
-from volery.roles.recovery.election import PAIR_MESSAGES, PairedMaster, Standing, pair_sends
+from volery.roles.recovery.channel import LINK_MESSAGES, Linking
+from volery.roles.recovery.election import LEADERSHIP, PAIR_MESSAGES, Leadership, pair_sends, seated
 from volery.roles.recovery.leases import (
     NODE_MESSAGES,
     Active,
@@ -158,7 +159,7 @@ class SurvivingDistributor(Distributor):
     sends = ANSWERS | sent_to("master", Deal, Withdraw, Deposed) | sent_to("node", Forget)
 
 
-class SurvivingMaster(Master, PairedMaster):
+class SurvivingMaster(Master):
     """Serves its two queues while it leads; they are filled again by the distributors when it begins to.
 
     Args:
@@ -179,19 +180,25 @@ class SurvivingMaster(Master, PairedMaster):
         self._masks: dict[Address, int] = {}
         for unit, node in enumerate(group.node_of):
             self._masks[node] = self._masks.get(node, 0) | 1 << unit
-        self.join_pair(pair_of(number), me, list(self._masks), distributors, lease, incarnation)
+        self.leadership = Leadership(self, pair_of(number), me, self._masks, distributors, lease, incarnation)
         self._distributors = distributors
         self._active: dict[Address, dict[TaskId, Active]] = {node: {} for node in self._masks}
         self._attempts: dict[TaskId, int] = {}
-        if not self.leading:
-            self.stop_leading()
+        if not self.leadership.leading:
+            self.forget_all()
 
-    def begin_to_lead(self) -> None:
-        """No worker is known to be idle."""
-        self.stop_leading()
+    def bind(self, port: Port) -> None:
+        """Give the leadership the port, too."""
+        super().bind(port)
+        self.leadership.bind(port)
 
-    def stop_leading(self) -> None:
-        """Forget everything."""
+    def start(self, now: Time) -> None:
+        """A restarted master asks who leads."""
+        super().start(now)
+        self.leadership.start(now)
+
+    def forget_all(self) -> None:
+        """No worker is known to be idle, and nothing waits."""
         for queue in (self._high, self._low):
             queue.remove(lambda _: True)
         self._owned.clear()
@@ -203,7 +210,7 @@ class SurvivingMaster(Master, PairedMaster):
 
     def on_deal(self, message: Deal, source: Address, now: Time) -> None:
         """Launch what fits an idle worker now, queue the rest."""
-        if not self.opened or message.epoch != self.epoch:
+        if not self.leadership.opened or message.epoch != self.leadership.epoch:
             return
         group, short = self._group, message.short
         for task, attempt in zip(message.tasks, message.attempts, strict=True):
@@ -225,17 +232,18 @@ class SurvivingMaster(Master, PairedMaster):
         node, attempt = self._group.node_of[unit], self._attempts.pop(task.id)
         self._owned[task.id] = unit
         self._active[node][task.id] = Active(task.id, task.job, attempt, distributor, unit)
-        self._port.send(node, Run(self.epoch, task, attempt, distributor, unit))
+        self._port.send(node, Run(self.leadership.epoch, task, attempt, distributor, unit))
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """A worker is idle; its result is passed on, for the worker may crash before it has."""
         unit = self._owned.get(message.active.task, -1)
-        if self.leading and self._end(message.active, source) and self.usable(source):
+        leadership = self.leadership
+        if leadership.leading and self._end(message.active, source) and leadership.usable(source):
             self._serve(unit)
 
     def _end(self, active: Active, node: Address) -> bool:
         """Pass a result on; whether it frees a unit."""
-        if active.owner in self._clients:
+        if active.owner in self._distributors:
             self._port.send(active.owner, Result(active))
         known = self._active[node].get(active.task)
         if known is None or known.attempt != active.attempt:
@@ -279,9 +287,9 @@ class SurvivingMaster(Master, PairedMaster):
             if unit not in busy:
                 self._serve(unit)
 
-    def places_of(self, node: Address) -> Iterable[int]:
-        """Units of the group."""
-        return positions(self._masks[node])
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """At the units of the group that the node has."""
+        return seated(running, positions(self._masks[node]))
 
     def known_at(self, node: Address) -> Mapping[TaskId, Active]:
         """All that runs there, as far as is known."""
@@ -297,9 +305,9 @@ class SurvivingMaster(Master, PairedMaster):
         for active in fresh:
             self._owned[active.task] = active.unit
             self._active[node][active.task] = active
-        if self.opened:
+        if self.leadership.opened:
             self._report(fresh, whole=False)
-        if self.usable(node):
+        if self.leadership.usable(node):
             self.node_back(node)
 
     def node_dead(self, node: Address) -> None:
@@ -322,15 +330,21 @@ class SurvivingMaster(Master, PairedMaster):
         """Tell every distributor that nothing else does."""
         self._report((), whole=False)
 
+    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+        """Jobs never move between distributors."""
+
+    def all_fenced(self) -> None:
+        """Likewise."""
+
     def _report(self, running: Iterable[Active], *, whole: bool) -> None:
         listed = list(running)
         for distributor in self._distributors:
             mine = tuple(active for active in listed if active.owner == distributor)
-            self._port.send(distributor, Report(self.epoch, whole, self.settled, mine))
+            self._port.send(distributor, Report(self.leadership.epoch, whole, self.leadership.settled, mine))
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """The pair's timers."""
-        self.on_lease_timer(event, now)
+        self.leadership.on_lease_timer(event, now)
 
     def check(self) -> None:
         """A unit of a usable node is idle or has a task; no idle unit fits a waiting task that it may run."""
@@ -339,7 +353,7 @@ class SurvivingMaster(Master, PairedMaster):
             assert not busy >> unit & 1, f"unit {unit} has two tasks"
             busy |= 1 << unit
         for node, mask in self._masks.items():
-            expected = mask & ~busy if self.leading and self.usable(node) else 0
+            expected = mask & ~busy if self.leadership.leading and self.leadership.usable(node) else 0
             assert self._free & mask == expected, f"units of {node} are neither idle nor owned"
         for queue, usable in ((self._high, self._free), (self._low, self._free & ~self._group.reserved)):
             for needs in queue.masks():
@@ -349,20 +363,15 @@ class SurvivingMaster(Master, PairedMaster):
         """Nothing waits or runs, and every unit is idle."""
         left = len(self._owned) + self._high.length + self._low.length + len(self._attempts)
         assert not left, "tasks are left"
-        if self.leading:
-            assert self.settled, "workers have not answered"
+        if self.leadership.leading:
+            assert self.leadership.settled, "workers have not answered"
             assert self._free == self._group.matches.every, "units are not idle"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Deal: on_deal,
         Withdraw: on_withdraw,
         Result: on_result,
-        Standing: PairedMaster.on_standing,
-        Deposed: PairedMaster.on_deposed,
-        Status: PairedMaster.on_status,
-        PeerLost: PairedMaster.on_peer_lost,
-        PeerBack: PairedMaster.on_peer_back,
-        Renewed: PairedMaster.on_renewed,
+        **LEADERSHIP,
         TimerFired: on_timer,
     }
     sends = (

@@ -5,12 +5,10 @@ Andreadis et al., SC18, section III-D3: stages T2 to T5 and R1 to R5 at the lowe
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from volery.architectures.pipeline.attempts import AfterEviction
 from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
-from volery.architectures.pipeline.messages import Completed, Kill, Launch, OwnSends, Pass, Ready, Restarted
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Ready, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Waiting
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
@@ -125,7 +123,7 @@ class LocalManager(Component):
     def check_rest(self) -> None:
         self._cycle.check_rest()
 
-    def _own_sends(self) -> Sends:
+    def emits(self) -> Sends:
         return TO_SCHEDULER | self._cycle.sends
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
@@ -138,4 +136,4 @@ class LocalManager(Component):
         Restarted: on_node,
         Ready: on_node,
     }
-    sends: ClassVar[Any] = OwnSends(TO_SCHEDULER | sent_to("node", Launch, Kill) | SWITCHES, _own_sends)
+    sends = TO_SCHEDULER | sent_to("node", Launch, Kill) | SWITCHES

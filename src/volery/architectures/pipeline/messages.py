@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from volery.core.component import Sends
 from volery.core.model import Message, Task, TaskId, Time
 
 
@@ -112,19 +108,3 @@ class Pass(Message, frozen=True):
 
 
 MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Restarted, SwitchOn, Ready, SwitchOff, Pass})
-
-
-class OwnSends:
-    """A `sends` table: a class declares all messages, an instance those that it can send as it was built.
-
-    Args:
-        declared: of the class.
-        own: of an instance.
-    """
-
-    def __init__(self, declared: Sends, own: Callable[[Any], Sends]) -> None:
-        self._declared = declared
-        self._own = own
-
-    def __get__(self, instance: object | None, owner: type) -> Sends:
-        return self._declared if instance is None else self._own(instance)

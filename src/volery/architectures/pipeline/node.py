@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
 from volery.architectures.pipeline.messages import (
     Completed,
     Kill,
     Launch,
-    OwnSends,
     Ready,
     Restarted,
     SwitchOff,
@@ -102,7 +99,7 @@ class Node(Component):
     def on_peer(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
         """The manager does not fail."""
 
-    def _own_sends(self) -> Sends:
+    def emits(self) -> Sends:
         ready = (Ready,) if self._rented >= 0 else ()
         return sent_to(role_of(self._manager), Completed, Restarted, *ready)
 
@@ -116,9 +113,4 @@ class Node(Component):
         PeerLost: on_peer,
         PeerBack: on_peer,
     }
-    sends: ClassVar[Any] = OwnSends(
-        sent_to("scheduler", Completed, Restarted, Ready)
-        | sent_to("lrm", Completed, Restarted, Ready)
-        | sent_to("broker", Completed, Restarted, Ready),
-        _own_sends,
-    )
+    sends = frozenset().union(*(sent_to(role, Completed, Restarted, Ready) for role in ("scheduler", "lrm", "broker")))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.broker import ADDRESS, Broker
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
-from volery.architectures.pipeline.messages import Completed, Kill, Launch, OwnSends, Pass, Ready, Restarted
+from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Ready, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
@@ -268,7 +268,7 @@ class Scheduler(Component):
     def check_rest(self) -> None:
         self._cycle.check_rest()
 
-    def _own_sends(self) -> Sends:
+    def emits(self) -> Sends:
         return ANSWERS | TO_BROKER | self._cycle.sends
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
@@ -282,9 +282,7 @@ class Scheduler(Component):
         Restarted: on_node,
         Ready: on_node,
     }
-    sends: ClassVar[Any] = OwnSends(
-        ANSWERS | TO_BROKER | sent_to("node", Launch, Kill) | SWITCHES | sent_to("lrm", Pass, Kill), _own_sends
-    )
+    sends = ANSWERS | TO_BROKER | sent_to("node", Launch, Kill) | SWITCHES | sent_to("lrm", Pass, Kill)
 
 
 def _job_record(job: Job, now: Time) -> JobRecord:

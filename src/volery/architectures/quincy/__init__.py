@@ -1,7 +1,7 @@
 """Quincy (Isard et al., SOSP 2009) and Firmament (Gog et al., OSDI 2016): scheduling as a minimum-cost flow.
 
 Roles    Scheduler (one, knows every slot), Node (one per machine).
-Flow     Submit > (something has changed) > compute: network, cheapest flow > Launch, Kill > AttemptEnded > ..
+Flow     Submit > (something has changed) > compute: network, cheapest flow > Launch, Kill > Completed > ..
 Deviates Neither text was at hand: costs and prices are those of Firmament's published code, the rest is restated or
          chosen (docs/reference/flow.md). All input of a task is one piece of `input_gb`, whole on each machine that
          holds it. Constraints have aggregators of their own. A job's least number of tasks is bought at a price above
@@ -22,14 +22,13 @@ import msgspec
 from volery.architectures.quincy.flow.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.flow.graph import Solver
 from volery.architectures.quincy.flow.scaling import check_solver
-from volery.architectures.quincy.node import SCHEDULER, Node
 from volery.architectures.quincy.scheduler import Scheduler, Setting
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.attempts import ATTEMPT_NODE_MESSAGES
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
 class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,7 +93,7 @@ def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deploymen
     components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, _costs(cluster, config), setting)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
-        components[address] = Node()
+        components[address] = Node(SCHEDULER)
     return Deployment(components, machines, lambda _: SCHEDULER)
 
 
@@ -131,7 +130,7 @@ QUINCY = Architecture(
     summary="all tasks and slots as one minimum-cost flow: locality against waiting, fair shares, preemption",
     source="Isard, Prabhakaran, Currey, Wieder, Talwar, Goldberg: Quincy, SOSP 2009",
     defaults=QuincyConfig(),
-    messages=ATTEMPT_NODE_MESSAGES,
+    messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,
@@ -145,7 +144,7 @@ FIRMAMENT = Architecture(
     summary="Quincy's flow without shares and preemption, by several policies, solved anew whenever something changes",
     source="Gog, Schwarzkopf, Gleave, Watson, Hand: Firmament, OSDI 2016",
     defaults=QuincyConfig(fairness=False, preemption=False, cycle_s=0.0),
-    messages=ATTEMPT_NODE_MESSAGES,
+    messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,

@@ -17,7 +17,7 @@ from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 CYCLE = "cycle"
@@ -237,7 +237,7 @@ class Scheduler(Component):
         observe(Measured("flow_paths", answer.paths))
         observe(Measured("flow_scanned", answer.scanned))
 
-    def on_ended(self, message: AttemptEnded, source: Address, now: Time) -> None:
+    def on_ended(self, message: Completed, source: Address, now: Time) -> None:
         """Give the slot to the task that was promised it, or to the next flow."""
         item = self._machines.running.get(message.task)
         if item is None or item.attempt != message.attempt:
@@ -298,7 +298,7 @@ class Scheduler(Component):
         Submit: on_submit,
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
-        AttemptEnded: on_ended,
+        Completed: on_ended,
         TimerFired: on_timer,
         Computed: on_computed,
     }

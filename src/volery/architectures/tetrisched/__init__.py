@@ -29,7 +29,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.roles.runners import MESSAGES, SCHEDULER, Node
+from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
 class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -138,7 +138,7 @@ def _deployment(cluster: Cluster, setting: CycleSetting) -> Deployment:
     components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, setting)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
-        components[address] = Node()
+        components[address] = Node(SCHEDULER)
     return Deployment(components, machines, lambda _: SCHEDULER)
 
 
@@ -163,7 +163,7 @@ TETRISCHED = Architecture(
     summary="plans all jobs together in space and time by integer programming; deadlines, gangs, preferred machines",
     source="Tumanov, Zhu, Park, Kozuch, Harchol-Balter, Ganger: TetriSched, EuroSys 2016",
     defaults=TetrischedConfig(),
-    messages=MESSAGES,
+    messages=NODE_MESSAGES,
     stages=STAGES,
     build=build,
     hops=2,
@@ -178,7 +178,7 @@ ALSCHED = Architecture(
     summary="maximises the utility of soft constraints over what is free now, optimally or greedily",
     source="Tumanov, Cipar, Ganger, Kozuch: alsched, SoCC 2012",
     defaults=AlschedConfig(),
-    messages=MESSAGES,
+    messages=NODE_MESSAGES,
     stages=STAGES,
     build=build_alsched,
     hops=2,

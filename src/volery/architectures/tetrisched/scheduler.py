@@ -25,7 +25,7 @@ from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Me
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
 from volery.policies.match import positions
-from volery.roles.runners import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger, comes_in_parts
 
 CYCLE = "cycle"

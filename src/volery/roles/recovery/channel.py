@@ -22,15 +22,15 @@ The submitter is not linked: it stands beside its entry, and resubmits to a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from volery.core.component import Component, Deployment, UnknownMessageError
-from volery.core.events import Event, Fact, PeerBack, TimerFired
-from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
-from volery.core.port import Port, Problem
+from volery.core.events import Event, PeerBack, TimerFired
+from volery.core.model import SUBMITTER, Address, Message, Time
+from volery.core.port import ForwardingPort, Port
 
 RENEWALS: Final = 1 << 20
 """Sessions that one incarnation can open."""
@@ -78,6 +78,9 @@ class Renewed(Message, frozen=True):
 
 
 LINK_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Frame, PatientFrame, Acknowledgement, Greeting})
+
+
+Heeds = Callable[[Message, Address], bool]
 
 
 class LinkSetting(msgspec.Struct, frozen=True):
@@ -151,17 +154,24 @@ class Linked(Component):
         incarnation: 0 for one that was built with its deployment: then so are its peers, as far as it knows.
         messages: what travels on the links.
         setting: of all links.
+        heeds: whether the component takes a message of a peer; one that it does not is void (the fence of leaders).
     """
 
-    __slots__ = ("_decode", "_ends", "_incarnation", "_retry_us", "_setting", "_sure", "inner", "now")
+    __slots__ = ("_decode", "_ends", "_heeds", "_incarnation", "_retry_us", "_setting", "_sure", "inner", "now")
 
     def __init__(
-        self, inner: Component, incarnation: int, decode: msgspec.msgpack.Decoder[Any], setting: LinkSetting
+        self,
+        inner: Component,
+        incarnation: int,
+        decode: msgspec.msgpack.Decoder[Any],
+        setting: LinkSetting,
+        heeds: Heeds | None = None,
     ) -> None:
         self.inner = inner
         self.now: Time = 0
         self._incarnation = incarnation
         self._decode = decode.decode
+        self._heeds = heeds
         self._setting = setting
         self._ends: dict[Address, _End] = {}
 
@@ -172,9 +182,9 @@ class Linked(Component):
         self._retry_us = self._setting.greeting_us if self._sure else self._setting.retry_us
         self.inner.bind(LinkPort(self, port))
 
-    def takes(self) -> Container[type]:
+    def takes(self) -> Collection[type]:
         """What links say, and what is said to the component without one."""
-        return LINK_MESSAGES | self.inner.receives.keys()
+        return LINK_MESSAGES.union(self.inner.takes())
 
     def start(self, now: Time) -> None:
         """Start the component."""
@@ -298,7 +308,8 @@ class Linked(Component):
             message = self._decode(payload)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise UnknownMessageError(f"{self._port.address} cannot read a message of {peer}: {error}") from None
-        self.inner.handle(message, peer, self.now)
+        if self._heeds is None or self._heeds(message, peer):
+            self.inner.handle(message, peer, self.now)
 
     def _on_frame(self, frame: Frame, peer: Address) -> None:
         if not self._meet(peer, frame.session, frame.to_session):
@@ -379,51 +390,25 @@ class Linked(Component):
             self._set_timer(end, peer)
 
 
-class LinkPort:
-    """The port of a linked component."""
+class LinkPort(ForwardingPort):
+    """The port of a linked component: it sends over links, and answers the submitter directly."""
 
-    __slots__ = ("_linked", "_port", "address", "is_reliable")
+    __slots__ = ("_linked",)
 
     def __init__(self, linked: Linked, port: Port) -> None:
-        self.address = port.address
-        self.is_reliable = port.is_reliable
+        super().__init__(port)
         self._linked = linked
-        self._port = port
 
     def send(self, to: Address, message: Message) -> None:
         """Over the link; the submitter is answered directly."""
         if to == SUBMITTER:
-            self._port.send(to, message)
+            self.inner.send(to, message)
         else:
             self._linked.send(to, message)
 
     def renew(self, peer: Address) -> None:
         """See `Linked.renew`."""
         self._linked.renew(peer)
-
-    def set_timer(self, key: Key, at: Time) -> None:
-        """Pass on."""
-        self._port.set_timer(key, at)
-
-    def cancel_timer(self, key: Key) -> None:
-        """Pass on."""
-        self._port.cancel_timer(key)
-
-    def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Pass on."""
-        self._port.launch(task, attempt, waited_us, note)
-
-    def kill(self, task: TaskId, attempt: int) -> None:
-        """Pass on."""
-        self._port.kill(task, attempt)
-
-    def compute(self, key: Key, problem: Problem) -> None:
-        """Pass on."""
-        self._port.compute(key, problem)
-
-    def observe(self, fact: Fact) -> None:
-        """Pass on."""
-        self._port.observe(fact)
 
 
 class Linking:
@@ -442,9 +427,9 @@ class Linking:
         self._decoder = msgspec.msgpack.Decoder(union)
         self._setting = setting or LinkSetting()
 
-    def around(self, component: Component, incarnation: int = 0) -> Linked:
-        """One component, linked."""
-        return Linked(component, incarnation, self._decoder, self._setting)
+    def around(self, component: Component, incarnation: int = 0, heeds: Heeds | None = None) -> Linked:
+        """One component, linked; see `Linked`."""
+        return Linked(component, incarnation, self._decoder, self._setting, heeds)
 
     def around_all(self, components: Mapping[Address, Component]) -> dict[Address, Component]:
         """All components of a deployment, linked."""

@@ -21,14 +21,15 @@ Moves     Jobs may be moved from one client to another (`volery.core.events.Move
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Counted, Drain, Move, PeerBack, PeerLost, TimerFired
+from volery.core.component import Handler, Sends, sent_to
+from volery.core.events import Counted, Drain, Event, Move, PeerBack, PeerLost, TimerFired
 from volery.core.model import NEVER, Address, Message, TaskId, Time
+from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.leases import NO_EPOCH, Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
 
@@ -64,25 +65,91 @@ def pair_sends(own: str, client: str) -> Sends:
     return sent_to(own, Standing) | sent_to("node", Lead, Inquire, Unseat) | sent_to(client, Inquire)
 
 
-class PairedMaster(Component):
-    """A mixin (without slots) for masters; `join_pair` takes the place of its constructor.
+class Led(Protocol):
+    """A master of a pair, as its leadership calls it: the account of its nodes, and of its clients' tasks there."""
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        """The attempts at a node that the master has an account of."""
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """The attempts that the present cluster has a place for, each at a unit of its node; see `seated`."""
+
+    def forget_all(self) -> None:
+        """It begins to lead and knows nothing of any node, or another leads."""
+
+    def node_away(self, node: Address) -> None:
+        """Send nothing there; what runs there may go on."""
+
+    def node_reported(self, node: Address, status: Status) -> None:
+        """All that is there; what else was there is dead. It is usable if `Leadership.usable` says so."""
+
+    def node_back(self, node: Address) -> None:
+        """It is there again and what ran there goes on; tasks may be placed there if it is usable."""
+
+    def node_dead(self, node: Address) -> None:
+        """What ran there is dead."""
+
+    def all_reachable_reported(self) -> None:
+        """It has opened."""
+
+    def all_reported(self) -> None:
+        """It has settled."""
+
+    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+        """Account for these moves from now on, the nodes' included."""
+
+    def all_fenced(self) -> None:
+        """It is fenced up to the last move."""
+
+
+def seated(running: Sequence[Active], units: Iterable[int]) -> list[Active]:
+    """As many of the attempts as there are units, each at one: its own where it can be."""
+    places = dict.fromkeys(units)
+    found: dict[int, Active] = {}
+    for active in running:
+        if active.unit in places:
+            found.setdefault(active.unit, active)
+    free = [unit for unit in places if unit not in found]
+    for active in running:
+        if found.get(active.unit) is not active and free:
+            unit = free.pop(0)
+            found[unit] = replace(active, unit=unit)
+    return list(found.values())
+
+
+class Leadership:
+    """The leadership of one master of a pair: epochs, takeover, leases of nodes, moves of jobs.
+
+    Args:
+        master: the component, which is called back; it gives `bind` its port.
+        pair: the addresses of the two.
+        me: its place in the pair; the first leads in the beginning.
+        nodes: the machines that the pair leads.
+        clients: the components that place tasks on them.
+        lease: of the nodes.
+        incarnation: of the master.
 
     Attributes:
         epoch: the highest known.
         leading, opened, settled: see above.
         fenced: the last move that all nodes have stored; 0: none.
+        drained: the nodes on which nothing is placed by order.
+        moves: all that are known.
     """
 
-    def join_pair(
+    _port: Port
+
+    def __init__(
         self,
+        master: Led,
         pair: tuple[Address, Address],
         me: int,
-        nodes: Sequence[Address],
-        clients: Sequence[Address],
+        nodes: Iterable[Address],
+        clients: Iterable[Address],
         lease: Lease,
         incarnation: int,
     ) -> None:
-        """Become one of a pair; clients are those that place tasks on its nodes."""
+        self._master = master
         self._partner = pair[1 - me]
         self._me = me
         self._nodes = dict.fromkeys(nodes)
@@ -98,10 +165,28 @@ class PairedMaster(Component):
         self._lost: dict[Address, None] = {}
         self._expired: dict[Address, Time] = {}
         self._questions: dict[Address, Standing] = {}
-        self._drained: dict[Address, None] = {}
-        self._moves: tuple[Move, ...] = ()
+        self.drained: dict[Address, None] = {}
+        self.moves: tuple[Move, ...] = ()
         self._unfenced: dict[Address, None] = {}
         self.fenced = 0
+        self._handlers: dict[type, Callable[[Any, Address, Time], None]] = {
+            Standing: self.on_standing,
+            Deposed: self.on_deposed,
+            Status: self.on_status,
+            Fenced: self.on_fenced,
+            Drain: self.on_drain,
+            PeerLost: self.on_peer_lost,
+            PeerBack: self.on_peer_back,
+            Renewed: self.on_renewed,
+        }
+
+    def bind(self, port: Port) -> None:
+        """Take the master's port."""
+        self._port = port
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take one of the events of `LEADERSHIP`."""
+        self._handlers[type(event)](event, source, now)
 
     def start(self, now: Time) -> None:
         """A restarted master asks who leads."""
@@ -116,108 +201,48 @@ class PairedMaster(Component):
 
     def usable(self, node: Address) -> bool:
         """Whether tasks may be placed on a node."""
-        return self.reachable(node) and node not in self._drained
+        return self.reachable(node) and node not in self.drained
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         """Place nothing on a node, or again; a standby takes note of it. Nodes that are not there hear of it later."""
         node = message.node
-        if message.drained == (node in self._drained):
+        if message.drained == (node in self.drained):
             return
         if message.drained:
-            self._drained[node] = None
+            self.drained[node] = None
         else:
-            del self._drained[node]
+            del self.drained[node]
         if self.leading and self.reachable(node):
-            (self.node_away if message.drained else self.node_back)(node)
-
-    def places_of(self, node: Address) -> Iterable[int]:
-        """The units of a node, in the master's own numbering."""
-        raise NotImplementedError
-
-    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
-        """The attempts at a node that the master has an account of."""
-        raise NotImplementedError
-
-    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
-        """The attempts that the present cluster has a place for, each at a unit of its node."""
-        places = dict.fromkeys(self.places_of(node))
-        seated: dict[int, Active] = {}
-        for active in running:
-            if active.unit in places:
-                seated.setdefault(active.unit, active)
-        free = [unit for unit in places if unit not in seated]
-        for active in running:
-            if seated.get(active.unit) is not active and free:
-                unit = free.pop(0)
-                seated[unit] = replace(active, unit=unit)
-        return list(seated.values())
-
-    def begin_to_lead(self) -> None:
-        """Nothing is known of any node."""
-        raise NotImplementedError
-
-    def stop_leading(self) -> None:
-        """Another leads."""
-        raise NotImplementedError
-
-    def node_away(self, node: Address) -> None:
-        """Send nothing there; what runs there may go on."""
-        raise NotImplementedError
-
-    def node_reported(self, node: Address, status: Status) -> None:
-        """All that is there; what else was there is dead. It is usable if `usable` says so."""
-        raise NotImplementedError
-
-    def node_back(self, node: Address) -> None:
-        """It is there again and what ran there goes on; tasks may be placed there if it is usable."""
-        raise NotImplementedError
-
-    def node_dead(self, node: Address) -> None:
-        """What ran there is dead."""
-        raise NotImplementedError
-
-    def all_reachable_reported(self) -> None:
-        """It has opened."""
-        raise NotImplementedError
-
-    def all_reported(self) -> None:
-        """It has settled."""
-        raise NotImplementedError
-
-    def adopt_moves(self, fresh: Sequence[Move]) -> None:
-        """Account for these moves from now on, the nodes' included."""
-
-    def all_fenced(self) -> None:
-        """It is fenced up to the last move."""
+            (self._master.node_away if message.drained else self._master.node_back)(node)
 
     def learn(self, moves: Iterable[Move]) -> None:
         """Take over the moves that are new, and have the nodes store them."""
-        known = {move.epoch for move in self._moves}
+        known = {move.epoch for move in self.moves}
         fresh = [move for move in moves if move.epoch not in known]
         if not fresh:
             return
-        self._moves = tuple(sorted([*self._moves, *fresh], key=lambda move: move.epoch))
-        self.adopt_moves(fresh)
+        self.moves = tuple(sorted([*self.moves, *fresh], key=lambda move: move.epoch))
+        self._master.adopt_moves(fresh)
         if self.leading:
             self._unfenced = {node: None for node in self._nodes if not self._is_given_up(node)}
             for node in self._nodes:
-                self._port.send(node, Fence(self.epoch, self._moves))
+                self._port.send(node, Fence(self.epoch, self.moves))
 
     def _is_given_up(self, node: Address) -> bool:
         return node in self._lost and node in self._unheard
 
     def on_fenced(self, message: Fenced, source: Address, now: Time) -> None:
         """A node has stored moves."""
-        if self.leading and message.epoch == self.epoch and message.move == self._moves[-1].epoch:
+        if self.leading and message.epoch == self.epoch and message.move == self.moves[-1].epoch:
             self._unfenced.pop(source, None)
             self._look()
 
     def _fence_again(self, node: Address, status: Status) -> None:
         """Learn the moves that a node stores; have it store the others."""
         self.learn(status.moves)
-        if self._moves and (not status.moves or status.moves[-1].epoch < self._moves[-1].epoch):
+        if self.moves and (not status.moves or status.moves[-1].epoch < self.moves[-1].epoch):
             self._unfenced[node] = None
-            self._port.send(node, Fence(self.epoch, self._moves))
+            self._port.send(node, Fence(self.epoch, self.moves))
         else:
             self._unfenced.pop(node, None)
 
@@ -227,9 +252,9 @@ class PairedMaster(Component):
         self.leading, self.opened, self.settled, self._sure = True, False, False, False
         self._missing = dict(self._nodes)
         self._unheard.clear()
-        self._unfenced = dict(self._nodes) if self._moves else {}
+        self._unfenced = dict(self._nodes) if self.moves else {}
         self.fenced = 0
-        self.begin_to_lead()
+        self._master.forget_all()
         for node in self._nodes:
             self._port.send(node, Lead(self.epoch))
         self._port.send(self._partner, Standing(self.epoch, True))
@@ -239,7 +264,7 @@ class PairedMaster(Component):
         self.epoch = epoch
         if self.leading:
             self.leading = self.opened = self.settled = False
-            self.stop_leading()
+            self._master.forget_all()
 
     def on_standing(self, message: Standing, source: Address, now: Time) -> None:
         """Settle with the partner who leads."""
@@ -309,22 +334,23 @@ class PairedMaster(Component):
             else:
                 self.on_deposed(Deposed(message.epoch), source, now)
             return
-        seated = self.seats(source, [self._known(source, active) for active in self._of_clients(message.running)])
-        if len(seated) < len(message.running):  # its next status will be without the others
-            left = {active.task for active in message.running} - {active.task for active in seated}
+        running = [self._known(source, active) for active in self._of_clients(message.running)]
+        found = self._master.seats(source, running)
+        if len(found) < len(message.running):  # its next status will be without the others
+            left = {active.task for active in message.running} - {active.task for active in found}
             self._port.observe(Counted("attempts_unseated", len(left)))
             self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
             return
-        message = replace(message, running=tuple(seated))
+        message = replace(message, running=tuple(found))
         self._missing.pop(source, None)
         self._unheard.pop(source, None)
         self._port.cancel_timer(("lease", source))
         self._fence_again(source, message)
-        self.node_reported(source, message)
+        self._master.node_reported(source, message)
         self._look()
 
     def _known(self, node: Address, active: Active) -> Active:
-        known = self.known_at(node).get(active.task)
+        known = self._master.known_at(node).get(active.task)
         return active if known is None or known.attempt != active.attempt else known
 
     def _of_clients(self, running: Iterable[Active]) -> list[Active]:
@@ -335,13 +361,13 @@ class PairedMaster(Component):
         if self.leading and not self.opened and reported and all(node in self._lost for node in self._missing):
             self.opened = True
             self.settled = not self._missing
-            self.all_reachable_reported()
+            self._master.all_reachable_reported()
         elif self.leading and not self.settled and not self._missing:
             self.settled = True
-            self.all_reported()
-        if self.settled and self._moves and not self._unfenced and self.fenced < self._moves[-1].epoch:
-            self.fenced = self._moves[-1].epoch
-            self.all_fenced()
+            self._master.all_reported()
+        if self.settled and self.moves and not self._unfenced and self.fenced < self.moves[-1].epoch:
+            self.fenced = self.moves[-1].epoch
+            self._master.all_fenced()
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Take over from a lost partner; wait for a lost node."""
@@ -354,7 +380,7 @@ class PairedMaster(Component):
         self._lost[peer] = None
         self._port.set_timer(("lease", peer), now + self._lease.lease_us)
         if self.leading:
-            self.node_away(peer)
+            self._master.node_away(peer)
             self._look()
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
@@ -368,14 +394,14 @@ class PairedMaster(Component):
         self._expired.pop(peer, None)
         self._port.cancel_timer(("lease", peer))
         if self.leading and self.reachable(peer):
-            self.node_back(peer)
+            self._master.node_back(peer)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
         """A node has begun anew: its status follows. A partner has: it asks."""
         peer = message.peer
         if peer in self._nodes and self.leading:
             self._unheard[peer] = None
-            self.node_away(peer)
+            self._master.node_away(peer)
 
     def on_lease_timer(self, event: TimerFired, now: Time) -> None:
         """A lease has expired, or it is time to claim what nobody leads."""
@@ -397,7 +423,7 @@ class PairedMaster(Component):
     def _write_off(self, node: Address) -> None:
         """Take it that nothing runs at a node."""
         self._unheard[node] = None
-        self.node_dead(node)
+        self._master.node_dead(node)
         self._unfenced.pop(node, None)
         self._look()
 
@@ -406,6 +432,18 @@ class PairedMaster(Component):
         for node in self._lost:
             self._port.set_timer(("lease", node), now + self._lease.lease_us)
 
-    def is_lease(self, event: TimerFired) -> bool:
+    @staticmethod
+    def is_lease(event: TimerFired) -> bool:
         """Whether a timer is the pair's."""
         return event.key == CLAIM or (isinstance(event.key, tuple) and event.key[0] == "lease")
+
+
+def _lead(master: Any, event: Event, source: Address, now: Time) -> None:
+    """Hand an event to a master's leadership."""
+    master.leadership.handle(event, source, now)
+
+
+LEADERSHIP: Final[Mapping[type, Handler]] = dict.fromkeys(
+    (Standing, Deposed, Status, Fenced, Drain, PeerLost, PeerBack, Renewed), _lead
+)
+"""For the table of a master that keeps its leadership in this attribute."""

@@ -15,7 +15,6 @@ import msgspec
 from volery.core.component import Component, sent_to
 from volery.core.events import Adopted, Move, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
-from volery.core.port import Port
 from volery.roles.recovery.channel import LinkPort, Renewed
 
 FENCE: Final = "fence"
@@ -80,9 +79,16 @@ class Run(Message, frozen=True):
 
 
 class Stop(Message, frozen=True):
-    """Master > node: end this task; Result follows."""
+    """Master > node: end this task; Result follows.
+
+    Args:
+        task: whichever attempt at it runs.
+        epoch, attempt: where given, this attempt alone is evicted for another task, if the master still leads.
+    """
 
     task: TaskId
+    epoch: int = NO_EPOCH
+    attempt: int = 0
 
 
 class Lead(Message, frozen=True):
@@ -146,9 +152,15 @@ class Fenced(Message, frozen=True):
 
 
 class Result(Message, frozen=True):
-    """Node > both masters, and the owner where that counts results: the attempt has ended."""
+    """Node > both masters, and the owner where that counts results: the attempt has ended.
+
+    Args:
+        active: the attempt.
+        evicted: it was ended for another task and has no result; then the master that leads alone receives it.
+    """
 
     active: Active
+    evicted: bool = False
 
 
 class Forget(Message, frozen=True):
@@ -174,9 +186,12 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_epoch", "_finished", "_incarnation", "_lease", "_links", "_lost", "_master", "_master_renewed", "_moves",
+        "_epoch", "_evicted", "_finished", "_incarnation", "_lease", "_lost", "_master", "_master_renewed", "_moves",
         "_pair", "_running", "_tells_owner", "_unseated",
     )  # fmt: skip
+
+    _port: LinkPort
+    """It stands on links."""
 
     def __init__(self, pair: tuple[Address, Address], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
         self._pair = pair
@@ -191,12 +206,7 @@ class GuardedNode(Component):
         self._lost: set[Address] = set()
         self._moves: tuple[Move, ...] = ()
         self._unseated: set[TaskId] = set()
-
-    def bind(self, port: Port) -> None:
-        """It needs links."""
-        super().bind(port)
-        assert isinstance(port, LinkPort), "a guarded node stands on links"
-        self._links = port
+        self._evicted: set[TaskId] = set()
 
     def start(self, now: Time) -> None:
         """After a restart: nothing runs here but what was adopted."""
@@ -232,17 +242,26 @@ class GuardedNode(Component):
         self._port.launch(task, message.attempt, note=msgspec.msgpack.encode(active))
 
     def on_stop(self, message: Stop, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
+        """End the task, or the attempt alone, if it still runs."""
         active = self._running.get(message.task)
-        if active is not None:
-            self._port.kill(message.task, active.attempt)
+        if active is None:
+            return
+        if message.epoch != NO_EPOCH:
+            if message.epoch != self._epoch or active.attempt != message.attempt:
+                return
+            self._evicted.add(message.task)
+        self._port.kill(message.task, active.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Tell both masters, the one that leads and the one that follows, and keep the result until it is forgotten."""
         active = self._running.get(event.task.id)
         if active is None or active.attempt != event.attempt:
+            self._evicted.discard(event.task.id)
             return
         del self._running[active.task]
+        if self._evicted and self._was_evicted(active.task, event.outcome):
+            self._port.send(self._master, Result(active, evicted=True))
+            return
         if active.task not in self._unseated or event.outcome != "killed":
             self._finished[active.task] = active
             self._tell(Result(active))
@@ -250,6 +269,11 @@ class GuardedNode(Component):
             self._unseated.discard(active.task)
             if not self._unseated:
                 self._tell_status(self._master)
+
+    def _was_evicted(self, task: TaskId, outcome: str) -> bool:
+        evicted = task in self._evicted and task not in self._unseated and outcome == "killed"
+        self._evicted.discard(task)
+        return evicted
 
     def _tell(self, result: Result) -> None:
         for master in self._pair:
@@ -328,8 +352,9 @@ class GuardedNode(Component):
             self._port.kill(active.task, active.attempt)
         self._running.clear()
         self._unseated.clear()
+        self._evicted.clear()
         for master in self._pair:
-            self._links.renew(master)
+            self._port.renew(master)
         self._tell_status(*self._pair)
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ from volery.core.model import SECOND, Cluster, Job
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.metrics import locality_summary
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.sim import simulate
 from volery.sim.recording import TimerSet
 from volery.workload import load_cluster, load_trace
@@ -31,7 +31,7 @@ def job(number: int, *held: tuple[int, ...], user: str = "") -> Submit:
 
 
 def beat(*ended: tuple[int, int, bool]) -> Heartbeat:
-    return Heartbeat(tuple(AttemptEnded(task, attempt, not finished) for task, attempt, finished in ended))
+    return Heartbeat(tuple(Completed(task, attempt, not finished) for task, attempt, finished in ended))
 
 
 def launched_on(effects: list[Any]) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, S
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
-from volery.roles.runners import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.sim.recording import ComputeAsked, Observed, TimerSet
 
 MINUTE = 60 * SECOND

@@ -8,7 +8,7 @@ from tests.unit.architectures.megha.words import news, refusal
 from tests.unit.architectures.parts import Alone, submit, tasks
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.vector_messages import Ended, Refusal, StateUpdate
+from volery.architectures.megha.messages import Ended, Refusal, StateUpdate
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Cluster, Job, Task
 from volery.core.streams import Streams

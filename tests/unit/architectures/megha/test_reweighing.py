@@ -9,7 +9,7 @@ import pytest
 from tests.unit.architectures.megha.test_shares import FOUR_OF_A, A, B, busy_lm, contended, job, preempt, sent, task
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.fair_messages import Answer, Evicted, Preempt, Yield
+from volery.architectures.megha.messages import Answer, Preempt, Yield
 from volery.conformance.cases import trace_of
 from volery.core.component import Deployment
 from volery.core.errors import InputError
@@ -17,6 +17,7 @@ from volery.core.events import Reweigh
 from volery.core.model import SECOND, Cluster, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.roles.node import Completed
 from volery.sim import Options
 from volery.sim.faults import Crash, FaultPlan
 from volery.sim.kernel import Kernel
@@ -41,7 +42,7 @@ def test_under_other_weights_a_place_may_be_taken_back() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Answer(1, True), "gm/0")
-    local.hear(Evicted(3, 0), "node/3")
+    local.hear(Completed(3, 0, killed=True), "node/3")
     back = Preempt(3, 1, 1, task(5), A, 0, B, (10,), weighed=1)
     assert sent(local.hear(back, "gm/0"), Yield)
 
@@ -51,7 +52,7 @@ def test_what_was_agreed_on_by_weights_of_before_bars_nobody() -> None:
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Answer(1, True), "gm/0")
     local.hear(Preempt(3, 0, 0, task(6), B, 0, A, (0,), weighed=1), "gm/1")
-    local.hear(Evicted(3, 0), "node/3")
+    local.hear(Completed(3, 0, killed=True), "node/3")
     back = Preempt(4, 1, 1, task(5), A, 0, B, (10,), weighed=1)
     assert sent(local.hear(back, "gm/0"), Yield)
 

@@ -9,23 +9,22 @@ import pytest
 from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.fair_messages import (
+from volery.architectures.megha.messages import (
     Answer,
     Denied,
-    Evict,
-    Evicted,
+    Ended,
     Holding,
     Holdings,
-    LaunchAttempt,
     Ousted,
     Preempt,
+    Request,
+    State,
+    StateUpdate,
     Taken,
-    UserRequest,
+    Withdraw,
     Yield,
 )
-from volery.architectures.megha.messages import Withdraw
 from volery.architectures.megha.user_lines import UserLines
-from volery.architectures.megha.vector_messages import Ended, State, StateUpdate
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.events import JobDone, Preemption, Submit, TimerFired
@@ -37,7 +36,7 @@ from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.config.plan import FederationPlan
 from volery.policies.match import vector_bytes
-from volery.roles.nodes import Completed
+from volery.roles.node import Completed, Kill, Launch
 from volery.sim import Options, simulate
 from volery.sim.recording import Observed, Sent, TimerSet
 
@@ -101,9 +100,9 @@ def sent(effects: list[Any], kind: type[Message]) -> list[Any]:
 
 def test_a_task_that_fits_is_placed_whatever_its_user_has_already() -> None:
     """Fairness is enforced under contention alone."""
-    asked = sent(part("gm/1").hear(job(1, 4, "b")), UserRequest)
-    assert [(one.partition, one.positions, one.users, one.lent) for one in asked] == [
-        (1, (0,), (B,), False), (1, (1,), (B,), False), (0, (0,), (B,), True), (0, (1,), (B,), True),
+    asked = sent(part("gm/1").hear(job(1, 4, "b")), Request)
+    assert [(one.partition, one.positions, one.users) for one in asked] == [
+        (1, (0,), (B,)), (1, (1,), (B,)), (0, (0,), (B,)), (0, (1,), (B,)),
     ]  # fmt: skip
 
 
@@ -139,7 +138,7 @@ def test_the_next_victim_is_tried_where_the_first_is_gone_and_the_queue_when_nob
     assert again.victims == (102,), "a has three in the view, and may lose one of them"
     assert not master.hear(Holdings(3, (102,), ()), "lm/0")
     assert not master.hear(Denied(10, (102,), False, update(3, 2, **FULL)), "lm/0"), "two are what a is due"
-    asked = sent(master.hear(update(4, 2, node3=1), "lm/0"), UserRequest)
+    asked = sent(master.hear(update(4, 2, node3=1), "lm/0"), Request)
     assert [one.tasks[0].id for one in asked] == [10], "it was in the queue"
 
 
@@ -210,7 +209,7 @@ def test_a_lost_task_waits_like_a_new_one_and_comes_as_the_next_attempt() -> Non
     master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
     assert not master.hear(Ousted(0, 0), "lm/0")
     assert not master.hear(Ousted(0, 0), "lm/0"), "a repeat"
-    (asked,) = sent(master.hear(Ended((1,), 4), "lm/0"), UserRequest)
+    (asked,) = sent(master.hear(Ended((1,), 4), "lm/0"), Request)
     assert (asked.tasks[0].id, asked.attempts) == (0, (1,))
 
 
@@ -219,7 +218,7 @@ def test_a_task_that_ends_before_it_is_evicted_is_done_and_leaves_no_room() -> N
     master.hear(job(1, 1, "a"))
     master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
     assert not master.hear(Ended((0,), 4), "lm/0"), "its place is the beneficiary's, not the waiting task's"
-    assert sent(master.hear(Ended((1,), 4), "lm/0"), UserRequest)
+    assert sent(master.hear(Ended((1,), 4), "lm/0"), Request)
     master.hear(Ended((2,), 5), "lm/0")
     assert sent(master.hear(Ended((3,), 5), "lm/0"), JobDone) == [JobDone(0)]
 
@@ -272,8 +271,8 @@ def busy_lm() -> Alone:
     """a's tasks 0 to 3 run on node/0 to node/3."""
     local = part("lm/0")
     tasks = tuple(task(number) for number in range(4))
-    local.hear(UserRequest(1, 0, tasks[:2], (0, 1), (A, A), (0, 0), False), "gm/0")
-    local.hear(UserRequest(2, 1, tasks[2:], (0, 1), (A, A), (0, 0), True), "gm/0")
+    local.hear(Request(1, 0, tasks[:2], (0, 1), (0, 0), (A, A)), "gm/0")
+    local.hear(Request(2, 1, tasks[2:], (0, 1), (0, 0), (A, A)), "gm/0")
     return local
 
 
@@ -284,14 +283,14 @@ def preempt(number: int, *victims: int, node: int = 3, beneficiary: int = 10, lo
 def test_the_lm_asks_the_losers_gm_evicts_and_launches_when_the_node_says_so() -> None:
     local = busy_lm()
     assert messages(local.hear(preempt(1, 3), "gm/1", 50), Message) == [("gm/0", Yield(1, 2, A, (3,)))]
-    assert local.hear(Answer(1, True), "gm/0", 60) == [("node/3", Evict(3, 0))]
-    local.component.handle(Evicted(3, 0), "node/3", 70)
+    assert local.hear(Answer(1, True), "gm/0", 60) == [("node/3", Kill(3, 0))]
+    local.component.handle(Completed(3, 0, killed=True), "node/3", 70)
     effects = local.port.drain()
     assert [one.fact for one in effects if isinstance(one, Observed)][1] == Preemption(70, 3, 0, 10)
     assert [one.message for one in effects if isinstance(one, Sent)] == [
-        Ousted(3, 0), LaunchAttempt(5, task(10), 0), Taken(10),
+        Ousted(3, 0), Launch(5, task(10), 0), Taken(10),
     ]  # fmt: skip
-    assert not local.hear(Evicted(3, 0), "node/3", 71), "a repeat"
+    assert not local.hear(Completed(3, 0, killed=True), "node/3", 71), "a repeat"
 
 
 def test_a_gm_that_keeps_its_tasks_lets_them_run_on() -> None:
@@ -325,7 +324,7 @@ def test_who_has_lost_a_place_never_takes_it_back_from_those_who_got_it() -> Non
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Answer(1, True), "gm/0")
-    local.hear(Evicted(3, 0), "node/3")
+    local.hear(Completed(3, 0, killed=True), "node/3")
     back = Preempt(3, 1, 1, task(5), A, 0, B, (10,))
     assert sent(local.hear(back, "gm/0"), Denied)[0].gone == (10,)
     stranger = Preempt(4, 1, 1, task(6), OTHERS, 0, B, (10,))
@@ -344,14 +343,14 @@ def test_all_or_none_of_the_victims_are_preempted() -> None:
 def test_a_gm_preempts_its_own_users_tasks_without_being_asked_again() -> None:
     local = busy_lm()
     effects = local.hear(Preempt(3, 1, 1, task(10), B, 0, A, (3,)), "gm/0")
-    assert messages(effects, Message) == [("node/3", Evict(3, 0))]
+    assert messages(effects, Message) == [("node/3", Kill(3, 0))]
 
 
 def test_a_victim_that_ends_by_itself_leaves_its_place_to_the_beneficiary() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    assert not messages(local.hear(Completed(3), "node/3"), LaunchAttempt), "its GM has not agreed yet"
-    assert sent(local.hear(Answer(1, True), "gm/0"), LaunchAttempt) == [LaunchAttempt(5, task(10), 0)]
+    assert not messages(local.hear(Completed(3), "node/3"), Launch), "its GM has not agreed yet"
+    assert sent(local.hear(Answer(1, True), "gm/0"), Launch) == [Launch(5, task(10), 0)]
 
 
 def test_a_job_that_is_cancelled_meanwhile_never_starts_and_its_place_is_free() -> None:
@@ -360,9 +359,9 @@ def test_a_job_that_is_cancelled_meanwhile_never_starts_and_its_place_is_free() 
     local.hear(Withdraw((10,)), "gm/1")
     assert sent(local.hear(TimerFired("notices")), Ended) == [Ended((10,), 1)]
     local.hear(Answer(1, True), "gm/0")
-    assert not sent(local.hear(Evicted(3, 0), "node/3"), LaunchAttempt)
-    request = UserRequest(2, 1, (task(11),), (1,), (B,), (0,), False)
-    assert sent(local.hear(request, "gm/1"), LaunchAttempt) == [LaunchAttempt(5, task(11), 0)]
+    assert not sent(local.hear(Completed(3, 0, killed=True), "node/3"), Launch)
+    request = Request(2, 1, (task(11),), (1,), (0,), (B,))
+    assert sent(local.hear(request, "gm/1"), Launch) == [Launch(5, task(11), 0)]
 
 
 def test_gms_are_told_of_others_tasks_before_the_state_that_comes_of_them() -> None:
@@ -460,5 +459,5 @@ def test_a_task_that_fits_no_machine_is_reported_although_a_view_holds_more_than
     master.hear(update(1, 0, node0=2), "lm/0")
     too_large = Task(10, 1, request=(2,))
     effects = master.hear(Submit(Job(1, 1, (too_large,), 0, "a")))
-    assert not sent(effects, UserRequest)
+    assert not sent(effects, Request)
     assert [done.job for done in sent(effects, JobDone)] == [1]

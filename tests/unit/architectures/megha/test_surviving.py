@@ -7,19 +7,21 @@ from typing import Any
 from tests.unit.architectures.parts import SUBMITTER, messages
 
 from volery.architectures import configure, lookup
-from volery.architectures.megha.fair_messages import Answer, Denied, Preempt, Yield
-from volery.architectures.megha.surviving_messages import (
+from volery.architectures.megha.messages import (
     UNIT_SHIFT,
-    Contest,
+    Answer,
+    Denied,
+    Ended,
     Join,
     Lost,
     Picture,
-    Place,
+    Preempt,
     Report,
-    Vacate,
-    Vacated,
+    Request,
+    State,
+    StateUpdate,
+    Yield,
 )
-from volery.architectures.megha.vector_messages import Ended, State, StateUpdate
 from volery.core.component import Component
 from volery.core.events import Move, Moved, PeerBack, PeerLost, Submit, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Job, Task
@@ -27,7 +29,7 @@ from volery.core.resources import Packing
 from volery.core.shares import ShareChange
 from volery.core.streams import Streams
 from volery.roles.recovery.channel import Frame, Linked
-from volery.roles.recovery.leases import Active, Lead, Result, Run, Status
+from volery.roles.recovery.leases import Active, Lead, Result, Run, Status, Stop
 from volery.sim.recording import Killed, Launched, RecordingPort, Sent
 
 CLUSTER = Cluster.uniform(4)
@@ -66,8 +68,8 @@ class Inside:
         return found
 
 
-def place(number: int, partition: int, position: int, task: Task, user: int = 0) -> Place:
-    return Place(0, number, partition, (task,), (position,), (0,), (user,))
+def place(number: int, partition: int, position: int, task: Task, user: int = 0) -> Request:
+    return Request(number, partition, (task,), (position,), (0,), (user,))
 
 
 def free_of(update: StateUpdate, partition: int, amounts: int = 1) -> list[Amounts]:
@@ -84,17 +86,17 @@ def test_a_logical_node_goes_back_once_however_often_its_end_is_told() -> None:
     lm, task = Inside("lm/0", ROOM), Task(5, 0, request=(600,))
     (run,) = messages(lm.hear(place(1, 1, 0, task), "gm/0"), Run)
     assert run[0] == "node/2"
-    assert lm.state._active[5].guest == 0
+    assert lm.state.allocations.active[5].guest == 0
     done = Result(Active(5, 0, 0, "gm/0", 1 << UNIT_SHIFT, (600,)))
     for _ in range(2):
         lm.hear(done, "node/2")
-        assert lm.state._free[1][0] == Packing(1).free((1000,))
+        assert lm.state.allocations.free[1][0] == Packing(1).free((1000,))
 
 
 def test_a_machine_that_is_away_has_nothing_free_and_what_asks_for_nothing_waits_for_it() -> None:
     lm, nothing = Inside("lm/0", ROOM), Task(6, 0, request=(0,))
     lm.hear(PeerLost("node/2"))
-    assert lm.state._free[1][0] == Packing(1).free((0,))
+    assert lm.state.allocations.free[1][0] == Packing(1).free((0,))
     assert not lm.hear(place(1, 1, 0, nothing), "gm/1")
     ((to, run),) = messages(lm.hear(PeerBack("node/2")), Run)
     assert (to, run.task) == ("node/2", nothing)
@@ -115,16 +117,16 @@ def test_a_node_ends_attempts_for_the_master_that_it_obeys_alone() -> None:
     node, task = Inside("node/0", shares="a:1+b:1"), Task(1, 0)
     assert [one for one in node.hear(Run(0, task, 3, "gm/0", 0, 1)) if isinstance(one, Launched)]
     node.hear(Lead(1), "lm/0/standby")
-    assert not [one for one in node.hear(Vacate(0, 1, 3)) if isinstance(one, Killed)]
-    assert not [one for one in node.hear(Vacate(1, 1, 2), "lm/0/standby") if isinstance(one, Killed)]
-    assert [one for one in node.hear(Vacate(1, 1, 3), "lm/0/standby") if isinstance(one, Killed)]
+    assert not [one for one in node.hear(Stop(1, 0, 3)) if isinstance(one, Killed)]
+    assert not [one for one in node.hear(Stop(1, 1, 2), "lm/0/standby") if isinstance(one, Killed)]
+    assert [one for one in node.hear(Stop(1, 1, 3), "lm/0/standby") if isinstance(one, Killed)]
     effects = node.hear(TaskFinished(task, 3, "killed"), "node/0")
-    assert [to for to, _ in messages(effects, Vacated)] == ["lm/0/standby"]
-    assert not messages(effects, Result), "it has no result, and may run here again"
+    ((to, ended),) = messages(effects, Result)
+    assert (to, ended.evicted) == ("lm/0/standby", True), "it has no result, and may run here again"
 
 
-def preempt(number: int, victim: int) -> Contest:
-    return Contest(0, Preempt(number, 0, 0, Task(50, 5), 1, 0, 0, (victim,)))
+def preempt(number: int, victim: int) -> Preempt:
+    return Preempt(number, 0, 0, Task(50, 5), 1, 0, 0, (victim,))
 
 
 def test_preemptions_on_a_machine_that_is_away_are_refused_for_a_while() -> None:
@@ -184,7 +186,7 @@ def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> No
     gm.hear(Picture((), (2,)))
     gm.hear(report(*running))
     assert messages(gm.hear(Yield(1, 0, 0, (1,))), Answer) == [("lm/0", Answer(1, False))]
-    assert not messages(gm.hear(Ended((0,), 0)), Place), "nothing waits"
+    assert not messages(gm.hear(Ended((0,), 0)), Request), "nothing waits"
 
 
 def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_what_runs() -> None:
@@ -196,6 +198,6 @@ def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_wha
     moved = Moved((Move(1, "gm/1", "gm/0"),))
     asked = [message for to, message in gm.hear(moved, SUBMITTER) if to == "lm/0"]
     assert asked == [moved, Join(1)]
-    assert running.task in lm.state.known_at("node/2")
+    assert running.task in lm.state.there["node/2"]
     told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), Report)]
     assert not [active for to, report in told if to == "gm/1" for active in report.running]

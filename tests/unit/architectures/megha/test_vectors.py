@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 from tests.unit.architectures.parts import Alone, messages
 
-from volery.architectures.megha.messages import Request
-from volery.architectures.megha.vector_messages import Ended, Refusal, Repartition, State, StateUpdate
+from volery.architectures.megha.messages import Ended, Refusal, Request, State, StateUpdate
 from volery.core.events import Counted, JobDone, Submit, TimerFired
 from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.policies.match import vector_bytes
-from volery.roles.nodes import Completed, Launch
+from volery.roles.node import Completed, Launch
 from volery.sim.recording import Observed, TimerSet
 
 NAMES = ("cpu_milli", "memory_mb")
@@ -63,7 +62,7 @@ def asked(effects: list[Any]) -> list[tuple[str, int, list[int], tuple[int, ...]
     return [
         (type(message).__name__, message.partition, [task.id for task in message.tasks], message.positions)
         for _, message in [effect for effect in effects if isinstance(effect, tuple)]
-        if isinstance(message, Request | Repartition)
+        if isinstance(message, Request)
     ]
 
 
@@ -79,14 +78,14 @@ def test_a_task_goes_to_the_first_internal_machine_that_has_enough_of_everything
 def test_only_when_no_internal_machine_fits_is_an_external_one_asked_for_a_logical_node() -> None:
     """Section IV-B4."""
     effects = gm().hear(job(0, BIG, BIG, BIG))
-    assert asked(effects)[2:] == [("Repartition", 1, [2], (0,))]
+    assert asked(effects)[2:] == [("Request", 1, [2], (0,))]
     assert [kind for kind, *_ in asked(gm(repartition=False).hear(job(0, BIG, BIG, BIG)))] == ["Request"] * 3
 
 
 def test_a_logical_node_takes_what_is_asked_for_and_gives_it_back_when_its_task_ends() -> None:
     """The task runs on N' = (R, M); N keeps K - R until then."""
     master = lm()
-    effects = master.hear(Repartition(1, 1, (task(0, BIG),), (0,)), "gm/0")
+    effects = master.hear(Request(1, 1, (task(0, BIG),), (0,)), "gm/0")
     assert messages(effects, Launch) == [("node/2", Launch(1, task(0, BIG)))]
     (refused,) = messages(master.hear(Request(1, 1, (task(5, BIG),), (0,)), "gm/1"), Refusal)
     assert free_in(refused[1].update) == {0: [WHOLE, WHOLE], 1: [(1000, 7168), WHOLE]}
@@ -99,7 +98,7 @@ def test_a_logical_node_takes_what_is_asked_for_and_gives_it_back_when_its_task_
 def test_the_first_inconsistency_an_internal_machine_was_repartitioned_away() -> None:
     """Section IV-B6: the LM answers with the current state of all its partitions, and the GM looks elsewhere."""
     master, owner = lm(), gm()
-    master.hear(Repartition(1, 0, (task(90, BIG),), (0,)), "gm/1")
+    master.hear(Request(1, 0, (task(90, BIG),), (0,)), "gm/1")
     (mine,) = [message for _, message in owner.hear(job(0, BIG)) if isinstance(message, Request)]
     ((to, refused),) = messages(master.hear(mine, "gm/0"), Refusal)
     assert (to, refused.tasks, refused.entries) == ("gm/0", (0,), 4)
@@ -109,17 +108,15 @@ def test_the_first_inconsistency_an_internal_machine_was_repartitioned_away() ->
 def test_the_second_inconsistency_an_external_machine_is_no_longer_free() -> None:
     master, stranger = lm(), gm()
     master.hear(Request(1, 1, (task(90, BIG),), (0,)), "gm/1")
-    wishes = [
-        message for _, message in stranger.hear(job(0, BIG, BIG, BIG)) if isinstance(message, Request | Repartition)
-    ]
+    wishes = [message for _, message in stranger.hear(job(0, BIG, BIG, BIG)) if isinstance(message, Request)]
     answers = [answer for wish in wishes for answer in messages(master.hear(wish, "gm/0"), Refusal)]
     ((_, refused),) = answers
-    assert asked(stranger.hear(refused, "lm/0")) == [("Repartition", 1, [2], (1,))]
+    assert asked(stranger.hear(refused, "lm/0")) == [("Request", 1, [2], (1,))]
 
 
 def test_inconsistencies_are_counted_per_gm_and_lm_and_repartitions_where_they_succeed() -> None:
     master, wisher = lm(), gm()
-    master.component.handle(Repartition(1, 0, (task(90, BIG),), (0,)), "gm/1", 0)
+    master.component.handle(Request(1, 0, (task(90, BIG),), (0,)), "gm/1", 0)
     facts = [effect.fact for effect in master.port.drain() if isinstance(effect, Observed)]
     assert facts == [Counted("repartitions", 1)]
     wisher.hear(job(0, BIG))

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.architectures.parts import messages
 
-from volery.architectures.megha.messages import Change, Inconsistency, Notice, Request, Update
+from volery.architectures.megha.messages import Change, Ended, Inconsistency, Request, Update
 from volery.core.model import Address, Task
 from volery.policies.match import vector_bytes
 
@@ -25,9 +25,9 @@ def requests(effects: list[Any]) -> list[tuple[Address, int, dict[int, int]]]:
     ]
 
 
-def notice(*tasks: int) -> Notice:
+def notice(*tasks: int) -> Ended:
     """These tasks have finished."""
-    return Notice(tasks)
+    return Ended(tasks)
 
 
 def news(number: int, changes: Mapping[int, tuple[int, int]], snapshot: bool = False) -> Update:

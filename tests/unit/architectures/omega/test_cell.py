@@ -10,7 +10,7 @@ from tests.unit.architectures.parts import Alone, messages, tasks
 from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh, Verdict
 from volery.architectures.omega.messages import Withdraw as WithdrawTasks
 from volery.core.model import Cluster, Task
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 
 X, Y = "scheduler/0", "scheduler/1"
 
@@ -86,7 +86,7 @@ def test_a_scheduler_is_told_what_has_changed_since_it_last_looked() -> None:
     ((_, told),) = messages(master.hear(Refresh(2), X), Changes)
     assert (told.machines, told.sequences, told.entries) == ((2,), (1,), 1)
     assert messages(master.hear(Refresh(2), X), Changes) == [], "a repeated question"
-    master.hear(AttemptEnded(20), "node/2")
+    master.hear(Completed(20), "node/2")
     ((_, told),) = messages(master.hear(Refresh(3), X), Changes)
     assert (told.machines, told.sequences) == ((2,), (1,)), "the end of a task leaves the sequence number"
 
@@ -96,7 +96,7 @@ def test_a_scheduler_that_has_not_looked_for_long_is_told_everything() -> None:
     for number in range(1, 5000):
         (task,) = tasks(number, 0)
         master.component.handle(Commit(number, False, (task,), (0,), (number - 1,)), Y, 0)
-        master.component.handle(AttemptEnded(task.id), "node/0", 0)
+        master.component.handle(Completed(task.id), "node/0", 0)
     ((_, told),) = messages(master.hear(Refresh(1), X), Changes)
     assert told.machines == (0, 1)
     assert told.sequences == (4999, 0)
@@ -107,8 +107,8 @@ def test_the_owner_is_told_of_the_end_and_a_withdrawn_task_is_killed() -> None:
     (task,) = tasks(3, 0)
     refused(master, commit((task,), 0, sequences=(0,)), X)
     assert master.hear(WithdrawTasks((task.id, 7)), X) == [("node/0", Kill(task.id))]
-    assert master.hear(AttemptEnded(task.id), "node/0") == [(X, Ended(3, task.id))]
-    assert master.hear(AttemptEnded(task.id), "node/0") == [], "repeated"
+    assert master.hear(Completed(task.id), "node/0") == [(X, Ended(3, task.id))]
+    assert master.hear(Completed(task.id), "node/0") == [], "repeated"
 
 
 def test_a_repeated_commit_claims_nothing_twice() -> None:

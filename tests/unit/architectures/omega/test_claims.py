@@ -9,7 +9,7 @@ from volery.architectures.omega.firstfit import Rings
 from volery.architectures.omega.layout import Layout
 from volery.core.model import Cluster, Task, Time
 from volery.core.streams import Streams
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.sim.recording import RecordingPort, Sent
 
 
@@ -34,7 +34,7 @@ def test_a_full_machine_gives_nothing_until_a_task_has_ended() -> None:
     cell = Cell()
     first, _ = cell.begun(0, 0), cell.begun(1, 0)
     assert cell.claims.claim("scheduler/1", Task(2, 0), 0) is None
-    cell.claims.ended(AttemptEnded(0), 7)
+    cell.claims.ended(Completed(0), 7)
     assert cell.freed == [(first, 7)]
     assert cell.claims.claim("scheduler/1", Task(2, 0), 0) is not None
 
@@ -61,8 +61,8 @@ def test_a_claim_that_is_undone_leaves_nothing() -> None:
 def test_an_end_that_is_reported_again_frees_nothing() -> None:
     cell = Cell()
     cell.begun(0, 0)
-    cell.claims.ended(AttemptEnded(0), 1)
-    cell.claims.ended(AttemptEnded(0), 2)
+    cell.claims.ended(Completed(0), 1)
+    cell.claims.ended(Completed(0), 2)
     assert [now for _, now in cell.freed] == [1]
     cell.claims.check_rest()
 

@@ -11,7 +11,7 @@ from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Re
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster, Task
-from volery.roles.attempts import AttemptEnded, Launch
+from volery.roles.node import Completed, Launch
 from volery.sim.recording import ComputeAsked, TimerSet
 
 FRONT, CELL, BATCH, SERVICE = "front/0", "cell/0", "framework/0", "framework/1"
@@ -63,7 +63,7 @@ def test_the_framework_with_the_lowest_dominant_share_is_first() -> None:
     master.hear(Demand(1), BATCH)
     assert messages(master.hear(TimerFired("batch"), CELL), Offer) == [(BATCH, Offer(2, (0,), amounts(3)))]
     master.hear(answer(2, 8, waiting=True), BATCH)
-    master.hear(AttemptEnded(7), "node/0")
+    master.hear(Completed(7), "node/0")
     assert messages(master.hear(TimerFired("batch"), CELL), Offer) == [(SERVICE, Offer(3, (0,), amounts(3)))]
 
 
@@ -91,7 +91,7 @@ def test_no_offer_is_made_of_crumbs() -> None:
     master.hear(TimerFired("batch"), CELL)
     master.hear(answer(1, 7, waiting=True), BATCH)
     assert master.hear(TimerFired("batch"), CELL) == []
-    assert master.hear(AttemptEnded(7), "node/0", 3) == [TimerSet("batch", SECOND + 1_003), (BATCH, Ended(0, 7))]
+    assert master.hear(Completed(7), "node/0", 3) == [TimerSet("batch", SECOND + 1_003), (BATCH, Ended(0, 7))]
 
 
 def test_a_framework_takes_jobs_while_the_offer_has_room_and_sums_their_decision_times() -> None:

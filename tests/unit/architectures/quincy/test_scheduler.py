@@ -16,7 +16,7 @@ from volery.core.events import Cancel, Computed, JobDone, Preemption, Submit, Ti
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
-from volery.roles.attempts import AttemptEnded, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.sim.recording import ComputeAsked, Observed, Sent, TimerSet
 from volery.study.runs import execute
 from volery.study.spec import RunSpec
@@ -61,7 +61,7 @@ def test_a_full_cluster_is_not_asked_about() -> None:
     scheduler = quick("firmament")
     follow(scheduler, scheduler.hear(submit(0, 0, 0, 0)))
     assert scheduler.hear(submit(1, 0))[1:] == [], "accepted, and nothing to decide"
-    ended = scheduler.hear(AttemptEnded(0, 0, False), "node/0", SECOND)
+    ended = scheduler.hear(Completed(0, 0, False), "node/0", SECOND)
     assert launches(follow(scheduler, ended, SECOND)) == [("node/0", 2, 0)], "who has waited longest"
 
 
@@ -72,14 +72,14 @@ def test_a_job_below_its_share_takes_a_slot_and_the_loser_runs_again() -> None:
     told = follow(scheduler, scheduler.hear(submit(1, 0), now=SECOND), SECOND)
     ((node, kill),) = messages(told, Kill)
     assert launches(told) == [], "its slot is taken as yet"
-    scheduler.component.handle(AttemptEnded(kill.task, kill.attempt, True), node, 2 * SECOND)
+    scheduler.component.handle(Completed(kill.task, kill.attempt, True), node, 2 * SECOND)
     effects = scheduler.port.drain()
     facts = [effect.fact for effect in effects if isinstance(effect, Observed)]
     assert facts == [Preemption(2 * SECOND, kill.task, 0, 100, "cost")]
     sent = [(effect.to, effect.message) for effect in effects if isinstance(effect, Sent)]
     assert launches(sent) == [(node, 100, 0)]
     assert not any(isinstance(effect, ComputeAsked) for effect in effects), "all is as the last flow has it"
-    ended = scheduler.hear(AttemptEnded(100, 0, False), node, 3 * SECOND)
+    ended = scheduler.hear(Completed(100, 0, False), node, 3 * SECOND)
     assert launches(follow(scheduler, ended, 3 * SECOND)) == [(node, kill.task, 1)]
 
 
@@ -88,7 +88,7 @@ def test_a_task_that_finishes_before_it_is_stopped_is_done() -> None:
     follow(scheduler, scheduler.hear(submit(0, 0, 0)))
     told = follow(scheduler, scheduler.hear(submit(1, 0), now=SECOND), SECOND)
     ((node, kill),) = messages(told, Kill)
-    ended = scheduler.hear(AttemptEnded(kill.task, 0, False), node, SECOND + 1)
+    ended = scheduler.hear(Completed(kill.task, 0, False), node, SECOND + 1)
     assert [launch.task.id for _, launch in messages(ended, Launch)] == [100]
 
 
@@ -99,11 +99,11 @@ def test_a_young_task_moves_to_its_input_when_that_comes_free() -> None:
     follow(scheduler, scheduler.hear(reading(submit(1, 0), (0,)), now=SECOND), SECOND)
     due = scheduler.hear(TimerFired("cycle"), "scheduler/0", 2 * SECOND)
     assert launches(follow(scheduler, due, 2 * SECOND)) == [("node/2", 100, 0)], "far from its input, for want of room"
-    ended = scheduler.hear(AttemptEnded(0, 0, False), "node/0", 2 * SECOND + 1000)
+    ended = scheduler.hear(Completed(0, 0, False), "node/0", 2 * SECOND + 1000)
     moved = follow(scheduler, ended, 2 * SECOND + 1000)
     ((node, kill),) = messages(moved, Kill)
     assert (node, kill.task) == ("node/2", 100)
-    arrived = scheduler.hear(AttemptEnded(100, 0, True), "node/2", 2 * SECOND + 2000)
+    arrived = scheduler.hear(Completed(100, 0, True), "node/2", 2 * SECOND + 2000)
     assert ("node/0", 100, 1) in launches(arrived)
 
 
@@ -124,9 +124,9 @@ def test_a_cancelled_job_leaves_nothing_behind() -> None:
     scheduler = quick("quincy", Cluster.uniform(1))
     follow(scheduler, scheduler.hear(submit(0, 0, 0)))
     assert messages(scheduler.hear(Cancel(0)), Kill) == [("node/0", Kill(0, 0))]
-    ended = scheduler.hear(AttemptEnded(0, 0, True), "node/0", 5)
+    ended = scheduler.hear(Completed(0, 0, True), "node/0", 5)
     assert messages(ended, JobDone) == [("submitter", JobDone(0))]
-    assert scheduler.hear(AttemptEnded(0, 0, True), "node/0", 6) == [], "told twice"
+    assert scheduler.hear(Completed(0, 0, True), "node/0", 6) == [], "told twice"
     follow(scheduler, ended, 5)
     scheduler.component.check_rest()
 
@@ -139,7 +139,7 @@ def test_a_promise_dies_with_its_job() -> None:
     effects = scheduler.hear(Cancel(1), now=SECOND)
     assert messages(effects, JobDone) == [("submitter", JobDone(1))], "it ran nowhere"
     follow(scheduler, effects, SECOND)
-    ended = scheduler.hear(AttemptEnded(kill.task, 0, True), node, 2 * SECOND)
+    ended = scheduler.hear(Completed(kill.task, 0, True), node, 2 * SECOND)
     assert launches(follow(scheduler, ended, 2 * SECOND)) == [(node, kill.task, 1)]
 
 

@@ -18,7 +18,7 @@ from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, Tim
 from volery.core.model import SECOND, Cluster, Preference, Task
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
-from volery.roles.runners import Completed, Kill, Launch
+from volery.roles.node import Completed, Kill, Launch
 from volery.sim.recording import ComputeAsked, TimerSet
 
 GPU, RACKS = 1, 0b110

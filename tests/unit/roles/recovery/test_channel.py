@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -308,3 +309,12 @@ def test_a_frame_that_cannot_be_read_is_an_unknown_message() -> None:
             a.take([Frame(0, 0, 0, 0, payload)], "b/0")
     with pytest.raises(UnknownMessageError, match="Ear does not receive Other"):
         a.take([Frame(0, 0, 0, 0, b"\x91\xa5Other")], "b/0")
+
+
+def test_a_message_that_the_component_does_not_heed_is_void() -> None:
+    ear = Ear()
+    linked = LINKING.around(ear, heeds=lambda message, peer: peer != "b/1")
+    RecordingPort.under(linked, "a/0")
+    for number, peer in enumerate(("b/1", "b/0")):
+        linked.handle(Frame(0, 0, 1, 0, msgspec.msgpack.encode(Word(number))), peer, 0)
+    assert ear.heard == [1]

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from volery.core.component import Component
 from volery.core.events import Move, PeerBack, PeerLost, TimerFired
 from volery.core.model import SECOND, Address, Message, TaskId, Time
+from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.election import PairedMaster, Standing
+from volery.roles.recovery.election import LEADERSHIP, Leadership, Standing, seated
 from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
 from volery.sim.recording import RecordingPort, TimerCancelled, TimerSet
 
@@ -18,24 +20,28 @@ NODES = ("node/0", "node/1")
 LEASE = Lease(SECOND)
 
 
-class Pupil(PairedMaster):
+class Pupil(Component):
     """Notes what it is told of its nodes."""
 
     def __init__(self, me: int, incarnation: int = 0) -> None:
         self.notes: list[str] = []
-        self.join_pair(PAIR, me, NODES, ("gm/0",), LEASE, incarnation)
+        self.leadership = Leadership(self, PAIR, me, NODES, ("gm/0",), LEASE, incarnation)
 
-    def places_of(self, node: Address) -> Sequence[int]:
-        return (NODES.index(node),)
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        self.leadership.bind(port)
+
+    def start(self, now: Time) -> None:
+        self.leadership.start(now)
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        return seated(running, (NODES.index(node),))
 
     def known_at(self, node: Address) -> Mapping[TaskId, Active]:
         return {}
 
-    def begin_to_lead(self) -> None:
-        self.notes.append("begin")
-
-    def stop_leading(self) -> None:
-        self.notes.append("stop")
+    def forget_all(self) -> None:
+        self.notes.append("forget")
 
     def node_away(self, node: Address) -> None:
         self.notes.append(f"away {node}")
@@ -56,16 +62,17 @@ class Pupil(PairedMaster):
         self.notes.append("settled")
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        assert self.is_lease(event)
-        self.on_lease_timer(event, now)
+        assert self.leadership.is_lease(event)
+        self.leadership.on_lease_timer(event, now)
+
+    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+        pass
+
+    def all_fenced(self) -> None:
+        pass
 
     receives = {  # noqa: RUF012 - the table
-        Standing: PairedMaster.on_standing,
-        Deposed: PairedMaster.on_deposed,
-        Status: PairedMaster.on_status,
-        PeerLost: PairedMaster.on_peer_lost,
-        PeerBack: PairedMaster.on_peer_back,
-        Renewed: PairedMaster.on_renewed,
+        **LEADERSHIP,
         TimerFired: on_timer,
     }
 
@@ -99,28 +106,28 @@ def leading(epoch: int = 0) -> Bench:
 def claimed() -> Bench:
     """The second master, just after its partner was lost."""
     bench = Bench(1)
-    assert bench.take(PeerLost(PAIR[0]), PAIR[1]) == ["begin"]
+    assert bench.take(PeerLost(PAIR[0]), PAIR[1]) == ["forget"]
     return bench
 
 
 def test_the_first_leads_and_the_second_follows() -> None:
-    assert (Bench(0).master.opened, Bench(1).master.leading) == (True, False)
+    assert (Bench(0).master.leadership.opened, Bench(1).master.leadership.leading) == (True, False)
 
 
 def test_a_follower_takes_over_with_the_next_epoch_of_its_own() -> None:
     bench = claimed()
-    assert bench.master.epoch == 1
+    assert bench.master.leadership.epoch == 1
     assert bench.sent() == [*((node, Lead(1)) for node in NODES), (PAIR[0], Standing(1, True))]
     assert bench.take(Status(1, (), ()), NODES[0]) == ["reported node/0"]
     assert bench.take(Status(1, (), ()), NODES[1]) == ["reported node/1", "open"]
-    assert bench.master.settled
+    assert bench.master.leadership.settled
 
 
 def test_it_opens_without_nodes_that_are_lost_but_settles_with_the_last() -> None:
     bench = claimed()
     bench.take(Status(1, (), ()), NODES[0])
     assert bench.take(PeerLost(NODES[1]), PAIR[1]) == ["away node/1", "open"]
-    assert not bench.master.settled
+    assert not bench.master.leadership.settled
     assert bench.take(Status(1, (), ()), NODES[1]) == ["reported node/1", "settled"]
 
 
@@ -128,22 +135,22 @@ def test_it_does_not_open_without_any_node() -> None:
     bench = claimed()
     for node in NODES:
         bench.take(PeerLost(node), PAIR[1])
-    assert not bench.master.opened
+    assert not bench.master.leadership.opened
 
 
 def test_a_beginner_goes_beyond_the_epoch_that_a_node_obeys_and_a_leader_steps_down() -> None:
     bench = claimed()
-    assert bench.take(Deposed(4), NODES[0]) == ["begin"]
-    assert bench.master.epoch == 5
+    assert bench.take(Deposed(4), NODES[0]) == ["forget"]
+    assert bench.master.leadership.epoch == 5
     leader = leading()
-    assert leader.take(Deposed(1), NODES[0]) == ["stop"]
+    assert leader.take(Deposed(1), NODES[0]) == ["forget"]
     assert leader.sent() == [(PAIR[1], Standing(1, False))]
 
 
 def test_of_two_leaders_the_one_of_the_lower_epoch_steps_down() -> None:
     leader = leading()
-    assert leader.take(Standing(1, True), PAIR[1]) == ["stop"]
-    assert not leader.master.leading
+    assert leader.take(Standing(1, True), PAIR[1]) == ["forget"]
+    assert not leader.master.leadership.leading
     follower = claimed()
     follower.port.drain()
     follower.take(Standing(0, True), PAIR[0])
@@ -153,8 +160,8 @@ def test_of_two_leaders_the_one_of_the_lower_epoch_steps_down() -> None:
 def test_a_restarted_master_asks_everybody_and_of_two_that_follow_the_first_leads() -> None:
     bench = Bench(0, incarnation=1)
     assert bench.sent() == [(PAIR[1], Standing(-1, False)), *((to, Inquire()) for to in (*NODES, "gm/0"))]
-    assert bench.take(Standing(3, False), PAIR[1]) == ["begin"]
-    assert bench.master.epoch == 4
+    assert bench.take(Standing(3, False), PAIR[1]) == ["forget"]
+    assert bench.master.leadership.epoch == 4
     second = Bench(1, incarnation=1)
     second.port.drain()
     assert not second.take(Standing(-1, False), PAIR[0])
@@ -169,8 +176,8 @@ def test_an_epoch_that_the_partner_never_heard_of_is_gone_beyond() -> None:
     restarted.take(Deposed(1), "gm/0")
     assert restarted.sent() == [(PAIR[0], Standing(1, False))]
     leader = leading()
-    assert leader.take(Standing(1, False), PAIR[1]) == ["begin"]
-    assert leader.master.epoch == 2
+    assert leader.take(Standing(1, False), PAIR[1]) == ["forget"]
+    assert leader.master.leadership.epoch == 2
 
 
 def test_a_lost_nodes_tasks_are_given_up_after_the_lease_while_the_partner_is_sure() -> None:
@@ -195,7 +202,7 @@ def test_without_its_partner_a_leader_waits_for_the_node() -> None:
 def asking() -> tuple[Bench, Standing]:
     """A new leader to which the first node was lost for a lease before it ever answered, and its question."""
     leader = leading(2)
-    epoch = leader.master.epoch
+    epoch = leader.master.leadership.epoch
     assert leader.take(Status(epoch, (), ()), NODES[1]) == ["reported node/1"]
     assert leader.take(PeerLost(NODES[0]), PAIR[0]) == ["away node/0", "open"]
     assert not leader.take(Standing(epoch, False), PAIR[1], now=5)
@@ -268,9 +275,9 @@ def test_nobody_who_is_deposed_behind_a_partition_claims_at_once() -> None:
     leader = leading()
     leader.take(PeerLost(PAIR[1]), PAIR[0])
     leader.port.drain()
-    assert leader.take(Deposed(1), NODES[0], now=3) == ["stop"]
+    assert leader.take(Deposed(1), NODES[0], now=3) == ["forget"]
     assert leader.port.drain() == [TimerSet("claim", 3 + LEASE.lease_us)]
-    assert leader.take(TimerFired("claim"), PAIR[0]) == ["begin"]
+    assert leader.take(TimerFired("claim"), PAIR[0]) == ["forget"]
 
 
 def test_what_the_cluster_has_no_place_for_is_ended_before_its_node_counts_as_reported() -> None:
@@ -285,9 +292,9 @@ def test_what_the_cluster_has_no_place_for_is_ended_before_its_node_counts_as_re
 def test_a_master_is_fenced_when_each_node_stores_the_move_and_tells_it_to_nodes_that_do_not() -> None:
     bench = Bench(0)
     move = Move(1, "gm/0", "gm/1")
-    bench.master.learn([move])
+    bench.master.leadership.learn([move])
     assert [(node, Fence(0, (move,))) for node in NODES] == [(sent.to, sent.message) for sent in bench.port.sent()]
-    bench.master.on_fenced(Fenced(0, 1), NODES[0], 0)
-    assert bench.master.fenced == 0
-    bench.master.on_fenced(Fenced(0, 1), NODES[1], 0)
-    assert bench.master.fenced == 1
+    bench.master.leadership.on_fenced(Fenced(0, 1), NODES[0], 0)
+    assert bench.master.leadership.fenced == 0
+    bench.master.leadership.on_fenced(Fenced(0, 1), NODES[1], 0)
+    assert bench.master.leadership.fenced == 1

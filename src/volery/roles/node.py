@@ -1,14 +1,15 @@
-"""The node of designs that preempt: it runs attempts of tasks, and says of each that it has ended, or was ended.
+"""The plain node: a machine that runs each attempt that its master launches there, once, and reports the end.
 
-A task that is killed and placed again is another attempt; its number tells late messages about the earlier one apart.
-Beyond that it is the plain node (`nodes`): it decides nothing.
+It decides nothing: its master keeps count of what is free there. A task that is killed and placed again is another
+attempt, whose number tells late messages about the earlier one apart; a design that never preempts has attempt 0 alone.
+Nodes that queue, stage files, keep results or obey several masters are others (`slots`, `recovery.leases`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from volery.core.component import Component
+from volery.core.component import Component, Sends, role_of, sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Message, Task, TaskId, Time
 
@@ -22,13 +23,13 @@ class Launch(Message, frozen=True):
 
 
 class Kill(Message, frozen=True):
-    """Master > node: end the attempt, if it still runs; AttemptEnded follows."""
+    """Master > node: end the attempt, if it still runs; Completed follows."""
 
     task: TaskId
     attempt: int = 0
 
 
-class AttemptEnded(Message, frozen=True):
+class Completed(Message, frozen=True):
     """Node > master: the attempt has ended and what it took is free.
 
     Args:
@@ -41,14 +42,16 @@ class AttemptEnded(Message, frozen=True):
     killed: bool = False
 
 
-ATTEMPT_NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Launch, Kill, AttemptEnded})
+SCHEDULER: Final[Address] = "scheduler/0"
+"""The master in designs that have one scheduler."""
+NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Launch, Kill, Completed})
 
 
 class Node(Component):
     """One worker machine.
 
     Args:
-        master: who launches here, and is told.
+        master: the component that launches here and receives the ends.
     """
 
     __slots__ = ("_launched", "_master")
@@ -56,6 +59,11 @@ class Node(Component):
     def __init__(self, master: Address) -> None:
         self._master = master
         self._launched = 0
+
+    def emits(self) -> Sends:
+        """Its master alone receives the ends."""
+        role = role_of(self._master)
+        return frozenset(hop for hop in self.sends if hop[1] == role)
 
     def on_launch(self, message: Launch, source: Address, now: Time) -> None:
         """Start the attempt; a repeated or overtaken launch is ignored."""
@@ -69,6 +77,7 @@ class Node(Component):
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the end."""
-        self._port.send(self._master, AttemptEnded(event.task.id, event.attempt, event.outcome == "killed"))
+        self._port.send(self._master, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base
+    sends = frozenset().union(*(sent_to(role, Completed) for role in ("scheduler", "oracle", "cell", "lm")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from volery.core.events import TaskFinished
 from volery.core.model import Task
-from volery.roles.nodes import Completed, Kill, Launch, Node
+from volery.roles.node import Completed, Kill, Launch, Node
 from volery.sim.recording import Killed, Launched, RecordingPort, Sent
 
 TASK = Task(7, 0)
@@ -16,4 +16,4 @@ def test_a_repeated_or_overtaken_launch_is_ignored_and_an_end_is_told() -> None:
     for message in (Launch(2, TASK), Launch(2, TASK), Launch(1, Task(8, 0)), Kill(7)):
         node.handle(message, "master/0", 5)
     node.handle(TaskFinished(TASK, 0, "killed"), "node/0", 6)
-    assert port.drain() == [Launched(TASK, 0), Killed(7, 0), Sent("master/0", Completed(7))]
+    assert port.drain() == [Launched(TASK, 0), Killed(7, 0), Sent("master/0", Completed(7, killed=True))]

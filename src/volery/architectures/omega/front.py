@@ -1,4 +1,4 @@
-"""A worker machine, and the front that separates batch jobs from service jobs."""
+"""The front, which separates batch jobs from service jobs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,7 @@ from volery.architectures.omega.layout import Rule, Workload
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, JobId, Time
-from volery.roles import attempts
-from volery.roles.attempts import AttemptEnded
 from volery.roles.submission import ANSWERS
-
-
-class Node(attempts.Node):
-    """One worker machine; its master is the cell."""
-
-    __slots__ = ()
-
-    sends = sent_to("cell", AttemptEnded)
 
 
 class Front(Component):

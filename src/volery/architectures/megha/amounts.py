@@ -1,0 +1,290 @@
+"""Allocations of amounts of several resources, by machine; see `Allocations`.
+
+A repartition moves no machine: it splits a logical node with just what the task asks for off it, whose record is all
+that there is of it (arXiv 2103.08413, section IV-B4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from msgspec.structs import replace
+
+from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.messages import UNIT_SHIFT, Ended, Refusal, Request, State, StateUpdate, place_of
+from volery.architectures.megha.vector_layout import VectorLayout
+from volery.core.component import Sends, sent_to
+from volery.core.events import Counted
+from volery.core.model import Address, Message, TaskId
+from volery.policies.match import positions, vector_bytes
+from volery.roles.recovery.leases import Active
+
+if TYPE_CHECKING:
+    from volery.architectures.megha.local_master import LocalMaster
+
+
+class Allotment(NamedTuple):
+    """What an attempt has.
+
+    Args:
+        active: the attempt.
+        partition, position: of its machine.
+        took: what it asked for, packed.
+        owner: what its GM has been told.
+        guest: the partition that its logical node was split off for; -1: it runs on the machine itself.
+    """
+
+    active: Active
+    partition: int
+    position: int
+    took: int
+    owner: Told
+    guest: int
+
+
+class AmountAllocations:
+    """Amounts of several resources, packed, per machine. A machine that is not usable has nothing free.
+
+    Args:
+        layout: of the cluster.
+        partitions: of the Local Master.
+        snapshots: whether updates carry the state of the whole cluster, as in the first Megha.
+        twice: whether what a GM's own tasks have freed is told again in its next update.
+        repartition: whether what a GM places outside of its own partitions runs on a logical node of it.
+    """
+
+    __slots__ = (
+        "_first", "_guards", "_layout", "_lm", "_partitions", "_repartition", "_seats", "_snapshots",
+        "_states", "_twice", "_whole_free", "active", "free", "packing",
+    )  # fmt: skip
+    sends: ClassVar[Sends] = sent_to("gm", Ended, Refusal, StateUpdate)
+
+    def __init__(
+        self, layout: VectorLayout, partitions: range, *, snapshots: bool, twice: bool, repartition: bool
+    ) -> None:
+        self._layout = layout
+        self._partitions = partitions
+        self._first = partitions.start
+        self._snapshots = snapshots
+        self._twice = twice
+        self._repartition = repartition
+        self.packing = layout.ladders.packing
+        self._guards = self.packing.guards
+        self._whole_free = [layout.whole_index[partition].free for partition in partitions]
+        self.free = [list(free) for free in self._whole_free]
+        self.active: dict[TaskId, Allotment] = {}
+        self._states: dict[int, bytes] = {}
+        self._seats: dict[Address, tuple[int, int]] = {}
+        for here, partition in enumerate(partitions):
+            for position, node in enumerate(layout.nodes[partition]):
+                self._seats[node] = (here, position)
+
+    def join(self, lm: LocalMaster) -> None:
+        """Become the allocations of this Local Master."""
+        self._lm = lm
+
+    def expect(self, told: Told, message: Request) -> None:
+        """What a GM requests it is not told of."""
+
+    def fits(self, active: Active, node: Address) -> bool:
+        """Whether the machine has enough."""
+        here, position = self._seats[node]
+        left = self.free[here][position] - self.packing[active.request]
+        return left & self._guards == self._guards
+
+    def holds(self, task: TaskId) -> bool:
+        """Whether the task has anything, be it nothing."""
+        return task in self.active
+
+    def allot(self, active: Active, node: Address, *, lends: bool) -> None:
+        """See `Allocations`."""
+        allotment = self.active[active.task] = self._allotment_of(active)
+        if lends and allotment.guest >= 0:
+            self._lm.observe(Counted("repartitions"))
+        self._add(node, -allotment.took, allotment.owner)
+
+    def _allotment_of(self, active: Active) -> Allotment:
+        partition, position = place_of(active.unit)
+        owner = self._lm.gms[active.owner]
+        own = self._first + owner.number
+        guest = own if self._repartition and partition != own else -1
+        return Allotment(active, partition, position, self.packing[active.request], owner, guest)
+
+    def hand_over(self, active: Active) -> None:
+        """See `Allocations`."""
+        self.active[active.task] = self._allotment_of(active)
+
+    def give_back(self, active: Active, node: Address) -> None:
+        """What the attempt had is free, if its node is usable; an owner that will be told of the end knows."""
+        allotment = self.active.pop(active.task)
+        recovery = self._lm.recovery
+        told = not (self._twice or recovery.paired) and recovery.usable(node)
+        knows = allotment.owner if told else None
+        self._add(node, allotment.took, knows)
+
+    def _add(self, node: Address, packed: int, knows: Told | None) -> None:
+        """So much more is free on a machine, or less where it is negative; all GMs but the one that knows lack it."""
+        here, position = self._seats[node]
+        if self._lm.recovery.usable(node):
+            self.free[here][position] = self.packing.settled(self.free[here][position] + packed)
+        self._lack(here, position, knows)
+
+    def _lack(self, here: int, position: int, knows: Told | None) -> None:
+        self._states.pop(here, None)
+        bit = 1 << position
+        for told in self._lm.gms.values():
+            if told is not knows:
+                told.lacks[here] |= bit
+
+    def ended(self, active: Active) -> Told:
+        """See `Allocations`."""
+        return self._lm.gms[active.owner]
+
+    def clear(self) -> None:
+        """No machine has anything free."""
+        self.active.clear()
+        self._states.clear()
+        for here, free in enumerate(self.free):
+            self.free[here] = [self._guards] * len(free)
+
+    def skip(self, told: Told) -> None:
+        """See `Allocations`."""
+        told.lacks = [0] * len(told.lacks)
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """As many, in order, as the machine offers amounts for now."""
+        here, position = self._seats[node]
+        unit, left, found = self._partitions[here] << UNIT_SHIFT | position, self._whole_free[here][position], []
+        for active in running:
+            less = left - self.packing[active.request]
+            if less & self._guards == self._guards:
+                left = self.packing.settled(less)
+                found.append(active if active.unit == unit else replace(active, unit=unit))
+        return found
+
+    def node_changed(self, node: Address) -> bool:
+        """Count anew what the machine has free; all GMs lack it."""
+        here, position = self._seats[node]
+        free = self._guards
+        if self._lm.recovery.usable(node):
+            free = self._whole_free[here][position]
+            for task in self._lm.there[node]:
+                free -= self.active[task].took
+            free -= self._lm.shares.reserved(here, position)
+        self.free[here][position] = self.packing.settled(free)
+        self._lack(here, position, None)
+        return True
+
+    def set_aside(self, here: int, position: int, packed: int, owner: Told) -> None:
+        """Something is set aside for a task of this owner, who lacks it, too; the others when they are considered."""
+        self.free[here][position] = self.packing.settled(self.free[here][position] - packed)
+        self.has_changed(here, position, owner)
+
+    def has_changed(self, here: int, position: int, owner: Told) -> None:
+        """A GM has caused a change on a machine; the others lack that once they are considered."""
+        owner.changed[here] |= 1 << position
+        owner.lacks[here] |= 1 << position
+        self._states.pop(here, None)
+
+    def room_for(self, wanted: int, given: int, here: int, position: int) -> bool:
+        """Whether a machine has so much when so much is given back, both packed."""
+        left = self.packing.settled(self.free[here][position] + given) - wanted
+        return left & self._guards == self._guards
+
+    # What Global Masters are told.
+
+    def consider(self) -> None:
+        """See `Allocations`."""
+        gms = list(self._lm.gms.values())
+        for here in range(len(self.free)):
+            causes = [told for told in gms if told.changed[here]]
+            if not causes:
+                continue
+            for told in gms:
+                for cause in causes:
+                    if cause is not told:
+                        told.lacks[here] |= cause.changed[here]
+            for cause in causes:
+                cause.changed[here] = 0
+
+    def has_news(self, told: Told) -> bool:
+        """Whether anything is free on a machine that the GM lacks."""
+        return any(
+            free[position] != self._guards
+            for free, lacks in zip(self.free, told.lacks, strict=False)
+            for position in positions(lacks)
+        )
+
+    def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+        """See `Allocations`."""
+        for unit in refused:
+            partition, position = place_of(unit)
+            told.lacks[partition - self._first] |= 1 << position
+        if not self._lm.recovery.paired:
+            self.consider()
+        return Refusal(tasks, self.delta(told))
+
+    def news(self, told: Told) -> StateUpdate | None:
+        """See `Allocations`."""
+        return self.delta(told) if any(told.lacks) else None
+
+    def whole(self, told: Told) -> StateUpdate:
+        """See `Allocations`."""
+        for here, partition in enumerate(self._partitions):
+            told.lacks[here] = self._layout.whole(partition)
+        return self.delta(told)
+
+    def delta(self, told: Told) -> StateUpdate:
+        """What the GM lacks; it contains all that has ended and whose tasks run, which is told first."""
+        self._lm.tell_ended(told)
+        self._lm.shares.tell_holdings(told)
+        states, entries = [], 0
+        for here, partition in enumerate(self._partitions):
+            lacks, free = told.lacks[here], self.free[here]
+            if self._snapshots:
+                entries += len(free)
+                states.append(State(partition, b"", self._whole(here)))
+            elif lacks:
+                entries += lacks.bit_count()
+                states.append(State(partition, vector_bytes(lacks), self._bytes([free[k] for k in positions(lacks)])))
+            told.lacks[here] = 0
+        self._lm.observe(Counted("update_entries", entries))
+        told.update += 1
+        return StateUpdate(told.update, told.request, tuple(states), entries)
+
+    def _whole(self, here: int) -> bytes:
+        if here not in self._states:
+            self._states[here] = self._bytes(self.free[here])
+        return self._states[here]
+
+    def _bytes(self, free: list[int]) -> bytes:
+        width = self._layout.state_bytes
+        return b"".join([amounts.to_bytes(width, "little") for amounts in free])
+
+    def check(self) -> None:
+        """What is free and what active tasks took is what machines have; a logical node is in its GM's partition."""
+        whole = [list(free) for free in self._whole_free]
+        for allotment in self.active.values():
+            whole[allotment.partition - self._first][allotment.position] -= allotment.took
+            assert allotment.guest in (-1, self._first + allotment.owner.number), "a logical node of a stranger"
+            assert allotment.guest != allotment.partition, "a logical node in the partition that it was taken from"
+        for here, position, packed in self._kept_back():
+            whole[here][position] -= packed
+        whole = [[self.packing.settled(free) for free in machines] for machines in whole]
+        assert whole == self.free, "amounts without a task, or tasks that share an amount"
+
+    def _kept_back(self) -> Iterable[tuple[int, int, int]]:
+        """What is neither free nor taken by an active task."""
+        for node, (here, position) in self._seats.items():
+            if not self._lm.recovery.usable(node):
+                taken = sum(self.active[task].took for task in self._lm.there[node])
+                yield here, position, self._whole_free[here][position] - self._guards - taken
+            elif reserved := self._lm.shares.reserved(here, position):
+                yield here, position, reserved
+
+    def check_rest(self) -> None:
+        """Everything is free, and every GM has been told so."""
+        assert self.free == [list(free) for free in self._whole_free], "amounts are taken"
+        for told in self._lm.gms.values():
+            assert not [*filter(None, told.lacks), *told.ended], f"{told.address} has not been told"

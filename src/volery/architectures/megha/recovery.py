@@ -1,0 +1,498 @@
+"""What becomes of a cluster when a master or a node crashes: one Local Master alone, or one of a pair.
+
+A pair is rebuilt from its nodes whenever one of it begins to lead. The nodes are the record: what runs where, and what
+has finished and is not forgotten. The standby receives every result, too. A leader hands tasks of dead nodes, from its
+list of active tasks, back to the GMs that own them, which alone number attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from msgspec.structs import replace
+
+from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.amounts import AmountAllocations
+from volery.architectures.megha.messages import Join, Lost, Report
+from volery.core.component import Sends, sent_to
+from volery.core.events import Drain, Move, Moved, TimerFired
+from volery.core.model import Address, Task, TaskId, Time
+from volery.core.port import Port
+from volery.roles.node import Completed, Kill, Launch
+from volery.roles.recovery.election import LEADERSHIP, Leadership, pair_sends
+from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status, Stop
+
+if TYPE_CHECKING:
+    from volery.architectures.megha.local_master import LocalMaster
+
+
+def pair_of(lm: int) -> tuple[Address, Address]:
+    """The addresses of the two masters of a cluster."""
+    return f"lm/{lm}", f"lm/{lm}/standby"
+
+
+class Recovery(Protocol):
+    """Who leads a cluster, and which of its nodes are there."""
+
+    takes: ClassVar[frozenset[type]]
+    sends: ClassVar[Sends]
+    paired: bool
+
+    @property
+    def opened(self) -> bool:
+        """Whether it leads, and knows what runs on all nodes that it can reach."""
+
+    def join(self, lm: LocalMaster) -> None:
+        """Become the recovery of this Local Master."""
+
+    def bind(self, port: Port) -> None:
+        """Take its port."""
+
+    def start(self, now: Time) -> None:
+        """Begin."""
+
+    def heeds(self, gm: Address, epoch: int, term: int) -> bool:
+        """Whether what a GM asks for is valid."""
+
+    def answers(self, gm: Address) -> bool:
+        """Whether a GM is told of room."""
+
+    def drained(self, node: Address) -> bool:
+        """Whether nothing is placed on a node by order."""
+
+    def reachable(self, node: Address) -> bool:
+        """Whether a node is known to be there."""
+
+    def usable(self, node: Address) -> bool:
+        """Whether tasks may be placed on a node."""
+
+    def run(self, task: Task, active: Active, node: Address) -> None:
+        """Have a node launch an attempt."""
+
+    def evict(self, node: Address, active: Active) -> None:
+        """Have a node end an attempt for another task's sake."""
+
+    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
+        """Have nodes end what still runs of these."""
+
+    def drain(self, message: Drain, now: Time) -> None:
+        """Place nothing on a node, or again."""
+
+    def takes_timer(self, event: TimerFired, now: Time) -> bool:
+        """Whether a timer is its own, or nothing is to be told."""
+
+    def term_of(self, gm: Address) -> int:
+        """The term of a GM."""
+
+    def check_rest(self) -> None:
+        """Raise AssertionError where anything is left."""
+
+
+class Alone:
+    """The only master of a cluster, which never crashes."""
+
+    takes: ClassVar[frozenset[type]] = frozenset({Completed})
+    sends: ClassVar[Sends] = sent_to("node", Launch, Kill)
+    paired = False
+    opened = True
+
+    def __init__(self) -> None:
+        self._drained: set[Address] = set()
+
+    def join(self, lm: LocalMaster) -> None:
+        """See `Recovery`."""
+        self._lm = lm
+
+    def bind(self, port: Port) -> None:
+        """See `Recovery`."""
+
+    def start(self, now: Time) -> None:
+        """It leads."""
+
+    def heeds(self, gm: Address, epoch: int, term: int) -> bool:
+        """Everything is valid."""
+        return True
+
+    def answers(self, gm: Address) -> bool:
+        """Every GM is."""
+        return True
+
+    def drained(self, node: Address) -> bool:
+        """See `Recovery`."""
+        return node in self._drained
+
+    def reachable(self, node: Address) -> bool:
+        """All nodes are there."""
+        return True
+
+    def usable(self, node: Address) -> bool:
+        """See `Recovery`."""
+        return node not in self._drained
+
+    def run(self, task: Task, active: Active, node: Address) -> None:
+        """See `Recovery`."""
+        self._lm.launch(task, active, node)
+
+    def evict(self, node: Address, active: Active) -> None:
+        """See `Recovery`."""
+        self._lm.send(node, Kill(active.task, active.attempt))
+
+    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
+        """See `Recovery`."""
+        allocations = self._lm.allocations
+        assert isinstance(allocations, AmountAllocations), "slots are killed one by one"
+        for task in tasks:
+            allotment = allocations.active.get(task)
+            if allotment is not None:
+                node = self._lm.layout.nodes[allotment.partition][allotment.position]
+                self._lm.send(node, Kill(task, allotment.active.attempt))
+
+    def drain(self, message: Drain, now: Time) -> None:
+        """See `Recovery`."""
+        (self._drained.add if message.drained else self._drained.discard)(message.node)
+        self._lm.close(message.node, closed=message.drained)
+        self._lm.maybe_arm(now)
+        self._lm.tell_askers_soon(now)
+
+    def takes_timer(self, event: TimerFired, now: Time) -> bool:
+        """It has none."""
+        return False
+
+    def term_of(self, gm: Address) -> int:
+        """No jobs are moved."""
+        return 0
+
+    def check_rest(self) -> None:
+        """What is free is told with the next heartbeat."""
+
+
+class Paired:
+    """One of the two masters of a cluster: it validates while it leads, and follows results while its partner does.
+
+    Args:
+        lm: number of the cluster.
+        me: 0, or 1 for the standby.
+        lease: of its nodes.
+        incarnation: of the component.
+
+    Attributes:
+        leadership: who leads, and the nodes.
+    """
+
+    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP})
+    sends: ClassVar[Sends] = (
+        pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget, Fence) | sent_to("gm", Report, Lost)
+    )
+    paired = True
+
+    def __init__(self, lm: int, me: int, lease: Lease, incarnation: int) -> None:
+        self._pair = pair_of(lm)
+        self._me = me
+        self._lease = lease
+        self._incarnation = incarnation
+        self._results: dict[TaskId, tuple[Active, Address]] = {}
+        self._relieved: dict[Address, int] = {}
+        self._terms: dict[Address, int] = {}
+        self._unsent: dict[Address, list[tuple[Task, Active]]] = {}
+
+    def join(self, lm: LocalMaster) -> None:
+        """See `Recovery`."""
+        self._lm = lm
+        lm.leadership = self.leadership = Leadership(
+            self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation
+        )
+        if not self.leadership.leading:
+            self.forget_all()
+
+    @property
+    def opened(self) -> bool:
+        """See `Recovery`."""
+        return self.leadership.opened
+
+    def bind(self, port: Port) -> None:
+        """See `Recovery`."""
+        self.leadership.bind(port)
+
+    def start(self, now: Time) -> None:
+        """See `Recovery`."""
+        self.leadership.start(now)
+
+    def forget_all(self) -> None:
+        """Forget all but results."""
+        self._unsent.clear()
+        self._lm.forget_all()
+
+    # What Global Masters ask for.
+
+    def heeds(self, gm: Address, epoch: int, term: int) -> bool:
+        """See `Recovery`; one whose jobs were moved to another is void."""
+        return self.opened and epoch == self.leadership.epoch and not self._is_void(gm, term)
+
+    def answers(self, gm: Address) -> bool:
+        """As the leader; who asks another will ask again when it hears of this one."""
+        return self.opened and not self._is_void(gm, self.term_of(gm))
+
+    def term_of(self, gm: Address) -> int:
+        """See `Recovery`."""
+        return self._terms.get(gm, 0)
+
+    def _is_void(self, gm: Address, term: int) -> bool:
+        """Whether what a GM of a term asks for is void: its jobs were moved to another since."""
+        return bool(self._relieved) and term < self._relieved.get(gm, 0)
+
+    def drained(self, node: Address) -> bool:
+        """See `Recovery`."""
+        return node in self.leadership.drained
+
+    def reachable(self, node: Address) -> bool:
+        """See `Recovery`."""
+        return self.leadership.reachable(node)
+
+    def usable(self, node: Address) -> bool:
+        """See `Recovery`."""
+        return self.leadership.usable(node)
+
+    def run(self, task: Task, active: Active, node: Address) -> None:
+        """What asks for nothing fits where nothing is free, on a machine that is away, too: there it waits."""
+        if self.leadership.reachable(node):
+            self._run(task, active, node)
+        else:
+            self._unsent.setdefault(node, []).append((task, active))
+
+    def _run(self, task: Task, active: Active, node: Address) -> None:
+        epoch, term = self.leadership.epoch, active.term
+        self._lm.send(node, Run(epoch, task, active.attempt, active.owner, active.unit, active.account, term))
+
+    def _is_there(self, active: Active, node: Address) -> bool:
+        known = self._lm.there[node].get(active.task)
+        return known is not None and known.attempt == active.attempt
+
+    def evict(self, node: Address, active: Active) -> None:
+        """See `Recovery`."""
+        self._lm.send(node, Stop(active.task, self.leadership.epoch, active.attempt))
+
+    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
+        """Stop what runs; what waits for a machine that is away is dropped."""
+        wanted = frozenset(tasks)
+        for node, unsent in self._unsent.items():
+            for task, active in unsent:
+                if task.id in wanted and self._is_there(active, node):
+                    known = self._lm.there[node][task.id]
+                    self._lm.note_ended(self._lm.allocations.ended(known), task.id, now)
+                    self._lm.let_go(active, node)
+        if self._is_void(gm, self.term_of(gm)):
+            return
+        for node, there in self._lm.there.items():
+            for number in there:
+                if number in wanted:
+                    self._lm.send(node, Stop(number))
+
+    def drain(self, message: Drain, now: Time) -> None:
+        """See `Recovery`."""
+        self.leadership.on_drain(message, "", now)
+
+    def takes_timer(self, event: TimerFired, now: Time) -> bool:
+        """See `Recovery`."""
+        if self.leadership.is_lease(event):
+            self.leadership.on_lease_timer(event, now)
+            return True
+        if not self.opened:
+            self._lm.sleep(event)
+            return True
+        for address, told in self._lm.gms.items() if self._relieved else ():
+            if self._is_void(address, self.term_of(address)):
+                self._skip(told)  # frames for one that never comes back would be kept for ever
+        return False
+
+    def _skip(self, told: Told) -> None:
+        self._lm.allocations.skip(told)
+        self._lm.shares.skip(told)
+        told.ended = []
+
+    # Results.
+
+    def result(self, message: Result, node: Address, now: Time) -> None:
+        """Keep a result; an attempt that was evicted has none, and its own GM has the task back."""
+        if not message.evicted:
+            self._end(self._with_owner(message.active), node, now)
+        else:
+            known = self._lm.there[node].get(message.active.task)
+            if known is None or known.attempt != message.active.attempt:
+                return
+            assert self._lm.shares.evicted(known, now), "evicted for nobody"
+            self._lm.let_go(known, node)
+        self._lm.shares.go_on(node, now)
+
+    def _with_owner(self, active: Active) -> Active:
+        """An attempt as its present owner's, when its job was moved since it was placed."""
+        owner, term = active.owner, active.term
+        for move in self.leadership.moves:
+            if move.origin == owner and move.epoch > term and move.heir in self._lm.gms:
+                owner, term = move.heir, move.epoch
+        return active if term == active.term else replace(active, owner=owner, term=term)
+
+    def _end(self, active: Active, node: Address, now: Time) -> bool:
+        """Keep a result; whether the owner is sent a notice of it."""
+        earlier = self._results.get(active.task)
+        if earlier is None or earlier[0].attempt <= active.attempt:
+            self._results[active.task] = (active, node)
+        known = self._lm.there[node].get(active.task)
+        if known is None or known.attempt != active.attempt:
+            return False
+        self._lm.let_go(known, node)
+        self._lm.note_ended(self._lm.allocations.ended(known), known.task, now)
+        self._lm.tell_askers_soon(now)
+        return True
+
+    def forget(self, message: Forget, gm: Address) -> None:
+        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir will say so."""
+        if self._is_void(gm, self.term_of(gm)):
+            return
+        at: dict[Address, list[TaskId]] = {}
+        for task in message.tasks:
+            known = self._results.pop(task, None)
+            if known is not None:
+                at.setdefault(known[1], []).append(task)
+        for node, tasks in at.items() if self.leadership.leading else ():
+            self._lm.send(node, Forget(tuple(tasks)))
+
+    # Nodes; see `Led`.
+
+    def known_at(self, node: Address) -> Mapping[TaskId, Active]:
+        """See `Led`."""
+        return self._lm.there[node]
+
+    def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
+        """See `Led`."""
+        return self._lm.allocations.seats(node, [self._lm.shares.named(active) for active in running])
+
+    def node_away(self, node: Address) -> None:
+        """It has nothing free."""
+        self._lm.allocations.node_changed(node)
+        self._lm.arm_soon()
+
+    def node_back(self, node: Address) -> None:
+        """What no task there has is free, unless it is drained, and claims there go on."""
+        for task, active in self._unsent.pop(node, ()):
+            if self._is_there(active, node):
+                self._run(task, active, node)
+        if self._lm.allocations.node_changed(node):
+            self._lm.arm_soon()
+        self._lm.shares.go_on(node, 0)
+
+    def node_reported(self, node: Address, status: Status) -> None:
+        """Take over what runs there; what does not, and has not finished, is lost."""
+        there = self._lm.there[node]
+        running = {active.task for active in status.running}
+        finished = [active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)]
+        self._hand_back(node, [active for task, active in there.items() if task not in running])
+        holds = self._lm.allocations.holds
+        fresh = [self._with_owner(active) for active in status.running if not holds(active.task)]
+        for active in fresh:
+            self._lm.take_on(active, node)
+        if self.leadership.reachable(node):
+            self.node_back(node)
+        if self.opened:
+            for address in self._lm.gms:
+                self._report(address, fresh, finished, whole=False)
+
+    def node_dead(self, node: Address) -> None:
+        """Its tasks go back to their owners, and nobody gets their places."""
+        self._hand_back(node, list(self._lm.there[node].values()))
+        self._lm.shares.node_dead(node)
+
+    def _hand_back(self, node: Address, dead: list[Active]) -> None:
+        owners: dict[Address, list[Active]] = {}
+        for active in dead:
+            self._lm.let_go(active, node)
+            owners.setdefault(active.owner, []).append(active)
+        for owner, attempts in owners.items():
+            self._lm.send(owner, Lost(tuple(attempts)))
+        self._lm.arm_soon()
+
+    # Reports.
+
+    def all_reachable_reported(self) -> None:
+        """Tell every GM what the cluster looks like now."""
+        for address in self._lm.gms:
+            self._report_whole(address)
+
+    def all_reported(self) -> None:
+        """Tell every GM that nothing else runs here."""
+        for address in self._lm.gms:
+            self._report(address, (), (), whole=False)
+
+    def all_fenced(self) -> None:
+        """Tell every GM that no origin of a move can have anything started here."""
+        self.all_reported()
+
+    def join_gm(self, message: Join, gm: Address) -> None:
+        """A GM has begun anew; one that does not know yet that its jobs were moved comes again."""
+        self._terms[gm] = message.term
+        if self.opened and not self._is_void(gm, message.term):
+            self._meet_anew(self._lm.gms[gm])
+            self._report_whole(gm)
+
+    def _meet_anew(self, told: Told) -> None:
+        told.request = 0
+        told.ended = []
+        self._lm.shares.met_anew(told)
+
+    def deposed(self, message: Deposed, source: Address, now: Time) -> None:
+        """A GM tells the term that this life of the master has not heard of, too."""
+        if source in self._lm.gms and message.term > self.term_of(source):
+            self.join_gm(Join(message.term), source)
+        self.leadership.on_deposed(message, source, now)
+
+    def moved(self, message: Moved, source: Address) -> None:
+        """Jobs were moved between GMs; an heir that asks again is answered again."""
+        self.leadership.learn(message.moves)
+        if self.opened and self.leadership.fenced:
+            self._report(source, (), (), whole=False)
+
+    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+        """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
+        for move in fresh:
+            if move.origin not in self._lm.gms:  # stored by nodes when the federation had more GMs
+                continue
+            self._lm.forget_asker(move.origin)
+            self._relieved[move.origin] = max(move.epoch, self._relieved.get(move.origin, 0))
+            self._meet_anew(self._lm.gms[move.origin])
+        running, finished = [], []
+        for known in self._lm.there.values():
+            for task, active in known.items():
+                now_owned = self._with_owner(active)
+                if now_owned is not active:
+                    known[task] = now_owned
+                    self._lm.allocations.hand_over(now_owned)
+                    running.append(now_owned)
+        for task, (active, node) in self._results.items():
+            now_owned = self._with_owner(active)
+            if now_owned is not active:
+                self._results[task] = now_owned, node
+                finished.append(now_owned)
+        for heir in dict.fromkeys(active.owner for active in (*running, *finished)) if self.opened else ():
+            self._report(heir, running, finished, whole=False)
+
+    def _report_whole(self, address: Address) -> None:
+        running = [active for known in self._lm.there.values() for active in known.values()]
+        self._lm.shares.tell_picture(self._lm.gms[address], running)
+        self._report(address, running, [active for active, _ in self._results.values()], whole=True)
+
+    def _report(self, address: Address, running: Iterable[Active], finished: Iterable[Active], *, whole: bool) -> None:
+        if self._is_void(address, self.term_of(address)):
+            return
+        told, allocations, leadership = self._lm.gms[address], self._lm.allocations, self.leadership
+        update = allocations.whole(told) if whole else allocations.delta(told)
+        mine = [tuple(active for active in actives if active.owner == address) for actives in (running, finished)]
+        epoch, settled, fenced = leadership.epoch, leadership.settled, leadership.fenced
+        self._lm.send(address, Report(epoch, whole, settled, update, mine[0], mine[1], fenced))
+
+    def check_rest(self) -> None:
+        """Everything of the leader's is free, and every GM has been told so."""
+        assert not any(self._lm.there.values()), "tasks are still active"
+        if self.leadership.leading:
+            assert self.leadership.settled, "nodes have not answered"
+            self._lm.allocations.check_rest()
+            self._lm.shares.check_rest()
