@@ -21,7 +21,7 @@ from volery.architectures.megha.shares import WeightedShares
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
 from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
-from volery.architectures.pigeon.surviving import SurvivingMaster
+from volery.architectures.pigeon.recovery import SurvivingMaster
 from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink

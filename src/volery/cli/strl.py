@@ -14,7 +14,7 @@ from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.architectures.tetrisched.expressions import Expression
-    from volery.architectures.tetrisched.planning import CyclePlan
+    from volery.architectures.tetrisched.plan import CyclePlan
 
 MACHINES_MAX = 100_000
 ITEM = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
@@ -72,7 +72,7 @@ def _is_file(path: Path) -> bool:
 
 def _planned(found: Expression, sets: list[str], busy: list[str]) -> CyclePlan:
     from volery.architectures.tetrisched.parts import MachineSupply
-    from volery.architectures.tetrisched.planning import PlanProblem, solve
+    from volery.architectures.tetrisched.plan import PlanProblem, solve
 
     members = {}
     for text in sets:

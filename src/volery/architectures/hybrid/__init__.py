@@ -28,9 +28,9 @@ from volery.architectures.hybrid.layout import Layout
 from volery.architectures.hybrid.messages import MESSAGES
 from volery.architectures.hybrid.monitor import DemandReport, Monitor, WatchSetting
 from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
+from volery.architectures.hybrid.placement import LeastWait
 from volery.architectures.hybrid.scarcity import Negotiation, supply
 from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
-from volery.architectures.hybrid.waiting import LeastWait
 from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
 from volery.core.bounds import (
     PROBES_MAX,
@@ -49,7 +49,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
-from volery.policies.sampling import Sampler, SmallRandom
+from volery.policies.sampler import Sampler, SmallRandom
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
 

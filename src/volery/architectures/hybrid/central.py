@@ -15,7 +15,7 @@ from volery.architectures.hybrid.messages import (
     WithdrawJob,
 )
 from volery.architectures.hybrid.monitor import DemandReport
-from volery.architectures.hybrid.waiting import LeastWait, Units
+from volery.architectures.hybrid.placement import LeastWait, Units
 from volery.core.component import Component, sent_to
 from volery.core.events import TimerFired
 from volery.core.model import Address, JobId, Task, TaskId, Time

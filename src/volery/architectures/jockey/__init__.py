@@ -23,7 +23,7 @@ import msgspec
 from volery.architectures.jockey.control import Loop
 from volery.architectures.jockey.curves import DEFAULT, parsed
 from volery.architectures.jockey.job import Control, ControlSetting, Deviation
-from volery.architectures.jockey.learning import learned
+from volery.architectures.jockey.models import learned
 from volery.architectures.jockey.profiles import JobModel
 from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler

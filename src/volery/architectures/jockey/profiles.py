@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from volery.architectures.jockey.completion import Remaining
 from volery.architectures.jockey.rehearsal import listed
-from volery.architectures.jockey.remaining import Remaining
 from volery.architectures.jockey.stages import JobStage, Places, parents_of, sizes, stages_of, with_paths
 from volery.core.model import Time
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from volery.core.model import Amounts, Cluster, Task
 from volery.core.resources import Packing
-from volery.policies.sampling import SmallRandom
+from volery.policies.sampler import SmallRandom
 
 MISSES_MAX: Final = 48
 """After so many draws in vain for one task, listing the machines with room is cheaper than drawing on."""

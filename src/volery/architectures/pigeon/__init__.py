@@ -19,7 +19,7 @@ from volery.architectures.pigeon.distributor import Distribution, Distributor
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
 from volery.architectures.pigeon.messages import MESSAGES
-from volery.architectures.pigeon.surviving import (
+from volery.architectures.pigeon.recovery import (
     SURVIVING_MESSAGES,
     SurvivingDistributor,
     SurvivingMaster,

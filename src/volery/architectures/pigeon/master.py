@@ -11,7 +11,7 @@ from volery.core.component import Component, sent_to
 from volery.core.events import Measured, TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
 from volery.policies.match import MatchPolicy, positions
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
 
 WeightCounting = Literal["paper", "published-code"]
 

@@ -9,7 +9,7 @@ import msgspec
 from volery.architectures.tetrisched.expressions import leaves
 from volery.architectures.tetrisched.highs import Limits
 from volery.architectures.tetrisched.machines import ClusterMachines
-from volery.architectures.tetrisched.planning import (
+from volery.architectures.tetrisched.plan import (
     NO_BRANCH,
     CyclePlan,
     JobPlacement,

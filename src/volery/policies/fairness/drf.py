@@ -11,8 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from volery.policies.fairness.order import Accepts
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Accepts, Ranking
 from volery.policies.fairness.shares import (
     Resources,
     checked_capacity,

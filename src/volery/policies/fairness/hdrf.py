@@ -23,8 +23,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import ClassVar, Final
 
-from volery.policies.fairness.order import Accepts
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Accepts, Ranking
 from volery.policies.fairness.shares import (
     SHARE_BITS,
     Resources,

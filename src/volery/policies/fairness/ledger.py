@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from volery.core.shares import MILLIONTHS
 from volery.policies.fairness.entitlements import NOTHING, entitlements
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Ranking
 from volery.policies.fairness.shares import SHARE_BITS, Resources, checked_capacity, dominant_share, minus, plus
 from volery.policies.fairness.tree import Sharer
 

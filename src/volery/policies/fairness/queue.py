@@ -13,8 +13,7 @@ from volery.core.model import JobId, Task
 from volery.core.resources import Packing
 from volery.policies.fairness.order import FairOrder
 from volery.policies.fairness.shares import Resources
-from volery.policies.queueing import ConstraintQueue
-from volery.policies.vectorqueue import Kind, VectorQueue
+from volery.policies.queues import ConstraintQueue, Kind, VectorQueue
 
 SLOT: Resources = (1,)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 
+from volery.architectures.jockey.completion import Remaining, tabulated
 from volery.architectures.jockey.profiles import JobModel, JobProfile, JobRun, profiled
 from volery.architectures.jockey.rehearsal import RehearsalSetting, drawn, samples_of
-from volery.architectures.jockey.remaining import Remaining, tabulated
 from volery.core.component import Deployment, Simulate
 from volery.core.model import NEVER, Cluster, JobId, Time
 from volery.core.records import Records

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from volery.core.model import JobId
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Ranking
 from volery.policies.fairness.tree import Sharer
 
 SCALE_BITS: Final = 40

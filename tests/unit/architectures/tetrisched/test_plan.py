@@ -14,7 +14,7 @@ from volery.architectures.tetrisched.expressions import Expression, either, lnck
 from volery.architectures.tetrisched.greedy import Greedy, earned
 from volery.architectures.tetrisched.highs import Limits
 from volery.architectures.tetrisched.parts import MachineSupply, Parts, partition
-from volery.architectures.tetrisched.planning import CyclePlan, PlanProblem, solve
+from volery.architectures.tetrisched.plan import CyclePlan, PlanProblem, solve
 from volery.architectures.tetrisched.text import parse
 
 EXACT = Limits(gap=0.0, nodes=1_000_000)
