@@ -21,7 +21,7 @@ from volery.architectures.megha.shares import WeightedShares
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
 from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
-from volery.architectures.pigeon.recovery import SurvivingMaster
+from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink
@@ -121,8 +121,8 @@ def forgotten_status(patch: pytest.MonkeyPatch) -> None:
 
 def lost_queue(patch: pytest.MonkeyPatch) -> None:
     """A second master does not say what runs, so that distributors do not send again what waited."""
-    patch.setattr(SurvivingMaster, "all_reported", lambda self: None)
-    patch.setattr(SurvivingMaster, "all_reachable_reported", lambda self: None)
+    patch.setattr(MasterRecovery, "all_reported", lambda self: None)
+    patch.setattr(MasterRecovery, "all_reachable_reported", lambda self: None)
 
 
 def double_return(patch: pytest.MonkeyPatch) -> None:

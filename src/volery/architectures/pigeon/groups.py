@@ -1,4 +1,4 @@
-"""How Pigeon divides the cluster into groups, and what distributors know of each group's supply."""
+"""The groups of workers into which Pigeon divides the cluster, and the supply of each by constraint set."""
 
 from __future__ import annotations
 
