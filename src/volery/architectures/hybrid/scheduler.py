@@ -206,7 +206,7 @@ class Scheduler(ReservingScheduler):
         return admitted
 
     def on_scarcity(self, message: Scarcity, source: Address, now: Time) -> None:
-        """Keep the CRV."""
+        """Keep the new constraint resource vector."""
         if self._negotiation is not None:
             self._negotiation.thousandths = message.thousandths
 

@@ -45,8 +45,6 @@ from volery.roles.recovery.channel import LINK_MESSAGES, Linking
 
 
 class HydraConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of the design."""
-
     subclusters: Annotated[Components, msgspec.Meta(description="sub-clusters, each under a resource manager")] = 4
     routers: Annotated[Components, msgspec.Meta(description="routers, where jobs come in")] = 2
     proxies: Annotated[Components, msgspec.Meta(description="AM-RM proxies of each sub-cluster")] = 2
@@ -102,7 +100,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
     Raises:
         InputError: more sub-clusters than machines, queues that are none, heartbeats closer than a microsecond.
     """
-    builder = Builder(cluster, config, streams)
+    builder = HydraBuilder(cluster, config, streams)
     layout = builder.layout
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     resource_managers = [rm_of(sub.number) for sub in layout.subclusters]
@@ -128,7 +126,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
     )
 
 
-class Builder:
+class HydraBuilder:
     """Makes the components of one build.
 
     Args:

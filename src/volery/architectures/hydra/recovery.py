@@ -35,7 +35,7 @@ class Registrant(Protocol):
     running: dict[TaskId, tuple[Start, Address]]
 
     def launch(self, start: Start, proxy: Address) -> None:
-        """Run a task."""
+        """Run a task for a proxy."""
 
     def forget_vacated(self) -> None:
         """Drop the containers of the next heartbeat: the resource manager has no account of them."""
@@ -173,7 +173,7 @@ class Registrar(Protocol):
         """Use what a machine has free, if it may be used."""
 
     def settle(self, now: Time) -> None:
-        """End a change."""
+        """End a change: send grants, wait for heartbeats."""
 
 
 class Registrations:

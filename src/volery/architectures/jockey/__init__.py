@@ -20,8 +20,7 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.jockey.control import Loop
-from volery.architectures.jockey.curves import DEFAULT, parsed
+from volery.architectures.jockey.control import DEFAULT, Loop, parsed
 from volery.architectures.jockey.job import Control, ControlSetting, Deviation
 from volery.architectures.jockey.models import learned
 from volery.architectures.jockey.profiles import JobModel
@@ -38,8 +37,6 @@ from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
 class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Jockey."""
-
     control: Annotated[
         Control,
         msgspec.Meta(description="allocations: adapted every period, chosen once (first), or always the most (max)"),

@@ -8,10 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.jockey.arbiter import TokenClaim
 from volery.architectures.jockey.completion import Remaining
-from volery.architectures.jockey.control import Left, Loop
-from volery.architectures.jockey.curves import UtilityCurve, due
+from volery.architectures.jockey.control import Left, Loop, TokenClaim, UtilityCurve, due
 from volery.architectures.jockey.profiles import JobModel, estimated
 from volery.architectures.jockey.rehearsal import Rehearsal, RehearsalSetting
 from volery.architectures.jockey.stages import JobStage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths

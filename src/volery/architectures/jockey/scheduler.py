@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from volery.architectures.jockey.arbiter import arbitrated
+from volery.architectures.jockey.control import arbitrated
 from volery.architectures.jockey.job import ControlledJob, ControlSetting
 from volery.architectures.jockey.profiles import JobModel
 from volery.architectures.jockey.rehearsal import rehearse
@@ -53,7 +53,6 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Queue a job."""
         job = message.job
         known = self._jobs.is_open(job.id)
         tasks = self._jobs.admit(message, source, 0)

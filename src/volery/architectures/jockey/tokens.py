@@ -99,7 +99,7 @@ class Tokens:
         self._queue(holder)
 
     def ready(self, holder: TokenHolder, tasks: list[Task]) -> None:
-        """Tasks may start."""
+        """Queue tasks of a job that may start."""
         for task in tasks:
             self._ready_count += 1
             holder.push(self._ready_count, task)

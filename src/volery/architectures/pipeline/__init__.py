@@ -34,7 +34,7 @@ from volery.architectures.pipeline.policies import Policy, parse
 from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies, NoMigration, NoPreemption
 from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.architectures.pipeline.targets import Inventory, MachineTargets, ManagerTargets, Targets
+from volery.architectures.pipeline.targets import MachineInventory, MachineTargets, ManagerTargets, Targets
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -221,7 +221,9 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     rental = None if config.R7 == "none" else _rental(config, own, units_per_processor(cluster.resources))
     cycles: list[Cycle] = []
 
-    def cycle(address: Address, inventory: Inventory, rental: Rental | None, delay: DelayScheduling | None) -> Cycle:
+    def cycle(
+        address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None
+    ) -> Cycle:
         stream = streams.of(address)
         made = _cycle(MachineTargets(inventory, parts.policies, stream), parts, stream, rental, delay)
         cycles.append(made)
@@ -314,7 +316,7 @@ def node_address(machine: int) -> Address:
     return f"node/{machine}"
 
 
-def _inventory(cluster: Cluster, numbers: range) -> Inventory:
+def _inventory(cluster: Cluster, numbers: range) -> MachineInventory:
     """The inventory of some machines of a cluster, which users know by their numbers in the whole."""
     low, high = numbers.start, numbers.stop
     part = msgspec.structs.replace(
@@ -325,7 +327,7 @@ def _inventory(cluster: Cluster, numbers: range) -> Inventory:
         speeds=cluster.speeds[low:high],
         racks=cluster.racks[low:high],
     )
-    return Inventory(part, [node_address(machine) for machine in numbers], numbers)
+    return MachineInventory(part, [node_address(machine) for machine in numbers], numbers)
 
 
 def named(config: Any) -> dict[Stage, str]:

@@ -27,7 +27,7 @@ from volery.core.resources import Packing
 from volery.policies.match import positions
 
 
-class Inventory(NamedTuple):
+class MachineInventory(NamedTuple):
     """The machines that a scheduler manages.
 
     Args:
@@ -85,7 +85,7 @@ class MachineTargets:
 
     sends = sent_to("node", Launch, Kill)
 
-    def __init__(self, inventory: Inventory, policies: dict[str, Any], stream: Random) -> None:
+    def __init__(self, inventory: MachineInventory, policies: dict[str, Any], stream: Random) -> None:
         self.nodes = inventory.nodes
         self.state = State(inventory.cluster, inventory.numbers, half_life_us(policies))
         self.view = View(self.state)
@@ -141,7 +141,11 @@ class ManagerTargets:
     sends = sent_to("lrm", Pass, Kill)
 
     def __init__(
-        self, inventories: Sequence[Inventory], managers: Sequence[Address], policies: dict[str, Any], stream: Random
+        self,
+        inventories: Sequence[MachineInventory],
+        managers: Sequence[Address],
+        policies: dict[str, Any],
+        stream: Random,
     ) -> None:
         parts = [State(inventory.cluster, inventory.numbers) for inventory in inventories]
         names = inventories[0].cluster.resources

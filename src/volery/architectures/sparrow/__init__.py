@@ -34,8 +34,6 @@ from volery.roles.reservations import Numbers
 
 
 class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Sparrow."""
-
     schedulers: Annotated[Components, msgspec.Meta(description="schedulers; they share nothing")] = 10
     probe_ratio: Annotated[
         float, msgspec.Meta(ge=1, le=PROBES_MAX, description="d, probes per task without constraints")

@@ -61,16 +61,12 @@ class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlschedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
-    """Parameters of alsched."""
-
     constraints: Annotated[
         Soft, msgspec.Meta(description="preferences of jobs: weighed (soft), insisted on (hard), or ignored (none)")
     ] = "soft"
 
 
 class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
-    """Parameters of TetriSched."""
-
     plan_ahead_s: Annotated[
         Seconds,
         msgspec.Meta(description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),

@@ -226,7 +226,7 @@ def packed(planning: PlanProblem) -> PackedProblem:
 
 
 def unpacked(question: PackedProblem) -> PlanProblem:
-    """The other way."""
+    """The problem that was packed."""
     supply = MachineSupply(
         int.from_bytes(question.idle, "little"),
         tuple([(since, int.from_bytes(machines, "little")) for since, machines in question.held]),
@@ -236,7 +236,7 @@ def unpacked(question: PackedProblem) -> PlanProblem:
 
 
 def answer(question: PackedProblem) -> CyclePlan:
-    """`solve`, for `Port.compute`."""
+    """Solve a packed problem, for `Port.compute`."""
     return solve(unpacked(question))
 
 

@@ -85,7 +85,6 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Queue a job."""
         tasks = self._jobs.admit(message, source, sum(waiting.tasks for waiting in self._waiting.values()))
         if tasks:
             self._open[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
