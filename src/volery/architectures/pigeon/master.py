@@ -10,19 +10,21 @@ from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Kill, Launch, Withdraw, Withdrawn
 from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Measured, TaskFinished, TimerFired
+from volery.core.events import Drain, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import MatchPolicy, positions
 from volery.policies.queues import ConstraintQueue
 from volery.roles.recovery.election import LEADERSHIP, Leadership
-from volery.roles.recovery.leases import Result, Stop
+from volery.roles.recovery.leases import Fenced, Result, Stop
 
 WeightCounting = Literal["paper", "published-code"]
 PLAIN: Final = frozenset({GroupTasks, Completed})
 """The messages to a master without a recovery alone."""
 
 
+PAIRED: Final = {event: handler for event, handler in LEADERSHIP.items() if event not in (Fenced, Drain)}
+"""The events of leadership; jobs never move between distributors, and nodes are not drained."""
 PLAIN_SENDS: Final = sent_to("node", Launch, Kill) | sent_to("distributor", Withdrawn)
 
 
@@ -251,7 +253,7 @@ class Master(Component):
         Completed: on_completed,
         Deal: on_deal,
         Result: on_result,
-        **LEADERSHIP,
+        **PAIRED,
         TimerFired: on_timer,
     }
     sends = PLAIN_SENDS | MasterRecovery.sends
