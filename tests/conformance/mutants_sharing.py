@@ -13,7 +13,7 @@ from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
 from volery.core.component import Deployment
 from volery.core.model import Cluster, TaskId, Time
 from volery.core.streams import Streams
-from volery.policies.vectorqueue import Kind
+from volery.policies.queues import Kind
 
 GIVEN = {"shares": "a:1+b:2+c:3", "gms": 3, "lms": 2, "heartbeat_s": 0.1}
 MEGHA = msgspec.structs.replace(MEGHA_2021, defaults=configure(MEGHA_2021, GIVEN))

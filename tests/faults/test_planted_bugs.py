@@ -9,9 +9,8 @@ import pytest
 
 from volery.architectures import lookup
 from volery.architectures.hydra.messages import Register
-from volery.architectures.hydra.node import MortalNode, Node
 from volery.architectures.hydra.proxy import Proxy
-from volery.architectures.hydra.surviving import MortalManager
+from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.fair_gm import FairGlobalMaster
@@ -22,7 +21,7 @@ from volery.architectures.megha.shares import WeightedShares
 from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
 from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
 from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
-from volery.architectures.pigeon.surviving import SurvivingMaster
+from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.events import PeerLost, Reweigh, Submit
 from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink
@@ -122,8 +121,8 @@ def forgotten_status(patch: pytest.MonkeyPatch) -> None:
 
 def lost_queue(patch: pytest.MonkeyPatch) -> None:
     """A second master does not say what runs, so that distributors do not send again what waited."""
-    patch.setattr(SurvivingMaster, "all_reported", lambda self: None)
-    patch.setattr(SurvivingMaster, "all_reachable_reported", lambda self: None)
+    patch.setattr(MasterRecovery, "all_reported", lambda self: None)
+    patch.setattr(MasterRecovery, "all_reachable_reported", lambda self: None)
 
 
 def double_return(patch: pytest.MonkeyPatch) -> None:
@@ -173,22 +172,22 @@ def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
 
 def any_term(patch: pytest.MonkeyPatch) -> None:
     """A machine runs what it was given before it registered anew."""
-    patch.setattr(MortalNode, "_begin", Node._begin)
+    patch.setattr(Registration, "admits", lambda self, start, proxy: True)
 
 
 def no_expiry(patch: pytest.MonkeyPatch) -> None:
     """A machine that is cut off from its resource manager goes on."""
-    patch.setitem(MortalNode.receives, PeerLost, lambda self, event, source, now: None)
+    patch.setitem(Registration.receives, PeerLost, lambda self, event, source, now: None)
 
 
 def nothing_taken_over(patch: pytest.MonkeyPatch) -> None:
     """A resource manager takes every machine that registers for empty."""
-    register = MortalManager.on_register
+    register = Registrations.on_register
 
-    def forgets(self: MortalManager, message: Register, source: Address, now: Time) -> None:
+    def forgets(self: Registrations, message: Register, source: Address, now: Time) -> None:
         register(self, Register(message.number, ()), source, now)
 
-    patch.setitem(MortalManager.receives, Register, forgets)
+    patch.setitem(Registrations.receives, Register, forgets)
 
 
 def not_asked_again(patch: pytest.MonkeyPatch) -> None:

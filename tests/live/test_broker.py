@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
-from volery.architectures.hydra.manager import IDS
+from volery.architectures.hydra.recovery import IDS
 from volery.architectures.megha.messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.runtime.host import Host, Superseded

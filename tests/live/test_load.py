@@ -18,7 +18,7 @@ from volery.core.errors import InputError
 from volery.core.model import NEVER, Task
 from volery.live.load.load import Loaded, LoadProgress, sped_up
 from volery.live.runtime.replay import journals
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
 
 CLOCK_US = 20_000
 """A timer is set by the time at which the loop's round began, and may fire that much early."""

@@ -12,7 +12,7 @@ from tests.unit.metrics.test_jobs import records_of
 from volery.conformance.cases import trace_of
 from volery.core.events import Transaction
 from volery.core.model import NEVER, SECOND, Cluster
-from volery.core.records import LostAttempt, Records
+from volery.core.records import LostAttempt, Records, TimeHistogram
 from volery.metrics import (
     mean_utilisation,
     refused_tasks,

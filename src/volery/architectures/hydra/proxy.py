@@ -25,7 +25,7 @@ from volery.architectures.hydra.messages import (
     Release,
     Start,
 )
-from volery.architectures.hydra.splitting import Splitter, View
+from volery.architectures.hydra.policies import Membership, Splitter
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
@@ -33,7 +33,7 @@ from volery.roles.recovery.channel import Renewed
 from volery.roles.submission import JobLedger
 
 
-class Running(NamedTuple):
+class RunningAttempt(NamedTuple):
     """An attempt that was started somewhere."""
 
     task: Task
@@ -45,7 +45,7 @@ NOWHERE: Final = -1
 """Where the input of a task lies that has none, or may run anywhere."""
 
 
-class Line:
+class TaskLine:
     """Tasks of one job and constraint set that wait, by the sub-cluster that holds their input.
 
     Attributes:
@@ -75,7 +75,7 @@ class Line:
 
 
 class Application:
-    """What an application master keeps of its job.
+    """The state that an application master keeps of its job.
 
     Attributes:
         user: whose it is.
@@ -90,14 +90,14 @@ class Application:
 
     def __init__(self, user: str) -> None:
         self.user = user
-        self.waiting: dict[int, Line] = {}
+        self.waiting: dict[int, TaskLine] = {}
         self.asked: dict[tuple[int, int], int] = {}
-        self.running: dict[TaskId, Running] = {}
+        self.running: dict[TaskId, RunningAttempt] = {}
         self.attempts: dict[TaskId, int] = {}
         self.near: dict[TaskId, int] = {}
 
     def wait_count(self, mask: int) -> int:
-        """How many tasks of a constraint set wait."""
+        """The number of tasks of a constraint set that wait."""
         line = self.waiting.get(mask)
         return line.length if line is not None else 0
 
@@ -108,14 +108,14 @@ class Proxy(Component):
     Args:
         home: its sub-cluster.
         layout: of the federation.
-        view: what it knows of the sub-clusters.
-        splitter: of whom it asks; it reads the view.
+        membership: the sub-clusters, as last reported.
+        splitter: of whom it asks; it reads the membership.
     """
 
-    def __init__(self, home: int, layout: Layout, view: View, splitter: Splitter) -> None:
+    def __init__(self, home: int, layout: Layout, membership: Membership, splitter: Splitter) -> None:
         self._home = home
         self._layout = layout
-        self._view = view
+        self._membership = membership
         self._splitter = splitter
         self._applications: dict[JobId, Application] = {}
         self._numbers: dict[Address, int] = {}
@@ -171,7 +171,7 @@ class Proxy(Component):
             mask, near = task.constraints, application.near.get(task.id, NOWHERE)
             waiting = application.waiting.get(mask)
             if waiting is None:
-                waiting = application.waiting[mask] = Line()
+                waiting = application.waiting[mask] = TaskLine()
             waiting.push(task, near)
             kind = (mask, near)
             kinds[kind] = kinds.get(kind, 0) + 1
@@ -211,7 +211,7 @@ class Proxy(Component):
         if message.number <= self._granted.get(sub, 0):
             return
         self._granted[sub] = message.number
-        self._view.headroom[sub] = message.headroom
+        self._membership.headroom[sub] = message.headroom
         vain: list[int] = []
         touched: dict[tuple[JobId, int], None] = {}
         for container in message.containers:
@@ -240,7 +240,7 @@ class Proxy(Component):
         if not waiting.length:
             del application.waiting[mask]
         attempt = application.attempts.get(task.id, 0)
-        application.running[task.id] = Running(task, attempt, container.machine)
+        application.running[task.id] = RunningAttempt(task, attempt, container.machine)
         node = f"node/{container.machine}"
         self._port.send(node, Start(self._next(node), container, application.user, task, attempt))
         return True
@@ -277,7 +277,7 @@ class Proxy(Component):
             self._again(message.job, [message.task])
 
     def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
-        """Whether this attempt runs, as far as is known."""
+        """True if this attempt runs, as far as the proxy was informed."""
         application = self._applications.get(job)
         running = application.running.get(task) if application is not None else None
         return running is not None and running.attempt == attempt
@@ -295,7 +295,7 @@ class Proxy(Component):
         self._want(job, application, [running.task for running in ended])
 
     def _all_again(self, machine: int) -> None:
-        """What ran on a machine has ended without a word."""
+        """Let all that ran on a machine wait again."""
         for job in list(self._applications):
             application = self._applications[job]
             tasks = [task for task, running in application.running.items() if running.machine == machine]
@@ -307,7 +307,7 @@ class Proxy(Component):
         self._all_again(message.machine)
 
     def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """The link has told it already."""
+        """Nothing: the link has reported the restart."""
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
         """A machine has begun anew and runs nothing; a resource manager has, and knows of no ask."""
@@ -321,7 +321,7 @@ class Proxy(Component):
 
     def on_directory(self, message: Directory, source: Address, now: Time) -> None:
         """News of the sub-clusters: what was asked of a lost one is asked of others; one that is back is asked, too."""
-        lost, back = self._view.hear(message)
+        lost, back = self._membership.update(message)
         for sub in lost:
             self._ask_again(sub, known=True)
         for sub in back:

@@ -37,7 +37,7 @@ from volery.core.events import Cancel, Look, MoreTasks, Reweigh, Submit, TimerFi
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.core.resources import SLOT
 from volery.core.shares import ShareChange
-from volery.policies.vectorqueue import Kind
+from volery.policies.queues import Kind
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS
 
 SEARCH_MAX: Final = 256

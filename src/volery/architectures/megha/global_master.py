@@ -13,7 +13,7 @@ from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Look, Measured, MoreTasks, Seen, Submit
 from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
 from volery.policies.match import bytes_vector, positions
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 MeghaMatch = Literal["random", "min-constraints", "best-fit"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from volery.core.model import Task
 from volery.core.resources import Packing
-from volery.policies.vectorqueue import Kind, VectorQueue
+from volery.policies.queues import Kind, VectorQueue
 
 
 class UserLines:

@@ -16,7 +16,7 @@ from volery.core.events import Cancel, Counted, Look, MoreTasks, Submit
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.policies.capacity import Choice
 from volery.policies.match import bytes_vector, positions
-from volery.policies.vectorqueue import Kind, VectorQueue
+from volery.policies.queues import Kind, VectorQueue
 
 Rescheduling = Literal["head", "tail"]
 

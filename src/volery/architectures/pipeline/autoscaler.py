@@ -130,7 +130,7 @@ class MachinePool:
         return found
 
     def provisioned(self, machine: int, boot: Boot, now: Time) -> None:
-        """A machine boots."""
+        """Count a machine that boots."""
         self.off &= ~(1 << machine)
         self.booting[machine] = boot
         self.since_us[machine] = now

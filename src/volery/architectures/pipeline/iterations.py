@@ -266,7 +266,7 @@ class Easy:
         return ((left + 1) * cluster.speeds[self.machine] - 1) // cluster.reference_speed
 
 
-class Profile:
+class FreeProfile:
     """The amounts that a machine will have free, by estimates: packed and guarded, each until the next time.
 
     Args:
@@ -339,7 +339,7 @@ class Conservative:
         self._state = state
         self._queue = queue
         self._granted = 0
-        self._profiles: dict[int, Profile] = {}
+        self._profiles: dict[int, FreeProfile] = {}
         self._left: Iterator[Waiting] | None = None
         self._trying: Waiting | None = None
 
@@ -376,12 +376,12 @@ class Conservative:
             ordered.pop()
         return ordered
 
-    def _profile(self, machine: int) -> Profile:
+    def _profile(self, machine: int) -> FreeProfile:
         profile = self._profiles.get(machine)
         if profile is None:
             state = self._state
             ends = [(run.expected_end_us, run.took) for run in state.on_machine[machine].values()]
-            profile = Profile(state.now, state.index.free[machine], ends, state.packing)
+            profile = FreeProfile(state.now, state.index.free[machine], ends, state.packing)
             self._profiles[machine] = profile
         return profile
 

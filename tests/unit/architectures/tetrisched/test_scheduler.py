@@ -11,7 +11,7 @@ from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit
 
 from volery.architectures import configure, lookup
 from volery.architectures.tetrisched.expressions import leaves
-from volery.architectures.tetrisched.planning import PlanProblem, solve, unpacked
+from volery.architectures.tetrisched.plan import PlanProblem, solve, unpacked
 from volery.architectures.tetrisched.text import written
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired

@@ -9,19 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.policies.fairness.test_properties import trees
 
+from volery.architectures.oracle.patience import DrfTurns, HdrfTurns, PatientVectorQueue, Reservation
 from volery.core.model import SECOND, Task
 from volery.core.resources import Packing
-from volery.policies.fairness import (
-    DrfTurns,
-    HdrfTurns,
-    HierarchicalDrf,
-    PatientVectorQueue,
-    Reservation,
-    Resources,
-    Sharer,
-    WeightedDrf,
-    parse_shares_text,
-)
+from volery.policies.fairness import HierarchicalDrf, Resources, Sharer, WeightedDrf, parse_shares_text
 
 TURNS = pytest.mark.parametrize("kind", [DrfTurns, HdrfTurns])
 

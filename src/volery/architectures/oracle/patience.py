@@ -17,7 +17,7 @@ from typing import Final
 from volery.core.model import Task, TaskId, Time
 from volery.core.resources import Packing
 from volery.policies.fairness.drf import WeightedDrf
-from volery.policies.fairness.hdrf import HierarchicalDrf, Node
+from volery.policies.fairness.hdrf import HierarchicalDrf, TreeNode
 from volery.policies.fairness.order import FairOrder
 from volery.policies.fairness.queue import SLOT, FairVectorQueue
 from volery.policies.fairness.shares import Resources, minus
@@ -30,7 +30,7 @@ NOT_YET: Final[tuple[TaskId, Time]] = (-1, 0)
 
 
 class Reservation:
-    """What of a machine is set aside for a task, until that is all it needs.
+    """A reservation: amounts of a machine that are set aside for a task, until it has all that it needs.
 
     Per resource what is set aside never becomes less, so it is complete at the latest when everything has ended that
     ran on the machine when it was made.
@@ -58,7 +58,7 @@ class Reservation:
 
 
 class DrfTurns(WeightedDrf):
-    """Whose turn it is, whatever is free: the poorest user; of those who are equally poor, who was served longest ago.
+    """DRF without regard to what is free: the poorest user; of equally poor ones, the one served longest ago.
 
     Without the latter, whoever is named first of several who have nothing would be next for ever.
 
@@ -103,7 +103,7 @@ class HdrfTurns(HierarchicalDrf):
         super().__init__(capacity, tree)
         self._whole = self._free = (BOUNDLESS,) * len(self._capacity)
 
-    def _key(self, node: Node) -> int:
+    def _key(self, node: TreeNode) -> int:
         return super()._key(node) << SERVED_BITS | self._served.get(node.number, 0)
 
     def launched(self, user: str, demand: Resources) -> None:
@@ -120,7 +120,7 @@ class HdrfTurns(HierarchicalDrf):
 
 
 class PatientVectorQueue(FairVectorQueue):
-    """Knows whose first task has been passed over for longer than it ought to be.
+    """A fair queue that finds first tasks which have been passed over for too long.
 
     A user's turn is when it would be next if everything fitted (`DrfTurns`, `HdrfTurns`). The count begins when, all
     else done, it is a user's turn and its first task waits still; it goes on, whoever's turn it is meanwhile, until
@@ -156,7 +156,7 @@ class PatientVectorQueue(FairVectorQueue):
         self._turns.wants(user, demand)
 
     def note(self, now: Time) -> None:
-        """What can be placed has been placed: whoever's turn it is has been passed over."""
+        """Note that all is placed that can be: the user whose turn it is has been passed over."""
         user = self._turns.choose()
         if user is not None:
             first = self._lines[user].first().id

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 
-from volery.architectures.jockey.profiles import Learned, Profile, Run, profiled
+from volery.architectures.jockey.completion import Remaining, tabulated
+from volery.architectures.jockey.profiles import JobModel, JobProfile, JobRun, profiled
 from volery.architectures.jockey.rehearsal import RehearsalSetting, drawn, samples_of
-from volery.architectures.jockey.remaining import Remaining, tabulated
 from volery.core.component import Deployment, Simulate
 from volery.core.model import NEVER, Cluster, JobId, Time
 from volery.core.records import Records
@@ -18,7 +18,7 @@ Alone = Callable[[Cluster], Deployment]
 """The design's components for a cluster that a job has to itself."""
 
 
-def learned(earlier: Records, how: RehearsalSetting, alone: Alone, simulate: Simulate) -> tuple[Learned, ...]:
+def learned(earlier: Records, how: RehearsalSetting, alone: Alone, simulate: Simulate) -> tuple[JobModel, ...]:
     """The models of the recurring jobs of earlier runs: those that have a name and a deadline.
 
     Args:
@@ -26,7 +26,7 @@ def learned(earlier: Records, how: RehearsalSetting, alone: Alone, simulate: Sim
         how: each is simulated.
         alone, simulate: what with.
     """
-    trace, runs = earlier.trace, dict[str, list[Run]]()
+    trace, runs = earlier.trace, dict[str, list[JobRun]]()
     for job in range(trace.job_count if trace.user and trace.deadline_us else 0):
         run = _run(earlier, job)
         if trace.user[job] and trace.deadline_us[job] != NEVER and run is not None:
@@ -34,11 +34,11 @@ def learned(earlier: Records, how: RehearsalSetting, alone: Alone, simulate: Sim
     found = []
     for number, (name, theirs) in enumerate(sorted(runs.items())):
         profile = profiled(theirs)
-        found.append(Learned(name, profile, _table(profile, how, alone, simulate, seed=number)))
+        found.append(JobModel(name, profile, _table(profile, how, alone, simulate, seed=number)))
     return tuple(found)
 
 
-def _run(records: Records, job: JobId) -> Run | None:
+def _run(records: Records, job: JobId) -> JobRun | None:
     """A job as it ran; None where it has no tasks, or not all of them ran."""
     trace = records.trace
     low, high, at = trace.first[job], trace.first[job + 1], trace.arrival_us[job]
@@ -48,10 +48,10 @@ def _run(records: Records, job: JobId) -> Run | None:
     ready_us = records.ready_us[low:high] if records.ready_us else longs(high - low, at)
     waits = tuple([tuple([parent - low for parent in trace.parents_of(task)]) for task in range(low, high)])
     times = [tuple([us - at for us in column]) for column in (ready_us, start_us, finish_us)]
-    return Run(waits, *times)
+    return JobRun(waits, *times)
 
 
-def _table(profile: Profile, how: RehearsalSetting, alone: Alone, simulate: Simulate, *, seed: int) -> Remaining:
+def _table(profile: JobProfile, how: RehearsalSetting, alone: Alone, simulate: Simulate, *, seed: int) -> Remaining:
     samples = []
     for tokens in how.grid:
         names = [f"{tokens}/{repetition}" for repetition in range(how.repetitions)]
@@ -76,7 +76,7 @@ APART_US: Time = 1_000_000
 """Between the latest end of one simulated run and the next one, for the messages that end it."""
 
 
-def _in_turn(profile: Profile, durations: Sequence[Sequence[Time]]) -> Trace:
+def _in_turn(profile: JobProfile, durations: Sequence[Sequence[Time]]) -> Trace:
     """Runs of a job, one after the other: each arrives when the one before has ended, even on a single token."""
     size, arrivals, at = len(profile.stage_of), longs(), 0
     for duration_us in durations:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from volery.core.model import JobId
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Ranking
 from volery.policies.fairness.tree import Sharer
 
 SCALE_BITS: Final = 40
@@ -152,11 +152,10 @@ class Pools:
         assert gone.running == gone.waiting == 0, f"job {job} leaves with {gone.running} + {gone.waiting} tasks"
 
     def pool_of(self, job: JobId) -> Pool:
-        """The job's pool."""
         return self._jobs[job].pool
 
     def change(self, job: JobId, waiting: int, running: int) -> None:
-        """So many more tasks of the job wait and run than before (less than 0: fewer)."""
+        """Count so many more tasks of the job that wait and run (less than 0: fewer)."""
         pooled = self._jobs[job]
         pooled.waiting += waiting
         pooled.running += running
@@ -188,12 +187,12 @@ class Pools:
             yield from pool.ranking
 
     def fair_shares(self, slots: int) -> dict[Pool, Fraction]:
-        """What each pool with jobs is due now of so many slots, by what it and the others want."""
+        """The present due of each pool with jobs of so many slots, by the demand of all."""
         demand = {pool: pool.demand for pool in self._by_name.values()}
         return self._shared(Fraction(slots), demand)
 
     def standing_shares(self, slots: int) -> dict[Pool, Fraction]:
-        """What each pool with jobs is due of so many slots when all of them want everything."""
+        """The due of each pool with jobs of so many slots when all of them want everything."""
         return self._shared(Fraction(slots), dict.fromkeys(self._by_name.values(), slots))
 
     def _shared(self, slots: Fraction, demand: Mapping[Pool, int]) -> dict[Pool, Fraction]:

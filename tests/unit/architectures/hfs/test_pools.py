@@ -7,7 +7,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.policies.fairness import Pools, fair_parts, parse_shares_text
+from volery.architectures.hfs.pools import Pools, fair_parts
+from volery.policies.fairness import parse_shares_text
 
 MEMBERS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 40), st.integers(1, 9)), min_size=1, max_size=6)
 

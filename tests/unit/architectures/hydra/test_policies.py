@@ -7,8 +7,14 @@ from fractions import Fraction
 import pytest
 
 from volery.architectures.hydra.messages import Directory
-from volery.architectures.hydra.splitting import View
-from volery.architectures.hydra.weighing import by_hash, draw_weighted, guarantees, load_weights, proportional
+from volery.architectures.hydra.policies import (
+    Membership,
+    by_hash,
+    draw_weighted,
+    guarantees,
+    load_weights,
+    proportional,
+)
 from volery.core.streams import Streams
 
 
@@ -51,10 +57,10 @@ def test_draws_follow_weights_and_a_hash_always_says_the_same() -> None:
 
 
 def test_stale_news_are_ignored_and_losses_are_named() -> None:
-    view = View(2)
-    assert view.hear(Directory(2, (True, False), (1000, 0), (3, -1))) == ([1], [])
-    assert view.hear(Directory(1, (True, True), (1000, 1000), (0, 0))) == ([], [])
-    assert view.headroom == {0: 3}
-    assert view.usable([0, 1]) == [0]
-    assert view.usable([1]) == [1], "rather one that is lost than none"
-    assert view.hear(Directory(3, (True, True), (1000, 1000), (0, 2))) == ([], [1])
+    membership = Membership(2)
+    assert membership.update(Directory(2, (True, False), (1000, 0), (3, -1))) == ([1], [])
+    assert membership.update(Directory(1, (True, True), (1000, 1000), (0, 0))) == ([], [])
+    assert membership.headroom == {0: 3}
+    assert membership.usable([0, 1]) == [0]
+    assert membership.usable([1]) == [1], "rather one that is lost than none"
+    assert membership.update(Directory(3, (True, True), (1000, 1000), (0, 2))) == ([], [1])

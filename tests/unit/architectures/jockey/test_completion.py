@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.architectures.jockey.remaining import BINS, Remaining, tabulated
+from volery.architectures.jockey.completion import BINS, Remaining, tabulated
 
 
 def test_the_worst_sample_of_a_bin_counts_and_empty_bins_lie_between_their_neighbours() -> None:

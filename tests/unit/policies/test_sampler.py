@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from volery.policies.match import Anchors, Matches
-from volery.policies.sampling import Sampler
+from volery.policies.sampler import Sampler
 
 WORKERS = 60
 HALF = [worker % 2 for worker in range(WORKERS)]

@@ -22,7 +22,7 @@ from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, M
 from volery.architectures.tetrisched.greedy import Greedy, earned, most
 from volery.architectures.tetrisched.highs import Limits, maximise
 from volery.architectures.tetrisched.milp import Chosen, Generator
-from volery.architectures.tetrisched.parts import Parts, Supply
+from volery.architectures.tetrisched.parts import MachineSupply, Parts
 
 Solver = Literal["optimal", "greedy"]
 PER_MILLE = 1000
@@ -43,19 +43,19 @@ class PlanProblem(msgspec.Struct, frozen=True):
 
     requests: tuple[Expression, ...]
     sets: Mapping[str, int]
-    supply: Supply
+    supply: MachineSupply
     before: tuple[int, ...] = ()
     solver: Solver = "optimal"
     limits: Limits = Limits()
 
 
-class Question(msgspec.Struct, frozen=True):
+class PackedProblem(msgspec.Struct, frozen=True):
     """A `PlanProblem` as journals take it: sets of machines as bytes, because no integer of theirs holds them.
 
     Args:
         sets: name and members.
-        idle: as `Supply.idle`.
-        held: as `Supply.held`.
+        idle: as `MachineSupply.idle`.
+        held: as `MachineSupply.held`.
         requests, before, solver, limits: as `PlanProblem`.
     """
 
@@ -68,7 +68,7 @@ class Question(msgspec.Struct, frozen=True):
     limits: Limits
 
 
-class Placed(msgspec.Struct, frozen=True):
+class JobPlacement(msgspec.Struct, frozen=True):
     """Machines for a leaf that starts now.
 
     Args:
@@ -82,7 +82,7 @@ class Placed(msgspec.Struct, frozen=True):
     machines: int
 
 
-class Cost(msgspec.Struct, frozen=True):
+class PlanCost(msgspec.Struct, frozen=True):
     """The effort of planning.
 
     Args:
@@ -98,7 +98,7 @@ class Cost(msgspec.Struct, frozen=True):
     iterations: int = 0
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CyclePlan(msgspec.Struct, frozen=True):
     """The answer.
 
     Args:
@@ -108,10 +108,10 @@ class Plan(msgspec.Struct, frozen=True):
         cost: of planning.
     """
 
-    now: tuple[Placed, ...]
+    now: tuple[JobPlacement, ...]
     later: tuple[tuple[int, int], ...]
     worth: float
-    cost: Cost = Cost()
+    cost: PlanCost = PlanCost()
 
 
 class _Planner:
@@ -189,14 +189,14 @@ def _branch(node: Expression, branch: int) -> tuple[Expression, int]:
     return node.of[branch], sum(sum(1 for _ in leaves(each)) for each in node.of[:branch])
 
 
-def solve(planning: PlanProblem) -> Plan:
+def solve(planning: PlanProblem) -> CyclePlan:
     """Plan a cycle; a pure function, so that a pool of processes can run it.
 
     Raises:
         InputError: an expression names a set that there is not, or the solver is not installed.
     """
     planner = _Planner(planning)
-    chosen, cost = planner.greedy(), Cost()
+    chosen, cost = planner.greedy(), PlanCost()
     if planning.solver == "optimal" and planning.requests:
         if planning.before:
             chosen = max(chosen, planner.renewed(), key=planner.worth)
@@ -205,16 +205,16 @@ def solve(planning: PlanProblem) -> Plan:
         if gap > planning.limits.gap:
             chosen, cost = _improved(planner, chosen, planning.limits)
         else:
-            cost = Cost(gap_per_mille=round(PER_MILLE * gap))
+            cost = PlanCost(gap_per_mille=round(PER_MILLE * gap))
         chosen = planner.filled(chosen)
     now = _machines(planner, chosen, planning.supply.idle)
     later = [(one.request, planner.branch(one)) for one in chosen if planner.leaf(one).start != NOW]
-    return Plan(now, tuple(dict.fromkeys(later)), planner.worth(chosen), cost)
+    return CyclePlan(now, tuple(dict.fromkeys(later)), planner.worth(chosen), cost)
 
 
-def packed(planning: PlanProblem) -> Question:
+def packed(planning: PlanProblem) -> PackedProblem:
     """The question for `answer`, from a problem."""
-    return Question(
+    return PackedProblem(
         planning.requests,
         tuple([(name, _bytes(machines)) for name, machines in planning.sets.items()]),
         _bytes(planning.supply.idle),
@@ -225,9 +225,9 @@ def packed(planning: PlanProblem) -> Question:
     )
 
 
-def unpacked(question: Question) -> PlanProblem:
-    """The other way."""
-    supply = Supply(
+def unpacked(question: PackedProblem) -> PlanProblem:
+    """The problem that was packed."""
+    supply = MachineSupply(
         int.from_bytes(question.idle, "little"),
         tuple([(since, int.from_bytes(machines, "little")) for since, machines in question.held]),
     )
@@ -235,8 +235,8 @@ def unpacked(question: Question) -> PlanProblem:
     return PlanProblem(question.requests, sets, supply, question.before, question.solver, question.limits)
 
 
-def answer(question: Question) -> Plan:
-    """`solve`, for `Port.compute`."""
+def answer(question: PackedProblem) -> CyclePlan:
+    """Solve a packed problem, for `Port.compute`."""
     return solve(unpacked(question))
 
 
@@ -244,17 +244,17 @@ def _bytes(machines: int) -> bytes:
     return machines.to_bytes((machines.bit_length() + 7) // 8, "little")
 
 
-def _improved(planner: _Planner, chosen: list[Chosen], limits: Limits) -> tuple[list[Chosen], Cost]:
+def _improved(planner: _Planner, chosen: list[Chosen], limits: Limits) -> tuple[list[Chosen], PlanCost]:
     """The solver's answer, or the plan that it began with where that is better."""
     generator = Generator(planner.requests, planner.parts)
     solved = maximise(generator.program(), limits, generator.values(chosen))
     if solved.values is not None:
         chosen = max(chosen, generator.chosen(solved.values), key=planner.worth)
     gap = round(PER_MILLE * min(1.0, solved.gap))
-    return chosen, Cost(generator.columns, generator.rows, gap, solved.nodes, solved.iterations)
+    return chosen, PlanCost(generator.columns, generator.rows, gap, solved.nodes, solved.iterations)
 
 
-def _machines(planner: _Planner, chosen: Sequence[Chosen], idle: int) -> tuple[Placed, ...]:
+def _machines(planner: _Planner, chosen: Sequence[Chosen], idle: int) -> tuple[JobPlacement, ...]:
     found = []
     for one in chosen:
         if planner.leaf(one).start != NOW:
@@ -268,5 +268,5 @@ def _machines(planner: _Planner, chosen: Sequence[Chosen], idle: int) -> tuple[P
                 candidates ^= lowest
                 idle ^= lowest
                 machines |= lowest
-        found.append(Placed(one.request, one.leaf, machines))
+        found.append(JobPlacement(one.request, one.leaf, machines))
     return tuple(found)

@@ -41,11 +41,11 @@ class Sampler:
         self._lists: dict[int, list[int]] = {}
 
     def supply(self, need: int) -> int:
-        """How many workers satisfy a constraint set."""
+        """The number of workers that satisfy a constraint set."""
         return self._matches[need].bit_count() if need else len(self._everyone)
 
     def draw(self, need: int, count: int) -> list[int]:
-        """So many workers that satisfy `need`; where fewer do, each comes as often as another or once more.
+        """Draw workers that satisfy `need`; where fewer do, each comes as often as another or once more.
 
         Raises:
             ValueError: when no worker does.
@@ -93,7 +93,7 @@ class Sampler:
         return list(drawn)
 
 
-class Draws:
+class SmallRandom:
     """A small generator for those of whom there are tens of thousands: one integer where `Random` takes 2.5 kB.
 
     Knuth's 64-bit linear congruential generator, of which the high half is used.
