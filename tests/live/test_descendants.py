@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -16,11 +17,14 @@ from tests.live.bench import LIMIT_S, Bench, bench, written
 from tests.live.test_processes import sh
 
 from volery.live.node.agent import NodeAgent
-from volery.live.node.descendants import agent_mark, is_marked
-from volery.live.node.proctable import children, processes, status_of
+from volery.live.node.descendants import Descendants, agent_mark, is_marked
+from volery.live.node.proctable import READS_MAX, children, processes, status_of
 
 FIFTY = "for i in $(seq 50); do (setsid sleep 77 &) ; done"
 """As an operator has tried it: each one a session of its own, and a child of nobody's."""
+LISTS_CHILDREN = pytest.mark.skipif(
+    not Path("/proc/thread-self/children").exists(), reason="the kernel lists no children"
+)
 CLEARED = "for i in 1 2 3; do (env -i setsid sh -c 'sleep 77 & sleep 77' &) ; done"
 """Daemons without anything in their environment, with children."""
 
@@ -51,7 +55,7 @@ def test_daemons_of_a_task_end_with_it(tmp_path: Path, script: str) -> None:
 
 def test_a_task_has_ended_when_what_was_killed_of_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[tuple[int, int]] = []
-    # Its group is told, and does not come to die before the first look.
+    # The signal to the group has no effect before the first look.
     monkeypatch.setattr("volery.live.node.processes._signal_group", lambda *told: killed.append(told))
 
     async def scenario(it: Bench) -> None:
@@ -59,6 +63,26 @@ def test_a_task_has_ended_when_what_was_killed_of_it_is_gone(tmp_path: Path, mon
         assert (end.state, end.reason) == ("finished", "")
         assert len(killed) == 1
         assert daemons_of(it.executor) == []
+
+    bench(tmp_path, scenario)
+
+
+def test_a_task_that_ended_by_itself_is_not_killed_by_an_order_that_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("volery.live.node.processes._signal_group", lambda *_: None)
+    kill_all = Descendants.kill_all
+
+    async def scenario(it: Bench) -> None:
+        task = it.start(sh("sleep 77 & exit 0"))
+
+        def kill_and_order(descendants: Descendants, mark: int, first: int) -> bool:
+            asyncio.get_running_loop().call_soon(it.executor.kill, task, 0)
+            return kill_all(descendants, mark, first)
+
+        monkeypatch.setattr(Descendants, "kill_all", kill_and_order)
+        await it.until(lambda: task in it.outcomes)
+        assert it.outcomes[task] == "finished"
 
     bench(tmp_path, scenario)
 
@@ -107,6 +131,7 @@ def test_whoever_loses_its_parent_while_daemons_are_listed_is_listed(
     bench(tmp_path, scenario)
 
 
+@LISTS_CHILDREN
 def test_children_of_a_thread_that_ends_while_children_are_listed_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
     ready, end = threading.Event(), threading.Event()
@@ -118,7 +143,6 @@ def test_children_of_a_thread_that_ends_while_children_are_listed_are_listed(mon
 
     thread = threading.Thread(target=start_and_wait)
     thread.start()
-    assert ready.wait(LIMIT_S)
     of_thread = Path(f"/proc/self/task/{thread.native_id}")
 
     class Listed(list[str]):
@@ -135,11 +159,25 @@ def test_children_of_a_thread_that_ends_while_children_are_listed_are_listed(mon
     list_folder = os.listdir
     monkeypatch.setattr("volery.live.node.proctable.os.listdir", lambda path: Listed(list_folder(path)))
     try:
+        assert ready.wait(LIMIT_S)
         assert started[0].pid in children(os.getpid())
+        assert end.is_set()
     finally:
-        started[0].kill()
-        started[0].wait()
-    assert end.is_set()
+        end.set()
+        thread.join()
+        for child in started:
+            child.kill()
+            child.wait()
+
+
+@LISTS_CHILDREN
+def test_a_process_whose_threads_never_settle_is_read_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listings = itertools.count()
+    monkeypatch.setattr("volery.live.node.proctable.os.listdir", lambda _: [f"{next(listings)}"])
+    assert children(os.getpid()) == []
+    assert next(listings) == READS_MAX
 
 
 def test_daemons_leave_no_zombies_while_their_task_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

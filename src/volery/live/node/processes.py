@@ -279,8 +279,10 @@ class ProcessExecutor:
         if attempt.stop:
             self._leave(attempt)
             return
+        if attempt.timer is not None:
+            attempt.timer.cancel()
         attempt.signal_all()
-        # Of its process group too: what was killed is not gone yet, and until then may have had children outside of it.
+        # A killed process of the group still exists for a moment, and its children may be outside of the group.
         lives = self._means.descendants.kill_all(attempt.mark, attempt.pid)
         if lives or ((group := attempt.group) is not None and group.lives):
             attempt.deadline = time.monotonic()
@@ -294,6 +296,8 @@ class ProcessExecutor:
 
     def _stop(self, attempt: _Attempt, why: Stop, grace_max_s: float = float("inf")) -> None:
         assert attempt.command is not None
+        if attempt.left and not attempt.stop:
+            return  # it has ended by itself, and the rest of it is killed already
         if not attempt.stop:
             attempt.stop = why
             # A stopped process hears nothing until it goes on.

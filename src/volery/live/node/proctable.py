@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 _PROC: Final = Path("/proc")
 _LISTS_CHILDREN: Final = _PROC / "thread-self/children"
 _STAT_BYTES: Final = 4096
+READS_MAX: Final = 5
+"""How often `children` reads the threads of one process."""
 _DEAD: Final = ("Z", "X")
 
 
@@ -65,12 +67,16 @@ def processes() -> Iterator[ProcessStatus]:
 def children(pid: int) -> list[int]:
     """The processes whose parent is a process, zombies included; none where it is gone.
 
-    A thread that ends leaves its children to another one, which may have been read already: then all are read anew.
+    A thread that ends leaves its children to another one, which may have been read already. Then all threads are read
+    again, `READS_MAX` times at most: a process may start and end threads without a pause.
     """
     found: list[int] = []
     read: list[str] = []
     with suppress(OSError):  # the process is going
-        while (threads := os.listdir(f"/proc/{pid}/task")) != read:  # noqa: PTH208 - as above
+        for _ in range(READS_MAX):
+            threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
+            if threads == read:
+                break
             found, read = [], threads
             for thread in threads:
                 try:
