@@ -30,6 +30,8 @@ _AGENT_BITS: Final = 28
 LOOK_S: Final = 5.0
 """Between two looks for zombies and for processes of attempts that are over."""
 CLOSE_S: Final = 2.0
+ROUNDS_MAX: Final = 5
+"""How often `adopted` reads the children of this process: a task may start processes that end without a pause."""
 
 
 def agent_mark(state: Path) -> int:
@@ -83,13 +85,13 @@ class Descendants:
     def adopted(self) -> dict[int, list[ProcessStatus]]:
         """Living processes that lost their parent and have become children of this one, by mark; reaps zombies.
 
-        One that dies after the list was read leaves its children to this process: then the list is read again.
+        One that dies after the list was read leaves its children to this process. Then the list is read again,
+        `ROUNDS_MAX` times at most.
         """
         found: dict[int, list[ProcessStatus]] = {}
-        pids = children(os.getpid())
-        while pids:
+        for _ in range(ROUNDS_MAX):
             found, reaped = {}, 0
-            for pid in pids:
+            for pid in children(os.getpid()):
                 status = None if pid in self._first else status_of(pid)
                 if status is None or status.session == self._session:
                     continue
@@ -101,7 +103,8 @@ class Descendants:
                     continue
                 with suppress(ChildProcessError):
                     reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
-            pids = children(os.getpid()) if reaped else []
+            if not reaped:
+                break
         return found
 
     def left(

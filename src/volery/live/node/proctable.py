@@ -13,7 +13,6 @@ _LISTS_CHILDREN: Final = _PROC / "thread-self/children"
 _STAT_BYTES: Final = 4096
 READS_MAX: Final = 5
 """How often `children` reads the threads of one process."""
-_DEAD: Final = ("Z", "X")
 
 
 class ProcessStatus(NamedTuple):
@@ -21,8 +20,9 @@ class ProcessStatus(NamedTuple):
 
     Args:
         pid: its number, which the kernel gives to another once the process is gone.
-        state: one letter; Z is a zombie.
+        state: of its first thread, one letter; Z is a zombie.
         parent, group, session: numbers of other processes.
+        threads: their number, the first one included until the process is reaped.
         started: clock ticks between the machine's start and its own: with the pid, it names a process for good.
     """
 
@@ -31,12 +31,13 @@ class ProcessStatus(NamedTuple):
     parent: int
     group: int
     session: int
+    threads: int
     started: int
 
     @property
     def lives(self) -> bool:
-        """True unless the process is a zombie."""
-        return self.state not in _DEAD
+        """True unless the process is a zombie; one whose first thread alone has ended runs."""
+        return self.state not in ("Z", "X") or (self.state == "Z" and self.threads > 1)
 
 
 def status_of(pid: int) -> ProcessStatus | None:
@@ -54,7 +55,8 @@ def status_of(pid: int) -> ProcessStatus | None:
         os.close(file)
     # The name stands in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    return ProcessStatus(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    parent, group, session, threads, started = (int(fields[at]) for at in (1, 2, 3, 17, 19))
+    return ProcessStatus(pid, fields[0].decode(), parent, group, session, threads, started)
 
 
 def processes() -> Iterator[ProcessStatus]:
