@@ -21,8 +21,7 @@ from volery.live.config.federation import ALL, DISCOVERED, Federation, located
 from volery.live.config.limits import JournalSize
 from volery.live.config.plan import recovery, survives
 from volery.live.messages import HostName
-from volery.live.node.executor import Executor
-from volery.live.node.recorder import Recorder
+from volery.live.node.executor import Executor, Recorder
 from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
 from volery.live.node.runtime import NodeRuntime, node_runtime
 from volery.live.node.supervisor_client import SupervisorLost

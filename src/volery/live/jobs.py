@@ -27,8 +27,7 @@ from volery.core.model import (
     Time,
 )
 from volery.live.command import GRACE_S, Call, Command, encode_payload
-from volery.live.config.constraints import parse_conditions
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet, parse_conditions
 from volery.live.config.tables import misfit, read_table
 
 TASKS_MAX: Final = 1_000_000

@@ -152,11 +152,6 @@ def _pieces(flat: array[int]) -> Iterator[_Piece]:
         yield _Piece(*flat[at : at + 5])
 
 
-def noted(host: FramingHost) -> FrameNotes:
-    """The measurements of a host so far."""
-    return FrameNotes(host)
-
-
 def delays_us(hosts: Mapping[HostName, FrameNotes]) -> list[float]:
     """Delays in microseconds of frames that were written alone to a receiver at rest.
 

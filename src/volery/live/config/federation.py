@@ -34,7 +34,7 @@ from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.limits import Durability, Isolation, JournalSize, OutputLimits, Retention
 from volery.live.config.machine import Machine, amounts, discover, machine_from_table
 from volery.live.config.plan import FederationPlan

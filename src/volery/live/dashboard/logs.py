@@ -11,8 +11,7 @@ import msgspec
 from volery.live.dashboard import frame
 from volery.live.dashboard.html import TURNING, Markup, joined, link, section, tag, whole
 from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
-from volery.live.service.errors import AwayError
-from volery.live.service.outputs import Outputs
+from volery.live.service.outputs import AwayError, Outputs
 from volery.live.status import ENDED_TASKS, TaskStatus
 
 TAIL_BYTES: Final = 16 << 10

@@ -18,14 +18,13 @@ from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Outcome, Submit, TimerFired
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
-from volery.core.records import PATH_SHIFT, Records
+from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.trace import Trace, longs
 from volery.core.workflows import comes_in_parts
 from volery.live.assembly import running
 from volery.live.config.federation import ALL, Federation
 from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, PreemptionReport, TaskReport
 from volery.live.node.executor import Executor
-from volery.live.node.recorder import TraceRecorder
 from volery.live.runtime.host import Host
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 
@@ -187,28 +186,48 @@ class Loader(Component):
     }
 
 
-class LoadRecorder(TraceRecorder):
-    """Adds to the table what a start's own turn has taken: all processing since the event that led to it.
+class LoadRecorder:
+    """Fills the lab's own table when a federation replays a trace, so that the lab's metrics read it as one of theirs.
 
-    On one host nothing is on the wire, and whatever came before that turn was waiting.
+    Tasks have the numbers that they have in the trace. The time from the beginning of a start's turn to the start is
+    processing: on one host nothing is on the wire, and a task was waiting before that turn.
+
+    Args:
+        records: of the trace.
+
+    Attributes:
+        machines: address of each node -> number of its machine; filled before the first start.
+        finished, failed: attempts that ended so.
     """
 
     def __init__(self, records: Records) -> None:
         self.machines: dict[Address, int] = {}
-        super().__init__(records, self.machines)
-        self.host: Host | None = None
-        self.finished = 0
-        self.failed = 0
+        self.finished = self.failed = 0
+        self._records = records
 
-    def started(self, node: Address, task: Task, attempt: int, waited_us: Time, now: Time) -> None:
-        """Write the start."""
-        super().started(node, task, attempt, waited_us, now)
-        assert self.host is not None
-        self._records.path[task.id] = (now - self.host.turn_us) << PATH_SHIFT
+    def started(self, node: Address, task: Task, attempt: int, waited_us: Time, turn_us: Time, now: Time) -> None:
+        """Write the start; an earlier attempt is kept as lost."""
+        records, number = self._records, task.id
+        if attempt:
+            records.lost.append(
+                LostAttempt(
+                    number, records.attempt[number], records.worker[number], records.start_us[number],
+                    records.finish_us[number],
+                )
+            )  # fmt: skip
+        records.start_us[number] = now
+        records.worker[number] = self.machines[node]
+        records.attempt[number] = attempt
+        if waited_us:
+            records.waited_us[number] = waited_us
+        records.path[number] = (now - turn_us) << PATH_SHIFT
 
-    def ended(self, node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
-        """Write the end."""
-        super().ended(node, task, attempt, outcome, now)
+    def ended(self, _node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
+        """Write the end; only a finished attempt has finished."""
+        if outcome == "finished":
+            self._records.finish_us[task.id] = now
+        else:
+            self._records.killed[task.id, attempt] = now
         self.finished += outcome == "finished"
         self.failed += outcome == "failed"
 
@@ -240,7 +259,6 @@ async def load(
         return Frontend(loaders[0])
 
     async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
-        recorder.host = at_work.host
         loader = loaders[0]
         complete = asyncio.ensure_future(loader.complete.wait())
         stopped = asyncio.ensure_future(at_work.host.run())

@@ -20,7 +20,7 @@ from volery.core.model import NEVER, SECOND, Address, Message, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.live.assembly import running
-from volery.live.calibration.frames import FrameNotes, FramingHost, noted
+from volery.live.calibration.frames import FrameNotes, FramingHost
 from volery.live.config.federation import API_HOST, Choose, Federation, FederationFile, resolve
 from volery.live.load.load import Loader
 from volery.live.loop import run_loop
@@ -127,7 +127,7 @@ async def _loaded(
 
 def _told(host: Host) -> tuple[FrameNotes | None, Time]:
     """The measurements of a host, and the time by the machine's clock when the host's showed 0."""
-    return noted(host) if isinstance(host, FramingHost) else None, time.monotonic_ns() // 1000 - host.now()
+    return FrameNotes(host) if isinstance(host, FramingHost) else None, time.monotonic_ns() // 1000 - host.now()
 
 
 def _hosted(

@@ -20,8 +20,8 @@ from typing import Final
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.live.command import Payload
-from volery.live.config.discovery import gpus_of_host
 from volery.live.config.limits import Isolation
+from volery.live.config.machine import gpus_of_host
 from volery.live.messages import AttemptUsage
 from volery.live.node.cgroups import CONTROLLERS, ControlGroup, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.status import UNCONFINED

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from volery.core.events import Outcome
-from volery.core.model import Address, Task, TaskId
+from volery.core.model import Address, Task, TaskId, Time
 from volery.live.messages import AttemptState, AttemptUsage, TaskReport
 
 OnEnd = Callable[[Task, int, Outcome], None]
@@ -51,3 +51,13 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """End all that runs, without a further word to anyone, and wait until it is gone."""
+
+
+class Recorder(Protocol):
+    """Is called for every attempt on a host; times are microseconds of the host's clock."""
+
+    def started(self, node: Address, task: Task, attempt: int, waited_us: Time, turn_us: Time, now: Time) -> None:
+        """An attempt is handed to the executor, in the turn that began at `turn_us`."""
+
+    def ended(self, _node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
+        """An attempt has ended."""

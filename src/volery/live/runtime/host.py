@@ -82,7 +82,6 @@ class Host:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
         inbox: of this host.
-        turn_us: when the last turn began, which is the `now` of all its events.
     """
 
     def __init__(
@@ -106,7 +105,8 @@ class Host:
         self.facts = Facts()
         self.failed: BaseException | None = None
         self._explains = explains
-        self.turn_us: Time = 0
+        self._turn_us: Time = 0
+        """When the last turn began, which is the `now` of all its events."""
         self._recorder = inbox.recorder
         self._components = components
         self._executor = executor
@@ -310,7 +310,7 @@ class Host:
             self._tell_news(self._watch, now)
             if self._stopped.is_set():
                 return
-        self.turn_us = now
+        self._turn_us = now
         pop, journal, entries = inbox.popleft, self._journal, self._entries
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
@@ -346,13 +346,13 @@ class Host:
         waiting = list(self.inbox.events)
         self.inbox.events.clear()
         for to, event, at in news:
-            mailbox, then = self._mailboxes[to], max(self.turn_us, at)
+            mailbox, then = self._mailboxes[to], max(self._turn_us, at)
             if SUBMITTER in (to, event.peer):
                 self._tell_submitter(mailbox, event)
                 continue
-            if then > self.turn_us:
-                self._commit(self.turn_us)
-                self.turn_us = then
+            if then > self._turn_us:
+                self._commit(self._turn_us)
+                self._turn_us = then
             try:
                 mailbox.handle(event, to, then)
             except BaseException as error:  # whatever it is, it ends the host
@@ -361,7 +361,7 @@ class Host:
             self._entries.append((to, to, event, checksum(self._effects)))
             self._apply(mailbox, now)
             self._tell(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
-        self._commit(self.turn_us)
+        self._commit(self._turn_us)
         self.inbox.events.extend(waiting)
 
     def _tell_submitter(self, mailbox: Mailbox, event: PeerLost | PeerBack) -> None:
@@ -457,7 +457,7 @@ class Host:
     def _launch(self, mailbox: Mailbox, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
         assert self._executor is not None, f"{mailbox.address} launches a task on a host without an executor"
         if self._recorder is not None:
-            self._recorder.started(mailbox.address, task, attempt, waited_us, self.now())
+            self._recorder.started(mailbox.address, task, attempt, waited_us, self._turn_us, self.now())
         if note:
             self._executor.start(mailbox.address, task, attempt, mailbox.ended, note)
         else:

@@ -12,10 +12,9 @@ from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Job, JobId, Message, Task, TaskId, Time
 from volery.live.command import decode_payload, encode_payload
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demands, merged_tasks, plan, submission, with_tasks
 from volery.live.loop import in_slices
-from volery.live.service.errors import ConflictError
 from volery.live.service.store import JobStore
 from volery.live.service.throttle import TASKS_PER_TURN
 from volery.live.status import Receipt
@@ -23,6 +22,10 @@ from volery.live.status import Receipt
 WARNINGS_MAX: Final = 5
 IMPOSSIBLE_MAX: Final = 10_000
 """Tasks of one job that no machine can run: each is a row that is written at once, while others wait."""
+
+
+class ConflictError(InputError):
+    """A key stands for another job already."""
 
 
 class NewJob(NamedTuple):

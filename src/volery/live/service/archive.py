@@ -20,7 +20,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, JobId
 from volery.live.config.limits import Retention
 from volery.live.runtime.journal import unix_us
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.listings import NOTE_COLUMN
 from volery.live.service.store import JobStore

@@ -18,7 +18,6 @@ from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message
 from volery.live.messages import ReportsStored
 from volery.live.service.acknowledgements import Acknowledgements, Ends
-from volery.live.service.errors import UnwrittenError
 from volery.live.service.store import JobStore, News
 
 AGAIN_S: Final = 0.5
@@ -27,6 +26,10 @@ AGAIN_S: Final = 0.5
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+class UnwrittenError(Exception):
+    """The store could not be written just now; nothing has happened, and the same may be asked again."""
 
 
 class _Write:

@@ -18,7 +18,7 @@ from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
 from volery.core.events import Move, PeerBack, PeerLost
 from volery.core.model import SECOND, Address, JobId, Message, Time
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import AssignmentLedger
 
 AGAIN_S: Final = 0.5

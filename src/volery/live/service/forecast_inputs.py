@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from volery.core.errors import InputError
 from volery.core.model import Address, Amounts, Cluster, JobId, Time
 from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
 

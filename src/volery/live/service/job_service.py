@@ -26,7 +26,7 @@ from volery.core.events import (
 )
 from volery.core.model import Address, JobId, Message, Time
 from volery.core.shares import Share
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, task_count
 from volery.live.messages import (
     AGENT,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from msgspec.structs import replace
 
 from volery.core.model import Address, TaskId
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.messages import ConfinementReport, PeerReport, TaskReport
 from volery.live.runtime.presence import HostRegister
 from volery.live.status import HostStatus, NodeStatus

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 from starlette.responses import Response, StreamingResponse
 
+from volery.core.errors import InputError
 from volery.core.model import Address, Message
 from volery.live.messages import AGENT, OutputReply, OutputRequest
 from volery.live.node.output import PIECE_BYTES_MAX, Extent, blocks, extent, open_output, piece_from, piece_in
-from volery.live.service.errors import AwayError
 from volery.live.status import LOG_OFFSET, TaskStatus
 
 MEDIA_TYPE = "application/octet-stream"
@@ -24,6 +24,10 @@ ASKING_MAX: Final = 16
 """Pieces that are asked for at a time, of all hosts; further requests wait for their turn."""
 AGAIN_S: Final = 0.1
 """A host that reads for many others is asked again."""
+
+
+class AwayError(InputError):
+    """A host that alone could answer does not."""
 
 
 class TaskOutput(Protocol):

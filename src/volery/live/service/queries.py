@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from volery.core.events import Look, Seen
 from volery.core.model import Address, Amounts, JobId, Message, Time
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
 from volery.live.loop import in_slices
 from volery.live.runtime.decisions import DecisionBook, candidates, counted

@@ -15,10 +15,12 @@ from starlette.responses import Response
 from volery.core.errors import InputError
 from volery.core.model import JobId
 from volery.live.jobs import JobDescription
-from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
+from volery.live.service.admission import ConflictError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.intake import Intake
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.openapi import Endpoint, Operation
+from volery.live.service.outputs import AwayError
 from volery.live.service.sessions import Sessions, is_foreign
 from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus, Problem, Refusal

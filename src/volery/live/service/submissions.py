@@ -11,11 +11,10 @@ from collections.abc import Callable, Collection, Sequence
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobDone
 from volery.core.model import Address, JobId, Message, Time
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import demands
 from volery.live.service.admission import NewJob, Submission, wanted
-from volery.live.service.batches import BatchWriter
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.failover import Failover
 from volery.live.service.listings import OpenJob
 from volery.live.service.store import JobStore

@@ -20,7 +20,7 @@ from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
 from volery.core.shares import Share
 from volery.live.messages import PreemptionReport
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
 

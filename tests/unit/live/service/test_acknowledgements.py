@@ -13,7 +13,7 @@ import pytest
 from tests.live.loopback import MACHINES
 
 from volery.core.events import Event
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import job_from_table
 from volery.live.messages import ReportsStored, TaskReport
 from volery.live.service.acknowledgements import Acknowledgements

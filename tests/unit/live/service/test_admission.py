@@ -10,7 +10,7 @@ import pytest
 
 from volery.core.events import JobDone, MoreTasks, Submit
 from volery.core.model import Message, Task
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
 from volery.live.service.admission import Submission

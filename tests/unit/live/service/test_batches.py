@@ -12,8 +12,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.live.service import batches
-from volery.live.service.batches import BatchWriter
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.store import JobStore
 
 
