@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class LiveHost(NamedTuple):
-    """A host at work.
+    """A host that runs.
 
     Args:
         host: drives the components.
@@ -140,10 +140,10 @@ async def _started(
         watches=_watches(federation, name, deployment, where),
         presence=Presence(where[SUBMITTER], register),
     )  # fmt: skip
-    on_new_life = partial(_greet, front, node.reporter, layout, deployment.machines)
+    on_new_incarnation = partial(_greet, front, node.reporter, layout, deployment.machines)
     nodes = [address for address in scheduling if address in deployment.machines]
     try:
-        await _begin(host, node, front, nodes, on_new_life)
+        await _begin(host, node, front, nodes, on_new_incarnation)
         yield LiveHost(host, front, str(path) if journal is not None else "")
     except Exception:
         if node.supervised is not None:
@@ -177,13 +177,13 @@ def _greet(
 
 async def _begin(
     host: Host, node: NodeRuntime, front: Frontend | None, nodes: Sequence[Address],
-    on_new_life: Callable[[HostName, bool], None],
+    on_new_incarnation: Callable[[HostName, bool], None],
 ) -> None:  # fmt: skip
     """Open and start everything, and take up what earlier incarnations have left."""
     supervised = node.supervised
     report = node.reporter.report if node.reporter is not None else host.inbox.report
     adopted = await supervised.open(nodes, report, host.stop) if supervised is not None else ()
-    await host.open(on_new_life)
+    await host.open(on_new_incarnation)
     host.start(adopted)
     if node.reporter is not None:
         node.reporter.again()
@@ -271,7 +271,6 @@ def _transport(federation: Federation) -> Transport:
 
 
 def job_frontend(site: SubmitterSite) -> Frontend:
-    """The frontend that serves users."""
     from volery.live.frontend import JobFrontend
 
     return JobFrontend(site)

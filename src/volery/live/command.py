@@ -110,7 +110,6 @@ _decoder = msgspec.msgpack.Decoder(Payload)
 
 
 def encode_payload(payload: Payload) -> bytes:
-    """Bytes for `Task.payload`."""
     return _encoder.encode(payload)
 
 

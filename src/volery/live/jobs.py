@@ -99,7 +99,7 @@ class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A job."""
+    """A job as a user describes it."""
 
     name: Annotated[str, Meta(max_length=NAME_MAX, description="what lists call it")] = ""
     user: Annotated[str, Meta(max_length=USER_MAX, description="whose it is; who submits, when left out")] = ""
@@ -262,7 +262,6 @@ def _check(job: JobDescription, place: str) -> None:
 
 
 def _wants(work: Work) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """Constraints and request, as written."""
     return work.constraints, tuple(sorted(work.request.items()))
 
 

@@ -71,18 +71,18 @@ class TaskReport(Message, frozen=True):
 
     @property
     def number(self) -> int:
-        """Of the attempt, for people: 0 is the task's first."""
+        """The number of the attempt for people: 0 is the task's first."""
         return self.attempt if self.counted is None else self.counted
 
 
 class ReportsStored(Message, frozen=True):
-    """Submitter > agent: the ends of these attempts (task, attempt) are written down; nobody else need keep them."""
+    """Submitter > agent: the ends of these attempts (task, attempt) are stored; nobody else need keep them."""
 
     attempts: tuple[tuple[TaskId, int], ...]
 
 
 class ConfinementReport(Message, frozen=True):
-    """Agent > submitter, when it begins: what holds the tasks of these nodes to what they ask for, in words."""
+    """Agent > submitter, when it begins: the confinement of tasks on these nodes, in words."""
 
     nodes: tuple[Address, ...]
     words: str
@@ -92,7 +92,7 @@ OutputPlace = Literal["here", "not here", "busy"]
 
 
 class OutputRequest(Message, frozen=True):
-    """Submitter > agent: say what is in an output.
+    """Submitter > agent: send a piece of an output.
 
     Args:
         number: of the question.
@@ -110,7 +110,7 @@ class OutputRequest(Message, frozen=True):
 
 
 class OutputReply(Message, frozen=True):
-    """Agent > submitter: this is in it.
+    """Agent > submitter: a piece of an output.
 
     Args:
         number: of the question.
@@ -128,7 +128,7 @@ class OutputReply(Message, frozen=True):
 
 
 class DecisionReport(Message, frozen=True):
-    """Host > submitter: what a scheduler has decided about a task.
+    """Host > submitter: the decision of a scheduler about a task.
 
     Args:
         by: which scheduler.
@@ -142,12 +142,11 @@ class DecisionReport(Message, frozen=True):
 
     @property
     def job(self) -> JobId:
-        """The job of the task."""
         return self.decision.job
 
 
 class PreemptionReport(Message, frozen=True):
-    """Host > submitter: an attempt was ended for another task's sake.
+    """Host > submitter: an attempt was ended in favour of another task.
 
     Args:
         by: who has ended it.
@@ -161,7 +160,7 @@ class PreemptionReport(Message, frozen=True):
 
 
 class PeerReport(Message, frozen=True):
-    """Host > submitter: a component here has been told that another is lost, or is back.
+    """Host > submitter: a component here has lost another, or it is back.
 
     Args:
         by: who was told.
@@ -191,7 +190,7 @@ class HostReport(Message, frozen=True):
 
 
 class HostHeartbeat(Message, frozen=True):
-    """Host > host: I live. `echo` is the number of the last beat that was heard."""
+    """Host > host: this host runs. `echo` is the number of the last beat that was received."""
 
     number: int
     echo: int

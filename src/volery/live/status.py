@@ -59,12 +59,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """True if it has ended."""
         return self.state in ENDED_JOBS
 
 
 class TaskUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt has used, as far as the kernel of its machine says it."""
+    """Usage of an attempt, as far as the kernel of its machine reports it."""
 
     cpu_us: Annotated[int | None, Meta(description="processor time, microseconds")] = None
     memory_peak_bytes: Annotated[int | None, Meta(description="the most at once; null: not known")] = None
@@ -159,7 +158,7 @@ class UserStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user, or an organisation, is due of the federation."""
+    """The share of a user, or of an organisation, in the federation."""
 
     name: str
     within: Annotated[tuple[str, ...], Meta(description="the organisations that it is part of, the outermost first")]
@@ -169,13 +168,13 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A weight to be."""
+    """A new weight of a user or an organisation."""
 
     weight: Annotated[int, Meta(description="against its siblings in the tree, from 1")]
 
 
 class WeightChange(msgspec.Struct, frozen=True):
-    """Who has given whom which weight."""
+    """A change of a weight."""
 
     name: str
     weight: int
@@ -185,7 +184,7 @@ class WeightChange(msgspec.Struct, frozen=True):
 
 
 class SharePart(msgspec.Struct, frozen=True):
-    """What a user is due of the federation, and had before and after a preemption, as far as was known then."""
+    """The part of the federation that a user is due, and had before and after a preemption, as far as known then."""
 
     due: float
     before: float
@@ -220,7 +219,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FunnelStep(msgspec.Struct, frozen=True):
-    """How many machines are left after one more demand."""
+    """The machines that are left after one more demand."""
 
     demand: str
     machines: int
@@ -248,7 +247,7 @@ class DecisionStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task is where it is, or nowhere yet."""
+    """The reasons why a task is where it is, or nowhere yet."""
 
     job: int
     index: int
@@ -275,7 +274,7 @@ class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job would meet if it were submitted now; nothing is submitted."""
+    """The prospects of a job if it were submitted now; nothing is submitted."""
 
     tasks: int
     waiting: Annotated[int, Meta(description="tasks of all users that wait already, and as a rule come first")]
@@ -298,7 +297,7 @@ class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job would start and end if it were submitted now, and whom it would preempt; nobody else being submitted.
+    """Start and end of a job if it were submitted now, and its preemptions; no other job being submitted.
 
     The interval holds what came over four of five times where durations are known well; `volery plan --record` says
     how often it did.
@@ -314,7 +313,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActualMoments(msgspec.Struct, frozen=True):
-    """When what was foretold of a job has come to pass, microseconds after its submission; null: never."""
+    """The moments of a job that were forecast, as they came, microseconds after its submission; null: never."""
 
     first_start: int | None
     first_end: int | None
@@ -323,7 +322,7 @@ class ActualMoments(msgspec.Struct, frozen=True):
 
 
 class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A forecast and what came."""
+    """A forecast and its outcome."""
 
     job: int
     made_us: UnixMicroseconds
@@ -333,7 +332,7 @@ class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MomentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How good forecasts of one moment were."""
+    """The accuracy of forecasts of one moment."""
 
     moment: str
     settled: Annotated[int, Meta(description="forecasts whose moment has come")]
@@ -342,7 +341,7 @@ class MomentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How good forecasts were."""
+    """The accuracy of forecasts."""
 
     expected: Annotated[float, Meta(description="part of all moments that intervals are meant to cover")] = 0.8
     open: Annotated[int, Meta(description="forecasts whose job has not ended, or may still be submitted")]
@@ -351,13 +350,13 @@ class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong, and where."""
+    """A problem and its place."""
 
     place: str
     problem: str
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The answer to what cannot be done."""
+    """The answer to a request that was refused."""
 
     error: Problem

@@ -43,7 +43,6 @@ class PlainLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s: %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - its name
-        """The time of a record."""
         return utc(round(record.created * SECOND_US))
 
 
@@ -59,7 +58,6 @@ class JsonLines(logging.Formatter):
         self._host = host
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         fields = {
             "time": f"{at}.{int(record.msecs):03d}Z",

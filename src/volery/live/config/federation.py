@@ -75,7 +75,7 @@ Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
 
 
 class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The content of the file."""
+    """The content of a federation's file."""
 
     machines: Annotated[
         list[dict[str, Any]], Meta(description="tables of equal machines: count, slots or capacity, attributes")
@@ -144,7 +144,6 @@ class Federation(msgspec.Struct, frozen=True):
 
     @property
     def broker(self) -> BrokerAccess:
-        """The address and the credentials of the broker."""
         file = self.file
         login = self.base / file.broker_login if file.broker_login else None
         return BrokerAccess(file.broker, file.broker_tls, login, self.base)
@@ -159,7 +158,7 @@ class Federation(msgspec.Struct, frozen=True):
 
 
 def located(hosts: Mapping[HostName, Iterable[Address]]) -> dict[Address, HostName]:
-    """Address -> host."""
+    """The host of each address."""
     return {address: host for host, addresses in hosts.items() for address in addresses}
 
 

@@ -22,15 +22,15 @@ class IncarnationStreams(Streams):
         self._incarnation = incarnation
 
     def of(self, name: Address, incarnation: int = 0) -> Random:
-        """A fresh generator at the start of the named stream."""
         return super().of(name, incarnation or self._incarnation)
 
 
 def survives(architecture: Architecture, deployment: Deployment) -> bool:
     """True if hosts of this deployment may fail and restart.
 
-    That takes components that can be built again and messages that can be lost, so that nothing of an earlier life is
-    taken for the present one's. A design that in the lab bears the crash of its machines alone has no fence live.
+    That takes components that can be built again and messages that can be lost, so that nothing of an earlier
+    incarnation is taken for the present one's. A design that in the lab bears the crash of its machines alone has no
+    fence live.
     """
     return deployment.rebuild is not None and "loss" in architecture.tolerates
 
@@ -72,7 +72,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
     seed: int = 0
 
     def build(self, incarnation: int = 1) -> Deployment:
-        """Fresh components.
+        """Build fresh components.
 
         Raises:
             InputError: the architecture cannot be built on this cluster, or asks for what real tasks cannot do.
@@ -86,7 +86,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
     def components(
         self, deployment: Deployment, addresses: Iterable[Address], incarnation: int
     ) -> dict[Address, Component]:
-        """The components of one life of a host.
+        """The components of one incarnation of a host.
 
         Designs that bear crashes rebuild them, even for the first: nobody knows whether the others have run before.
 

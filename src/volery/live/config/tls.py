@@ -100,7 +100,7 @@ def client_context(tls: BrokerTls, base: Path, host: str) -> ssl.SSLContext:
 
 
 def trusting(ca: Path) -> ssl.SSLContext:
-    """A client's context that believes one authority and no other.
+    """A client's context that trusts one authority and no other.
 
     Raises:
         InputError: its certificate cannot be used.

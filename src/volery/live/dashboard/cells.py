@@ -54,7 +54,7 @@ def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong:
 
 
 def told(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:
-    """The data of the drawing; it is fetched again with the live part of the page."""
+    """The data of the drawing, which is fetched again with the live part of the page."""
     return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes, lost, wrong)).decode())
 
 

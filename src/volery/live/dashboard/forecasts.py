@@ -72,7 +72,6 @@ _NAMES: Final = ("name", "command", "user")
 
 
 def forecast_view(job: JobStatus, forecast: Forecast) -> PageView:
-    """The view of a forecast of a job that is under way."""
     told = told_forecast(forecast, NEXT if job.started_us is not None else MOMENTS)
     return PageView(f"Forecast of job {job.id}", told, place=frame.JOBS, every_s=0)
 

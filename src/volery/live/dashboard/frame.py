@@ -87,7 +87,7 @@ class Again(msgspec.Struct, frozen=True):
     age_s: float = 0.0
 
     def headers(self) -> dict[str, str]:
-        """As an answer tells it."""
+        """The headers that send it with an answer."""
         told = {"etag": self.tag, "volery-again": f"{self.after_s:.3f}"}
         return HEADERS | told | ({"volery-behind": "1"} if self.behind else {})
 
@@ -108,16 +108,6 @@ def page(
     again: Again = NEVER,
     film: Markup | None = None,
 ) -> Response:
-    """A whole page.
-
-    Args:
-        view: what it shows.
-        who: for whom; None: nobody yet.
-        federation: its name.
-        status: of the answer.
-        again: when it is to be fetched again.
-        film: what moves through a recording, where the page shows one: nothing changes there by itself.
-    """
     nonce = secrets.token_urlsafe(16)
     head = tag(
         "head",

@@ -49,7 +49,6 @@ def escaped(text: object) -> Markup:
 
 
 def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
-    """Pieces one after the other."""
     return Markup(
         between.join([piece if type(piece) is Markup else escaped(piece) for piece in pieces if piece is not None])
     )
@@ -78,7 +77,6 @@ def name_of(text: str, most: int = SHOWN_MAX) -> Markup:
 
 
 def link(where: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
-    """A link."""
     return tag("a", *children, href=where, **attributes)
 
 
@@ -129,7 +127,7 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:
-    """A list of what is what."""
+    """A list of names and values."""
     return tag("dl", *(joined((tag("dt", key), tag("dd", value))) for key, value in pairs))
 
 

@@ -237,7 +237,6 @@ def asking(job: JobStatus) -> Markup:
 
 
 def _legend(tasks: Sequence[TaskStatus]) -> Markup:
-    """The signs of the states that tasks are in."""
     there = {task.state for task in tasks}
     told = (joined((tag("b", sign), f" {state}")) for state, sign in SIGNS.items() if state in there)
     return tag("p", joined(told, ", "), class_="soft")

@@ -233,7 +233,6 @@ _HOSTS: Final = (
 
 
 def hosts_view(queries: FederationView) -> PageView:
-    """All hosts."""
     rows = [_host(host) for host in queries.all_hosts()]
     listed = table(_HOSTS, rows, empty="Of hosts nothing is known here.", label="hosts")
     told = "A host is a process of the federation. Jobs: those that have not ended and are assigned to its schedulers."
@@ -242,7 +241,6 @@ def hosts_view(queries: FederationView) -> PageView:
 
 
 def absences(queries: FederationView) -> Markup | None:
-    """A sentence about each host that does not answer."""
     found = queries.absent()
     if not found:
         return None

@@ -24,7 +24,7 @@ Key = tuple[Principal, str]
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """A view as it was.
+    """A view as it was rendered once.
 
     Args:
         view: what was made.

@@ -127,12 +127,10 @@ def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[NewO
 
 
 def live_script() -> str:
-    """The script of pages that follow a federation."""
     return "\n".join((window_script(), _text("pulse.js"), _text("tail.js")))
 
 
 def window_script() -> str:
-    """The script of every page."""
     return "\n".join((_text("window.js"), field_script(), _text("cells.js")))
 
 
@@ -141,13 +139,10 @@ def _text(name: str) -> str:
 
 
 def window_style() -> str:
-    """The style of every page."""
     return base_style() + _text("window.css")
 
 
 def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that answers with a text."""
-
     async def answer(_: Request) -> Response:
         return Response(text, media_type=kind, headers=frame.HEADERS)
 
@@ -155,8 +150,6 @@ def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 class _Views:
-    """The views of all pages."""
-
     def __init__(
         self, queries: FederationView, outputs: Outputs | None, pace: Pacing, *, foretells: bool = False
     ) -> None:
@@ -184,7 +177,6 @@ class _Views:
         return await task_view(self._queries, self.one_task(request), self._outputs)
 
     def one_task(self, request: Request) -> TaskStatus:
-        """The task that an address names."""
         job, place = self.one_job(request), request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
@@ -214,7 +206,6 @@ class _Views:
         return preemptions_view(self._queries, request)
 
     def one_job(self, request: Request) -> JobStatus:
-        """The job that an address names."""
         return self._known(request, request.path_params["id"])
 
     def _known(self, request: Request, job: int) -> JobStatus:
@@ -366,7 +357,6 @@ class _Access:
         return answer
 
     async def leave(self, request: Request) -> Response:
-        """End a session."""
         if (refused := _refused(request)) is not None:
             return refused
         answer = as_json({})
@@ -374,7 +364,7 @@ class _Access:
         return answer
 
     async def pulse(self, request: Request) -> Response:
-        """Tell pages that something has changed, at most once a second: cheaper than all that /events tells."""
+        """Send pages an event after changes, at most once a second: cheaper than all that /events sends."""
         if self._sessions.who(request) is None:
             return refusal("authorization", "sign in", 401)
         headers = frame.HEADERS
@@ -432,7 +422,6 @@ def _refused(request: Request, *, of_form: bool = False) -> Response | None:
 
 
 def problem_view(place: str, problem: str) -> PageView:
-    """The view of an error."""
     told = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
     return PageView(
         "That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0

@@ -17,7 +17,7 @@ ROWS_MAX: Final = 500
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column.
+    """A column of a table.
 
     Args:
         title: its heading; empty where it holds orders or links that say by themselves what they are.

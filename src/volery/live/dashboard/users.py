@@ -170,11 +170,6 @@ def _changing(one: ShareStatus) -> Markup:
 
 
 def preemptions_view(queries: FederationView, request: Request) -> PageView:
-    """The view of preemptions.
-
-    Raises:
-        InputError: the query holds something else than it may.
-    """
     user, job = request.query_params.get("user") or None, number(request, "job", None)
     before, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
     who = principal(request)
@@ -206,7 +201,6 @@ def last_preemptions(queries: FederationView, request: Request, job: int | None)
 
 
 def preemptions(found: Sequence[PreemptionStatus]) -> Markup:
-    """A table of them."""
     rows = [_preemption(one) for one in found]
     return table(_PREEMPTIONS, rows, empty="Nobody has lost anything.", label="preemptions")
 

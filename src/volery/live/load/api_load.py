@@ -42,7 +42,7 @@ def described(trace: Trace, job: JobId, work: Work) -> JobDescription:
 
 
 class _Load:
-    """Submits, listens, and fills in the records."""
+    """The replay of one trace through a client: submissions, answers and records."""
 
     def __init__(self, client: AsyncClient, trace: Trace, work: Work) -> None:
         self._client = client
@@ -81,7 +81,6 @@ class _Load:
             self.take_in(status)
 
     async def listen(self, after: int) -> None:
-        """Take in what the federation tells."""
         async for status in self._client.events(after=after):
             self.take_in(status)
 

@@ -37,24 +37,12 @@ Payload = Callable[[TaskId], bytes]
 
 
 class LoadProgress(msgspec.Struct, frozen=True):
-    """Progress of a load."""
-
     submitted: int
     done: int
     finished: int
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Result of a load.
-
-    Args:
-        records: arrivals are those of the submissions as they were made, all on the federation's clock.
-        late_us: per job, how much later than planned it was submitted.
-        failed: attempts that failed.
-        cpu_s: processor time of this process, from the first submission to the last answer.
-        journal: path of the journal; empty where none was kept.
-    """
-
     records: Records
     late_us: array[int]
     failed: int
@@ -118,7 +106,6 @@ class Loader(Component):
         self.complete = asyncio.Event()
 
     def start(self, now: Time) -> None:
-        """The first job arrives a moment later."""
         self._origin = now + LEAD_US
         self._port.set_timer(NEXT, self._origin)
 
@@ -155,7 +142,6 @@ class Loader(Component):
         return replace(message, tasks=tuple(replace(task, payload=self._payload(task.id)) for task in message.tasks))
 
     def on_done(self, message: JobDone, source: Address, now: Time) -> None:
-        """Note the answer."""
         if self._records.answered_us[message.job] != NEVER:
             return
         self._records.answered_us[message.job] = now
@@ -166,7 +152,6 @@ class Loader(Component):
             self.complete.set()
 
     def on_rejected(self, message: JobRejected, source: Address, now: Time) -> None:
-        """Try again when told to."""
         self._records.rejections += 1
         self._port.set_timer(message.job, now + max(1, message.retry_after_us))
 
@@ -206,7 +191,6 @@ class LoadRecorder:
         self._records = records
 
     def started(self, node: Address, task: Task, attempt: int, waited_us: Time, turn_us: Time, now: Time) -> None:
-        """Write the start; an earlier attempt is kept as lost."""
         records, number = self._records, task.id
         if attempt:
             records.lost.append(
@@ -223,7 +207,6 @@ class LoadRecorder:
         records.path[number] = (now - turn_us) << PATH_SHIFT
 
     def ended(self, _node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
-        """Write the end; only a finished attempt has finished."""
         if outcome == "finished":
             self._records.finish_us[task.id] = now
         else:

@@ -54,15 +54,13 @@ class LoadMeasurements(NamedTuple):
 
 
 class RecordingLoader(Loader):
-    """A loader that hears when tasks start and end, by their nodes' clocks."""
+    """A loader that records the starts and ends of tasks by their nodes' clocks."""
 
     def start(self, now: Time) -> None:
-        """The first job arrives when all hosts have come to rest."""
         self._offset = time.time_ns() // 1000 - now
         super().start(now + REST_US)
 
     def on_heard(self, message: Message, source: Address, now: Time) -> None:  # noqa: ARG002 - as any handler
-        """Note a start or an end."""
         if isinstance(message, TaskReport):
             column = self._records.start_us if message.state == "running" else self._records.finish_us
             column[message.task] = message.at_unix_us - self._offset

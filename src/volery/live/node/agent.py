@@ -70,12 +70,10 @@ class NodeAgent:
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
-        """Start an attempt; what carries nothing that can be run fails with a reason."""
         executor = self._calls if _is_call(task) else self._processes
         executor.start(node, task, attempt, on_end)
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """End a running attempt and all that it has started."""
         self._processes.kill(task, attempt)
         self._calls.kill(task, attempt)
 
@@ -85,7 +83,7 @@ class NodeAgent:
         self._calls.end_all()
 
     async def close(self) -> None:
-        """End everything that runs here, and give the state folder up."""
+        """End everything that runs here, and release the state folder."""
         if self._closed:
             return
         self._closed = True

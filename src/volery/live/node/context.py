@@ -54,20 +54,19 @@ class ExecutorContext(NamedTuple):
         return attempt_number(task.payload, attempt, self.by_incarnation)
 
     def began(self, pid: int) -> None:
-        """A first process of an attempt, or a worker, has been started."""
+        """Record the first process of an attempt, or a worker."""
         self.ledger.add(pid)
         self.descendants.began(pid)
 
     def ended(self, pid: int) -> None:
-        """It was reaped."""
         self.ledger.remove(pid)
         self.descendants.ended(pid)
 
     def watch_output(self, folder: Path, account: Account | None) -> None:
-        """An attempt begins to write in its folder."""
+        """Bound the output in the folder of an attempt that begins."""
         self.outputs.begin(str(folder), account.uid if account is not None else os.geteuid())
 
 
 def attempt_name(task: Task, attempt: int) -> str:
-    """Of an attempt, among all of one agent."""
+    """The name of an attempt among all of one agent."""
     return f"{task.id}.{attempt}"

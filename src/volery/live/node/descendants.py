@@ -75,15 +75,14 @@ class Descendants:
         self._marks.discard(mark)
 
     def began(self, pid: int) -> None:
-        """A first process of an attempt, or a worker, whose end its executor waits for."""
+        """Except a process, whose end its executor waits for: the first of an attempt, or a worker."""
         self._first.add(pid)
 
     def ended(self, pid: int) -> None:
-        """It was reaped."""
         self._first.discard(pid)
 
     def adopted(self) -> dict[int, list[ProcessStatus]]:
-        """Living processes that lost their parent and have become children of this one, by mark; reaps zombies.
+        """Processes that lost their parent and have become children of this one, by mark; reaps zombies.
 
         One that dies after the list was read leaves its children to this process. Then the list is read again,
         `ROUNDS_MAX` times at most.
@@ -110,7 +109,7 @@ class Descendants:
     def left(
         self, mark: int, first: int, adopted: Mapping[int, list[ProcessStatus]] | None = None
     ) -> list[ProcessStatus]:
-        """Living processes of an attempt besides its first one: below it, and adopted ones with all below them."""
+        """Processes of an attempt besides its first one: below it, and adopted ones with all below them."""
         return _with_all_below((self.adopted() if adopted is None else adopted).get(mark, ()), first)
 
     def signal(self, mark: int, first: int, number: signal.Signals = signal.SIGKILL) -> bool:
@@ -122,7 +121,7 @@ class Descendants:
         return _send(number, [status for status in self.left(mark, first) if status.group != first])
 
     def kill_all(self, mark: int, first: int) -> bool:
-        """Kill all that an attempt has started, without its first process; whether there was anything."""
+        """Kill all that an attempt has started, without its first process; true if there was anything."""
         return _send(signal.SIGKILL, self.left(mark, first))
 
     def _look(self) -> None:
@@ -147,7 +146,7 @@ class Descendants:
 
 
 def _with_all_below(roots: Iterable[ProcessStatus], first: int = 0) -> list[ProcessStatus]:
-    """Processes and their living descendants; those of `first` as well, without itself."""
+    """Processes and their descendants without zombies; those of `first` as well, without itself."""
     found = list(roots)
     waiting = [status.pid for status in found] + ([first] if first else [])
     seen = {*waiting}

@@ -26,7 +26,6 @@ def report_now(
     node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
     folder: str = "", result: bytes = b"", usage: AttemptUsage | None = None, counted: int | None = None,
 ) -> TaskReport:  # fmt: skip
-    """A report on what has just happened."""
     at_unix_us = time.time_ns() // 1000
     return TaskReport(
         task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage, counted
@@ -50,7 +49,7 @@ class Executor(Protocol):
         """End a running attempt with outcome "killed", all that it has started included; unknown ones are ignored."""
 
     async def close(self) -> None:
-        """End all that runs, without a further word to anyone, and wait until it is gone."""
+        """End all that runs, report nothing more, and wait until it is gone."""
 
 
 class Recorder(Protocol):

@@ -22,7 +22,7 @@ _KB_PER_MB: Final = 1024
 
 
 class StartGate:
-    """Of one process.
+    """The gate of one process.
 
     Args:
         stdin: path of what the program is to read; nothing by default.
@@ -45,7 +45,7 @@ class StartGate:
         return (SHELL, "-c", self._script, self._stdin, *argv)
 
     def open(self) -> None:
-        """Let it go on."""
+        """Let the process become its program."""
         with suppress(BrokenPipeError):  # it has ended already
             os.write(self._inside, b"\n")
 

@@ -59,19 +59,18 @@ class ProcessLedger:
         self._file = self._rewritten()
 
     def add(self, pid: int) -> None:
-        """A process group of ours has begun; one that is gone already needs no record."""
+        """Record a process group that has begun; one that is gone already needs no record."""
         status = status_of(pid)
         if status is not None:
             self._running[pid] = status.started
             self._write(f"+{pid} {status.started}\n")
 
     def remove(self, pid: int) -> None:
-        """It is gone."""
         if self._running.pop(pid, None) is not None:
             self._write(f"-{pid}\n")
 
     def close(self) -> None:
-        """Give the folder up; whatever is still written down is for the next agent to kill."""
+        """Release the folder; the next agent kills whatever is still recorded."""
         os.close(self._file)
         os.close(self._lock)
 

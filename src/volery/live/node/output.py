@@ -72,12 +72,11 @@ class Extent(NamedTuple):
 
 
 def extent(descriptor: int) -> Extent:
-    """Of an output, now."""
     return Extent(os.fstat(descriptor).st_size, kept_from(descriptor))
 
 
 class OutputPiece(NamedTuple):
-    """Of an output: from an offset up to another, of so many bytes that it has now."""
+    """A piece of an output between two offsets, and the bytes that the output has now."""
 
     start: int
     end: int
@@ -124,7 +123,7 @@ READS_MAX: Final = 8
 
 
 class OutputReader:
-    """Answers for one host.
+    """Reads outputs of this host for the submitter.
 
     Args:
         root: the folder of the folders of attempts.
@@ -137,7 +136,7 @@ class OutputReader:
         self._reading: set[asyncio.Task[None]] = set()
 
     def asked(self, question: OutputRequest) -> None:
-        """Read beside the event loop, and answer."""
+        """Read in a thread, and answer."""
         if len(self._reading) >= READS_MAX:
             self._tell(OutputReply(question.number, "busy"))
             return
@@ -150,7 +149,6 @@ class OutputReader:
 
 
 def read(root: Path, question: OutputRequest) -> OutputReply:
-    """The answer to a question."""
     file = open_output(root, question.folder, question.stream)
     if file is None:
         return OutputReply(question.number, "not here")

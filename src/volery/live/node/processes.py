@@ -93,7 +93,6 @@ class _Attempt:
 
     @property
     def group(self) -> ControlGroup | None:
-        """Its control group."""
         return self.held.group if self.held is not None else None
 
     def signal_all(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -153,7 +152,6 @@ class ProcessExecutor:
             self._stop(found, "killed", grace_max_s)
 
     def end_all(self) -> None:
-        """End everything at once, without any grace."""
         for attempt in [*self._attempts.values()]:
             self._kill(attempt, 0.0)
 
@@ -232,7 +230,7 @@ class ProcessExecutor:
         self._tell(attempt, "running")
 
     def _hold(self, attempt: _Attempt, gate: StartGate | None) -> None:
-        """Have the process that has just been started in hand before anything of the task runs."""
+        """Confine the process that has just been started before anything of the task runs."""
         assert attempt.popen is not None
         try:
             if attempt.held is not None:
@@ -325,7 +323,7 @@ class ProcessExecutor:
             self._sweeper = asyncio.get_running_loop().call_later(after_s, self._sweep)
 
     def _sweep(self) -> None:
-        """Look once for all attempts that are being stopped whether anything of them still lives."""
+        """Look once for processes of all attempts that are being stopped."""
         self._sweeper = None
         now = time.monotonic()
         alive: dict[int, list[ProcessStatus]] = {}
@@ -438,7 +436,6 @@ def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, 
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -16,7 +16,7 @@ READS_MAX: Final = 5
 
 
 class ProcessStatus(NamedTuple):
-    """One process.
+    """One process as the kernel lists it.
 
     Args:
         pid: its number, which the kernel gives to another once the process is gone.
@@ -60,7 +60,7 @@ def status_of(pid: int) -> ProcessStatus | None:
 
 
 def processes() -> Iterator[ProcessStatus]:
-    """All of them, at about 15 us each."""
+    """All processes, at about 15 us each."""
     for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
         if name.isdigit() and (found := status_of(int(name))):
             yield found
@@ -111,7 +111,6 @@ def carries(pid: int, variable: bytes) -> bool:
 
 
 def ancestors(pid: int) -> set[int]:
-    """A process, its parent, and so on up."""
     found: set[int] = set()
     while pid > 0 and pid not in found:
         found.add(pid)

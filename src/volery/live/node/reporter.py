@@ -28,8 +28,6 @@ AgentReport = TaskReport | ConfinementReport | OutputReply
 
 
 class SendReport(Protocol):
-    """Sends the submitter a report of an agent."""
-
     def __call__(self, report: AgentReport, source: Address = ..., /) -> None:
         """Send a report from an address; without one from the node that it is about."""
 
@@ -44,13 +42,13 @@ def reporter_of(host: HostName) -> Address:
 
 
 class Reporter(Component):
-    """Reports, and repeats what was not received: starts of attempts that run, and ends.
+    """Reports attempts, and repeats what was not received: starts of attempts that run, and ends.
 
     Args:
         host: whose.
         tell: sends a report.
         forget: told of each attempt (task, attempt) of which the end was received.
-        kept: what was not received in an earlier life of this process, and where further ends are kept.
+        kept: what was not received in an earlier incarnation of this process, and where further ends are kept.
         outputs: the folder of the folders of attempts; None: tasks write none here.
     """
 
@@ -69,12 +67,12 @@ class Reporter(Component):
         self._outputs = None if outputs is None else OutputReader(outputs, lambda told: tell(told, self._address))
 
     def introduce(self, confined: ConfinementReport) -> None:
-        """Tell the submitter what holds tasks here, now and whenever it begins anew."""
+        """Report the confinement of tasks here, now and whenever the submitter restarts."""
         self._confined = confined
         self._tell(confined, self._address)
 
     def report(self, report: TaskReport) -> None:
-        """Tell the submitter; of an end, and of the start before it, until the end was received."""
+        """Report an attempt; keep its end, and the start before it, until the end was received."""
         key = report.task, report.attempt
         if report.state == "running":
             self._begun[key] = report
@@ -84,7 +82,7 @@ class Reporter(Component):
         self._tell(report, self._address)
 
     def again(self) -> None:
-        """The submitter has begun anew: repeat what it may not have written down."""
+        """Repeat what a submitter that has restarted may not have stored."""
         if self._confined is not None:
             self._tell(self._confined, self._address)
         for reports in (*self._kept.values(), tuple(self._begun.values())):
@@ -92,7 +90,7 @@ class Reporter(Component):
                 self._tell(report, self._address)
 
     def on_received(self, message: ReportsStored, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
-        """Nobody need keep these any more, if the submitter says so."""
+        """Forget reports that the submitter has stored."""
         if source != SUBMITTER:
             return
         for task, attempt in message.attempts:

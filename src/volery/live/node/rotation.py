@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class OutputRotation:
-    """Keeps the folder of attempts of one agent in bounds.
+    """Keeps the folders of attempts of one agent within limits.
 
     Args:
         root: of the folders of attempts.
@@ -62,7 +62,7 @@ class OutputRotation:
         self._cleaner: asyncio.Future[int] | None = None
 
     def begin(self, folder: str, user: int) -> None:
-        """An attempt writes there, as this user of the operating system."""
+        """Watch the folder of an attempt that writes as this user of the operating system."""
         self._running[folder] = user
         if self._looking is None and self._policy.stream_mb:
             self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -70,7 +70,6 @@ class OutputRotation:
             self._clean()
 
     def end(self, folder: str) -> None:
-        """It has written its last."""
         user = self._running.pop(folder, None)
         if user is not None:
             self._bound(folder, user)
@@ -99,14 +98,13 @@ class OutputRotation:
             self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
 
     def close(self) -> None:
-        """Look no more."""
         for timer in (self._looking, self._cleaning):
             if timer is not None:
                 timer.cancel()
 
 
 def bound(path: str, user: int, keep: int) -> bool:
-    """Give the oldest part of an output back; whether there was one.
+    """Remove the oldest part of an output; true if there was one.
 
     Args:
         path: of the file; one that is not this user's own and only is left alone, as a task can put anything there.
@@ -144,7 +142,7 @@ def _line(said: bytes, there: bytes) -> bytes:
 
 
 def _punch(file: int, end: int) -> None:
-    """Give the blocks of a file up to an offset back.
+    """Release the blocks of a file up to an offset.
 
     Raises:
         OSError: the file system does not do that.
@@ -219,7 +217,6 @@ def _used_s(attempt: str) -> float:
 
 
 def _size(attempt: str) -> int:
-    """Bytes on disk."""
     total = 0
     for folder, _, names in os.walk(attempt):
         for name in names:

@@ -50,7 +50,6 @@ class AccountSpawner:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
 
     def close(self) -> None:
-        """Let the thread end."""
         self._thread.shutdown()
 
     def _become(self) -> None:
@@ -89,7 +88,6 @@ class Spawners:
         return self._by_account[account].start(words, cpus, mark, **options)
 
     def close(self) -> None:
-        """Let the threads end."""
         for starter in self._by_account.values():
             starter.close()
 

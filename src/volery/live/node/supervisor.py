@@ -85,7 +85,7 @@ class TaskSupervisor:
             os.close(folder)
 
     async def serve(self) -> None:
-        """Until it is told to finish, or nobody needs it."""
+        """Serve hosts until one orders the end, or none needs this process."""
         loop = asyncio.get_running_loop()
         server = await loop.create_unix_server(lambda: Channel(FromHost, self._take, self._gone), sock=self._socket)
         os.write(1, READY)
@@ -126,7 +126,7 @@ class TaskSupervisor:
         return any(attempt.end is None for attempt in self._attempts.values())
 
     def _maybe_serve(self) -> None:
-        """Serve who has come, once what is ended because the lease was over is gone: its room is given away."""
+        """Serve the new host, once what is ended because the lease was over is gone: its room is given away."""
         if self._coming is None or (self._expired and self._runs()):
             return
         (host, message), self._coming = self._coming, None
@@ -160,7 +160,7 @@ class TaskSupervisor:
             self._agent.start(message.node, message.task, message.attempt, _nobody_else)
 
     def _finish(self, host: Channel) -> None:
-        """End what runs, then let the host go; what has come to an end of its own is kept for its next life."""
+        """End what runs, then release the host; attempts that ended by themselves are kept for its next incarnation."""
         if host is not self._host:
             return
         self._finishing = True
@@ -217,7 +217,7 @@ class TaskSupervisor:
         self._timer = loop.call_later(seconds, self._due, loop.time() + seconds)
 
     def _due(self, at: float) -> None:
-        """Look; but who was stopped listens first."""
+        """Look; a process that was stopped reads what its host has sent first."""
         loop = asyncio.get_running_loop()
         if loop.time() > at + LATE_S:
             self._timer = loop.call_later(LISTEN_S, self._look)
@@ -226,11 +226,11 @@ class TaskSupervisor:
 
 
 def _nobody_else(_task: Task, _attempt: int, _outcome: Outcome) -> None:
-    """The report says it all."""
+    """Do nothing: the report holds everything."""
 
 
 def main() -> None:
-    """Serve; what cannot be used is said on standard error."""
+    """Serve; print what cannot be used on standard error."""
     from volery.live.loop import run_loop
 
     async def serve() -> None:

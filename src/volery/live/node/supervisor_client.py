@@ -47,7 +47,7 @@ class SupervisorLost(RuntimeError):  # noqa: N818 - it names a state
 
 
 class SupervisorClient:
-    """Has attempts run by the supervisor of a state folder, which is started where there is none.
+    """The executor of a node host whose tasks outlive it: the supervisor of a state folder runs them.
 
     Args:
         tasks, state: folders, see `NodeAgent`.
@@ -127,7 +127,7 @@ class SupervisorClient:
         return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
 
     async def _end_strays(self, attempts: Sequence[SupervisedAttempt]) -> None:
-        """End attempts of nodes that this host had in an earlier life, and wait for that."""
+        """End attempts of nodes that this host had in an earlier incarnation, and wait for that."""
         running = [it for it in attempts if it.end is None]
         if not running:
             return
@@ -174,7 +174,7 @@ class SupervisorClient:
             raise InputError("node agent", f"its supervisor does not start: {problem}")
 
     def go_on(self, end_of: Callable[[Address], OnEnd]) -> None:
-        """The host has started: tell it of what was adopted, and the submitter of what has begun and ended meanwhile.
+        """Report adopted attempts to the host that has started, and their starts and ends to the submitter.
 
         Args:
             end_of: a node's `OnEnd`.
@@ -190,18 +190,16 @@ class SupervisorClient:
             self._end(report)
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
-        """Have an attempt started; one that has been started already is ignored."""
         if (task.id, attempt) not in self._under_way:
             self._under_way[task.id, attempt] = (task, on_end)
             self._say(StartAttempt(node, task, attempt, note))
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """Have an attempt ended."""
         self._asked.add((task, attempt))
         self._say(KillAttempt(task, attempt))
 
     def forget(self, task: TaskId, attempt: int) -> None:
-        """The end of an attempt is written down."""
+        """Have the supervisor forget an attempt whose end is stored."""
         self._say(ForgetAttempt(task, attempt))
 
     def _say(self, message: FromHost) -> None:
@@ -209,7 +207,6 @@ class SupervisorClient:
         self._channel.say(message)
 
     def _tick(self) -> None:
-        """The host lives."""
         if self._lease_s and not self._closing:
             self._say(KeepAlive())
             self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
@@ -259,7 +256,7 @@ class SupervisorClient:
             found[1](found[0], report.attempt, report.state)
 
     def leave(self) -> None:
-        """Hang up; the supervisor goes on with what runs, for the next life of this host."""
+        """Disconnect; the supervisor goes on with what runs, for the next incarnation of this host."""
         if not self._closing and self._channel is not None:
             self._stop_ticking()
             self._channel.close()
@@ -270,7 +267,6 @@ class SupervisorClient:
             self._ticking.cancel()
 
     def _leave(self, why: SupervisorLost) -> None:
-        """Begin anew."""
         self.leave()
         self._lost(why)
 

@@ -23,7 +23,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor, first: I am the host now. Held answers.
+    """Host > supervisor, first: the host that is served from now on. `Inventory` answers.
 
     Args:
         lease_s: the supervisor ends what runs when no host has said Alive for so long; 0: never.
@@ -49,28 +49,28 @@ class KillAttempt(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class ForgetAttempt(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor: the end of this attempt is written down elsewhere."""
+    """Host > supervisor: the end of this attempt is stored elsewhere."""
 
     task: TaskId
     attempt: int
 
 
 class KeepAlive(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor: I live."""
+    """Host > supervisor: the host runs."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor: end everything, and yourself.
+    """Host > supervisor: end all attempts and this process.
 
     Args:
-        keep: go on while there are ends that are not written down elsewhere, for the host's next life.
+        keep: go on while there are ends that are not written down elsewhere, for the host's next incarnation.
     """
 
     keep: bool
 
 
 class SupervisedAttempt(msgspec.Struct, array_like=True):
-    """An attempt as the supervisor knows it; `task` without its payload, `begun` and `end` once that was reported."""
+    """An attempt in the supervisor; `task` without its payload, `begun` and `end` once that was reported."""
 
     node: Address
     task: Task
@@ -123,11 +123,9 @@ class Channel(asyncio.BufferedProtocol):
         self._transport: Any = None  # uvloop's transports are no asyncio.Transport to isinstance
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is open."""
         self._transport = transport
 
     def get_buffer(self, _: int) -> bytearray:
-        """The buffer of the next bytes."""
         return self._chunk
 
     def buffer_updated(self, byte_count: int) -> None:
@@ -144,18 +142,16 @@ class Channel(asyncio.BufferedProtocol):
         del waiting[:at]
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The other end is gone."""
         self._transport = None
         self._lost(self)
 
     def say(self, message: FromHost | FromSupervisor) -> None:
-        """Send a message; to nobody where the other end is gone."""
+        """Send a message; drop it where the other end is gone."""
         if self._transport is not None:
             encoded = self._encode(message)
             self._transport.write(_LENGTH.pack(len(encoded)) + encoded)
 
     def close(self) -> None:
-        """Hang up."""
         if self._transport is not None:
             self._transport.close()
 

@@ -29,7 +29,7 @@ TRACEBACK_MAX: Final = 20_000
 
 
 class CallRequest(msgspec.Struct, frozen=True, array_like=True):
-    """One call.
+    """One call and the limits of its process.
 
     Args:
         pickled: what to call.

@@ -26,7 +26,7 @@ STEPS: Final = 30
 
 
 class DecisionBook:
-    """The decisions that were heard of: per task the first and the last ones, and counts per pair of components.
+    """Decisions that schedulers report: of a task the first and the last ones, and counts per pair of components.
 
     Args:
         clock_s: seconds that never go back.

@@ -7,7 +7,7 @@ peer follows within the same time.
 
 Coming back takes two steps. DOWN > READY when the peer has heard of the outage and is not up either: the first of each
 watching pair, the master, is told PeerBack. READY > UP when the peer is READY, too: the second, the node, is told. So a
-node never takes up a lease that its master still counts as broken. A new life of the peer is up at once.
+node never takes up a lease that its master still counts as broken. A new incarnation of the peer is up at once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WatchedPair(NamedTuple):
 
 
 class WatchList(NamedTuple):
-    """Of a host: its watching pairs by the other's host, and the time within which both ends are told."""
+    """The watching pairs of a host by the other's host, and the time within which both ends are told."""
 
     pairs: Mapping[HostName, Iterable[WatchedPair]]
     detection_us: Time
@@ -108,7 +108,7 @@ class FailureDetector:
         self.deadline_us = now + self.patience_us
 
     def beat(self, now: Time) -> None:
-        """Say to all peers that this host lives."""
+        """Send a heartbeat to all peers."""
         self.look(now)
         for name, peer in self._peers.items():
             self._beat(name, peer, now)
@@ -119,7 +119,7 @@ class FailureDetector:
         self._send(name, HostHeartbeat(peer.number, peer.heard, peer.state))
 
     def look(self, now: Time) -> None:
-        """Give up who has not proved that it lives."""
+        """Give up each peer without a recent proof that it runs."""
         if now <= self.deadline_us:
             return
         for peer in self._peers.values():
@@ -140,7 +140,7 @@ class FailureDetector:
                 self.news.append(PeerNews(pair.local, PeerLost(pair.remote), at))
 
     def heard(self, name: HostName, beat: HostHeartbeat, now: Time) -> None:
-        """Take a beat in that was meant for this life of the host."""
+        """Take in a beat that was meant for this incarnation of the host."""
         peer = self._peers.get(name)
         if peer is None or beat.number <= peer.heard:
             return
@@ -173,7 +173,7 @@ class FailureDetector:
         self.news += [PeerNews(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs if pair.first == first]
 
     def met(self, name: HostName, known: bool, now: Time) -> None:
-        """A peer is heard for the first time, or has begun anew: then all are told that it is back, lost or not."""
+        """Take note of a peer that is met first, or has restarted: all components get PeerBack, lost or not."""
         peer = self._peers.get(name)
         if peer is None:
             return

@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 
 
 class Host:
-    """Drives components.
+    """Drives the components of one host.
 
     Args:
         name: of the host.
@@ -125,7 +125,7 @@ class Host:
         self._presence = presence
         self._watch: FailureDetector | None = None
         self._beating: asyncio.TimerHandle | None = None
-        self._on_new_life: Callable[[HostName, bool], None] | None = None
+        self._on_new_incarnation: Callable[[HostName, bool], None] | None = None
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
         self._stopped = asyncio.Event()
@@ -136,20 +136,20 @@ class Host:
             self._mailboxes[address] = Mailbox(inbox, address, component, journalled)
         self._ingress = IngressFilter(name, self._mailboxes, self._where)
 
-    async def open(self, on_new_life: Callable[[HostName, bool], None] | None = None) -> None:
+    async def open(self, on_new_incarnation: Callable[[HostName, bool], None] | None = None) -> None:
         """Connect to the others and wait until they are there; nothing is handled before `start`.
 
         Args:
-            on_new_life: is called for each incarnation of another host: its name, and whether an earlier one was known.
+            on_new_incarnation: is called per incarnation of another host: its name, and if an earlier one was known.
         """
-        self._on_new_life = on_new_life
+        self._on_new_incarnation = on_new_incarnation
         self._loop = asyncio.get_running_loop()
         if self._transport is not None:
             assert self._codec is not None
             self._delivery = Delivery(
                 self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
             )
-            await self._transport.open(self.name, self._arrived, self._delivery.known_life)
+            await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
             limit_s = self._watches.meeting_s(self._incarnation) if self._watches is not None else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
@@ -159,7 +159,7 @@ class Host:
         """Start the components.
 
         Args:
-            adopted: what still runs of an earlier life, and on which node.
+            adopted: attempts of an earlier incarnation that still run, by node.
         """
         self._loop = asyncio.get_running_loop()
         now = self.now()
@@ -178,7 +178,7 @@ class Host:
         self.inbox.wake()
         if self._delivery is not None:
             for peer in sorted({*self._where.values()} - {self.name}):
-                self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
+                self._delivery.send(peer, [])  # so that the peer repeats what this incarnation has missed
             assert self._transport is not None
             self._transport.begun(self._incarnation, self._superseded)
         if self._presence is not None:
@@ -237,7 +237,7 @@ class Host:
     # The ways in.
 
     def _tell(self, component: Address, message: Message) -> None:
-        """Tell the submitter something that it writes down, as `report` does of attempts; no effect of an event."""
+        """Report something that is no effect of an event to the submitter, which stores it."""
         if self._explains:
             self.inbox.report(message, component)
 
@@ -254,9 +254,13 @@ class Host:
             assert self._transport is not None
             self._transport.doubt()
 
-    def _superseded(self, life: int) -> None:
+    def _superseded(self, incarnation: int) -> None:
         if not self._stopped.is_set():
-            self.stop(Superseded(f"life {life} of this host has begun elsewhere; this one is its {self._incarnation}"))
+            self.stop(
+                Superseded(
+                    f"incarnation {incarnation} of this host has begun elsewhere; this one is its {self._incarnation}"
+                )
+            )
 
     def _take(self, sender: HostName, parcels: Collection[Parcel]) -> None:
         self.inbox.events.extend(self._ingress.admitted(sender, parcels))
@@ -270,7 +274,7 @@ class Host:
                     self.inbox.wake()
             elif self._presence is not None and isinstance(message, HostReport):
                 assert self._delivery is not None
-                self._presence.heard(sender, message, self._delivery.known_life(sender))
+                self._presence.heard(sender, message, self._delivery.known_incarnation(sender))
 
     def _meet(self, peer: HostName, known: bool) -> None:
         if self._watch is not None:
@@ -278,8 +282,8 @@ class Host:
             self.inbox.wake()
         if known:
             log.warning("host %s has begun anew", peer)
-        if self._on_new_life is not None:
-            self._on_new_life(peer, known)
+        if self._on_new_incarnation is not None:
+            self._on_new_incarnation(peer, known)
 
     def _beat(self) -> None:
         assert self._watch is not None
@@ -337,7 +341,7 @@ class Host:
         self._commit(now)
 
     def _tell_news(self, watch: FailureDetector, now: Time) -> None:
-        """Tell who is lost and who is back, before anything else: a host that was stopped has slept through its leases.
+        """Handle PeerLost and PeerBack before anything else: a host that was stopped has slept through its leases.
 
         Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.
         """
@@ -365,7 +369,7 @@ class Host:
         self.inbox.events.extend(waiting)
 
     def _tell_submitter(self, mailbox: Mailbox, event: PeerLost | PeerBack) -> None:
-        """Only the submitter is told: schedulers do nothing about it. It handles the news in its next turn."""
+        """Hand the news to the submitter alone, which handles it in its next turn: schedulers do nothing about it."""
         if mailbox.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
             self.inbox.events.append((mailbox, event, SUBMITTER))
             self._tell(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
@@ -411,7 +415,7 @@ class Host:
             self._actions.append((self._compute, (mailbox, *effect[1:])))
 
     def _commit(self, now: Time) -> None:
-        """Write the turn down, then let its effects go; without the one there is no other."""
+        """Write the turn to the journal, then release its effects; without the one there is no other."""
         if self._entries:
             if self._journal is not None:
                 try:
@@ -437,7 +441,7 @@ class Host:
             self.inbox.wake()
 
     def stop(self, error: Exception) -> None:
-        """Handle nothing more, because of this; `run` raises it."""
+        """Handle nothing more, because of an error; `run` raises it."""
         self.failed = error
         log.critical("host %s stops: %s", self.name, error)
         self._stop()

@@ -200,7 +200,6 @@ class JournalWriter:
         """Go on in another file, once `is_full`; called between two turns."""
 
     def close(self) -> None:
-        """Write what is left."""
         self._file.close()
 
 

@@ -93,7 +93,7 @@ class Period(msgspec.Struct, frozen=True):
 
 
 class _Observed:
-    """Gathers what all journals tell; times are microseconds since 1970."""
+    """Gathers what all journals hold; times are microseconds since 1970."""
 
     def __init__(self) -> None:
         self.arrived: dict[JobId, Time] = {}
@@ -200,7 +200,6 @@ class _Observed:
         )
 
     def decisions(self) -> tuple[RecordedDecision, ...]:
-        """By role."""
         return tuple(
             RecordedDecision(role, len(spent), sum(spent) / len(spent) / 1000)
             for role, spent in sorted(self.spent_ns.items())

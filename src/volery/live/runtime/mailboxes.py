@@ -64,7 +64,6 @@ class Outbox:
             send(host, parcels)
 
     def drop(self) -> None:
-        """Forget all messages."""
         self._stop_waiting()
         self._going, self._waiting = {}, {}
 
@@ -111,7 +110,7 @@ class Inbox:
         self._turn, self.awake = turn, False
 
     def wake(self) -> None:
-        """Have a turn soon."""
+        """Schedule a turn unless one is due."""
         if not self.awake:
             self.awake = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -187,7 +186,6 @@ class Mailbox:
             timer.handle.cancel()
 
     def close(self) -> None:
-        """Let no timer fire."""
         for key in list(self.timers):
             self.drop_timer(key)
 

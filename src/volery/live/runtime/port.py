@@ -43,31 +43,24 @@ class LivePort:
         self._add: Callable[[Effect], None] = effects.append
 
     def send(self, to: Address, message: Message) -> None:
-        """Collect a message."""
         self._add((to, message))
 
     def set_timer(self, key: Key, at: Time) -> None:
-        """Collect a timer."""
         self._add((SET_TIMER, key, at))
 
     def cancel_timer(self, key: Key) -> None:
-        """Collect that a timer is not wanted any more."""
         self._add((CANCEL_TIMER, key))
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Collect a launch."""
         self._add((LAUNCH, task, attempt, waited_us, note) if note else (LAUNCH, task, attempt, waited_us))
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """Collect that an attempt is to end."""
         self._add((KILL, task, attempt))
 
     def compute(self, key: Key, problem: Problem) -> None:
-        """Collect a problem."""
         self._add((COMPUTE, key, problem))
 
     def observe(self, fact: Fact) -> None:
-        """Collect a fact."""
         self._add((OBSERVE, fact))
 
 

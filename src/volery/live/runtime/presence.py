@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 
 def this_host() -> HostReport:
-    """The facts about this process."""
     return HostReport(volery.__version__, socket.gethostname(), os.getpid(), _unix_us())
 
 
@@ -38,8 +37,6 @@ def _unix_us() -> Time:
 
 
 class _Entry:
-    """One host of the register."""
-
     __slots__ = ("heard_us", "incarnation", "missed", "nodes", "others", "told")
 
     def __init__(self, addresses: Iterable[Address], nodes: Collection[Address]) -> None:
@@ -158,7 +155,7 @@ class HostRegister:
 
 
 def _held(entry: _Entry) -> str:
-    """`gm/0, gm/1, 20 nodes`."""
+    """Words for a host, as `gm/0, gm/1, 20 nodes`."""
     return held_by(entry.others, len(entry.nodes))
 
 
@@ -185,11 +182,9 @@ class Presence:
             send(self._to, self._told)
 
     def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
-        """Take in what another host has sent."""
         if self._register is not None:
             self._register.heard(host, told, incarnation)
 
     def close(self) -> None:
-        """Send nothing more."""
         if self._timer is not None:
             self._timer.cancel()

@@ -195,7 +195,6 @@ class Chain:
         return chain.from_iterable(reader.turns(known) for reader in self.readers)
 
     def times(self) -> tuple[Time, Time] | None:
-        """Of the first turn and of the last; None where there is none."""
         found = [times for reader in self.readers if (times := reader.times()) is not None]
         return (found[0][0], found[-1][1]) if found else None
 

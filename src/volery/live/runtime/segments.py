@@ -58,13 +58,11 @@ class SegmentedJournal(JournalWriter):
 
     @property
     def is_full(self) -> bool:
-        """True if another file is due."""
         if self._child:
             self._reap()
         return 0 < self._limit <= self.size and not self._child
 
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
-        """Go on in another file, and have the state of components written as it is now."""
         header = msgspec.structs.replace(self._header, segment=self._header.segment + 1)
         path = journal_path(self._folder, header.host, header.incarnation, header.segment)
         before, full = self._file, self.path
@@ -84,7 +82,6 @@ class SegmentedJournal(JournalWriter):
             log.error("no snapshot of host %s could be written, earlier files are kept: %s", header.host, error)
 
     def close(self) -> None:
-        """Write what is left, and wait for the snapshot."""
         super().close()
         until_s = time.monotonic() + CLOSE_S
         while self._child and time.monotonic() < until_s:

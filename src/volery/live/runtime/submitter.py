@@ -18,7 +18,7 @@ Post = Callable[[Event], None]
 
 
 class SubmitterSite(NamedTuple):
-    """A host that a submitter stands on.
+    """The host of a submitter.
 
     Args:
         federation: of the file.
@@ -46,7 +46,7 @@ class SubmitterSite(NamedTuple):
 
     @property
     def agents(self) -> dict[Address, Address]:
-        """Of each node on another host, the reporter of that host."""
+        """The reporter of the host of each node on another host."""
         nodes = self.deployment.machines
         return {address: reporter_of(host) for host, address in self._others() if address in nodes}
 
@@ -77,7 +77,7 @@ class Frontend:
         """Called when the host has started."""
 
     def restarted(self, addresses: Collection[Address]) -> None:
-        """Called when a host with these schedulers is heard of for the first time, or has restarted."""
+        """Called when a host with these schedulers is met for the first time, or has restarted."""
 
     async def close(self) -> None:
         """Called when the host has closed."""

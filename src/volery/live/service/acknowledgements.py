@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Acknowledgements:
-    """Ends between being heard and being acknowledged.
+    """Ends of attempts from their reports to their acknowledgements.
 
     Args:
         sync: brings what is committed to the disk; called in a thread.
@@ -44,7 +44,7 @@ class Acknowledgements:
         self._closed = False
 
     def heard(self, agent: Address, end: tuple[TaskId, int]) -> None:
-        """An agent has told of an end; it belongs to the next batch."""
+        """Add an end that an agent has reported to the next batch."""
         self._heard.setdefault(agent, []).append(end)
 
     def batch(self) -> Ends:
@@ -93,7 +93,7 @@ class Acknowledgements:
         self._tell(committed)
 
     async def close(self) -> None:
-        """Acknowledge nothing more; whoever has told of an end tells the next life of it."""
+        """Acknowledge nothing more; an agent reports its ends to the next incarnation again."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

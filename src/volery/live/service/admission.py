@@ -29,7 +29,7 @@ class ConflictError(InputError):
 
 
 class NewJob(NamedTuple):
-    """A job that has got its numbers.
+    """A job with its numbers.
 
     Args:
         number: its own.
@@ -47,7 +47,6 @@ class NewJob(NamedTuple):
 
     @property
     def tasks(self) -> int:
-        """The number of its tasks."""
         return self.wanted[-1].first + self.wanted[-1].tasks
 
 
@@ -90,7 +89,7 @@ class Submission(NamedTuple):
         yield from messages
 
     def _was_sent_in_parts(self, job: Job) -> bool:
-        """Tell if the job may have needed several messages when it was first sent; tasks that have ended had a size."""
+        """True if the job may have needed several messages when it was first sent; tasks that have ended had a size."""
         return bool(self.ended) or len(job.tasks) < self.left
 
 

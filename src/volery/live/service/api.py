@@ -77,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The API answers."""
+    """The state of the API."""
 
     status: str
     version: str
@@ -91,7 +91,7 @@ def operations(
     jobs, tasks = _JobEndpoints(service), _TaskEndpoints(service.queries, outputs)
 
     async def healthz(_: Request) -> Response:
-        """Whether the API answers."""
+        """The state of the API, and the revision of the last change."""
         return as_json(Health("ok", volery.__version__, service.queries.revision))
 
     paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
@@ -146,7 +146,7 @@ def make_app(
     description = describe(known)
 
     async def openapi(_: Request) -> Response:
-        """What the API can do."""
+        """The description of the API in OpenAPI 3.1."""
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
@@ -193,7 +193,7 @@ class _JobEndpoints:
         return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
 
     async def plan(self, request: Request) -> Response:
-        """What a job would meet if it were submitted now; nothing is submitted."""
+        """The prospects of a job if it were submitted now; nothing is submitted."""
         return as_json(await self._queries.plan(await described(request)))
 
     async def list(self, request: Request) -> Response:
@@ -212,11 +212,11 @@ class _JobEndpoints:
         return as_json(_job(self._queries, request))
 
     async def why(self, request: Request) -> Response:
-        """Why its first task that waits does so: the machines that could have it, and what schedulers have decided."""
+        """The reasons why its first waiting task waits: machines that could have it, and decisions of schedulers."""
         return as_json(await self._queries.explain(_job(self._queries, request).id, None))
 
     async def cancel(self, request: Request) -> Response:
-        """Give a job up: what waits never runs, and what runs is killed."""
+        """Cancel a job: what waits never runs, and what runs is killed."""
         job = _job(self._queries, request)
         of_user = f" of {job.user}" if job.user else ""
         log.info("job %d%s is cancelled%s", job.id, of_user, by_whom(request))
@@ -273,12 +273,12 @@ class _TaskEndpoints:
         return as_json(self._task(request))
 
     async def why(self, request: Request) -> Response:
-        """Why it waits, or where it went."""
+        """The reasons why it waits, or where it went."""
         task = self._task(request)
         return as_json(await self._queries.explain(task.job, task.index))
 
     async def result(self, request: Request) -> Response:
-        """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""
+        """The pickled result or exception of a callable; empty for commands. Only its user gets it."""
         task = self._task(request)
         self._own_job(request)
         return Response(self._queries.result(task.job, task.index), media_type="application/octet-stream")
@@ -340,12 +340,11 @@ def _job(queries: JobQueries, request: Request) -> JobStatus:
 
 
 def _seen(queries: JobQueries, number: int, who: Principal) -> JobStatus:
-    """A job, if there is one and it may be seen."""
     return seen_job(queries, number, who)
 
 
 def demand_safe(host: str, gate: Authenticator, tls: Mapping[str, str] | None) -> None:
-    """Strangers must neither get in nor hear a token.
+    """Refuse an API that strangers could use, or on which they could read a token.
 
     Raises:
         InputError: they could.

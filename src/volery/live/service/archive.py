@@ -84,7 +84,7 @@ class Archive:
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look for old jobs from now on, if the rules ever let one go."""
+        """Look for old jobs from now on, if the rules ever remove one."""
         if self._rules.days or self._rules.jobs:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
@@ -127,7 +127,7 @@ class Archive:
         return len(due)
 
     async def _clear(self, file: int) -> None:
-        """Take out the rows of the tasks of a file's jobs, piece by piece, and give the room back."""
+        """Remove the rows of the tasks of a file's jobs, piece by piece, and release the room."""
         if not file or self._cleared == file:
             return
         retired, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0

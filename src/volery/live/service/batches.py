@@ -44,7 +44,6 @@ class _Write:
         self._error: Exception | None = None
 
     def make(self) -> None:
-        """Write."""
         try:
             self._given = self._write()
         except sqlite3.Error:  # it may have ended the whole batch
@@ -53,14 +52,14 @@ class _Write:
             self._error = error
 
     def tell(self) -> None:
-        """It is committed."""
+        """Set the result of the committed write."""
         if self._error is not None:
             self.fail(self._error)
         elif not self._future.done():  # whoever waits may have given up
             self._future.set_result(self._given)
 
     def fail(self, error: Exception) -> None:
-        """It has come to nothing."""
+        """Set the error of the write."""
         if not self._future.done():
             self._future.set_exception(error)
 
@@ -100,7 +99,6 @@ class BatchWriter:
         self._writing: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin to write."""
         self._writing = asyncio.get_running_loop().create_task(self._write())
 
     def note(self, event: News) -> None:
@@ -236,7 +234,7 @@ class Checkpoints:
         self._moving: asyncio.Future[int] | None = None
         self._moved_s = 0.0
         self._written = True
-        """Whether the log's file may hold something; at the start, what an earlier life has left."""
+        """Whether the log's file may hold something; at the start, what an earlier incarnation has left."""
 
     async def until(self, something: asyncio.Event) -> None:
         """Wait until there is something to write; while there is nothing, the log is moved and its file emptied."""
@@ -275,5 +273,5 @@ class Checkpoints:
             return 0
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the checkpoint that is under way."""
         self._thread.shutdown()

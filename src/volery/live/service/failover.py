@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Failover:
-    """Knows the scheduler of every job, and moves jobs between schedulers.
+    """Assigns jobs to schedulers, and moves them between schedulers.
 
     Args:
         entry_for: (job, user) -> the address that a job is submitted to while all schedulers answer.
@@ -110,7 +110,7 @@ class Failover:
             self._kept_max = max(KEPT_MIN, 2 * self._assignments.kept)
 
     def greet(self, entries: Iterable[Address]) -> None:
-        """Have schedulers that have begun anew, or answer again, know of moves before they are sent jobs."""
+        """Send moves to schedulers that have restarted, or answer again, before they are sent jobs."""
         for entry in entries:
             if entry in self._standins:
                 self._since.pop(entry, None)
@@ -127,7 +127,7 @@ class Failover:
         self.send(greet)
 
     def greet_all_but(self, elsewhere: Collection[Address]) -> None:
-        """As `greet`, all that begin together with the job service."""
+        """Greet all schedulers that begin together with the job service."""
         self.greet([entry for entry in self._standins if entry not in elsewhere])
 
     def on_peer(self, event: PeerLost | PeerBack) -> None:
@@ -192,7 +192,6 @@ class Failover:
         self._all_written.set()
 
     async def close(self) -> None:
-        """Move nothing more."""
         for timer in self._timers.values():
             timer.cancel()
         for task in self._moving:

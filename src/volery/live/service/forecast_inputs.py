@@ -72,7 +72,6 @@ class ForecastRequest(msgspec.Struct, frozen=True):
     lost: tuple[Address, ...] = ()
 
     def fleet(self) -> Fleet:
-        """The machines."""
         offered = [dict(zip(self.resources, amounts, strict=True)) for amounts in self.capacities]
         return Fleet(self.machines, self.slots, capacities=offered)
 
@@ -91,7 +90,7 @@ class UnplayableError(Exception):
 
 
 def reading(path: Path) -> sqlite3.Connection:
-    """The store of jobs, to be read.
+    """Open the store of jobs to be read.
 
     Raises:
         sqlite3.Error: it cannot be.

@@ -64,7 +64,6 @@ class ForecastLedger:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close both files."""
         with self._lock:
             self._sql.close()
             self._jobs.close()

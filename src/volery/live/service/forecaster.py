@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class Forecaster:
-    """Makes forecasts, one at a time, and keeps what became of them.
+    """Makes forecasts, one at a time, and keeps their outcomes.
 
     Args:
         federation: whose.
@@ -89,7 +89,6 @@ class Forecaster:
         return meters(await self.record(None))
 
     def close(self) -> None:
-        """Nothing more is asked."""
         if self._book is not None:
             self._book.close()
 
@@ -125,7 +124,7 @@ class Forecaster:
         return _told(await asyncio.shield(made), job.tasks, who)
 
     def _date(self, number: JobId) -> None:
-        """Note when an answer about a job came, and forget those that are old."""
+        """Store the time of an answer about a job, and forget old ones."""
         now_s = time.monotonic()
         self._made_s[number] = now_s
         for old in [one for one, at_s in self._made_s.items() if now_s - at_s > FRESH_S and self._made[one].done()]:
@@ -183,7 +182,7 @@ def _told(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
 
 
 async def ask_lab(question: ForecastRequest) -> ForecastReply:
-    """Have the question answered by a process of its own, which is ended after `LIMIT_S`."""
+    """Answer a request in a process of its own, which is ended after `LIMIT_S`."""
     lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -217,20 +216,18 @@ def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ..
 
 
 def forecast_operations(foreteller: Forecaster, queries: JobQueries) -> tuple[Operation, ...]:
-    """Forecasts, and what became of them."""
-
     async def forecast(request: Request) -> Response:
-        """When a job would start and end if it were submitted now, and whom it would preempt; nothing is submitted."""
+        """Forecast start and end of a job if it were submitted now, and its preemptions; nothing is submitted."""
         return as_json(await foreteller.forecast(await described(request), principal(request)))
 
     async def of_job(request: Request) -> Response:
-        """When what is left of a job that is under way would start and end, and whom it would preempt."""
+        """Forecast start and end of what is left of a job that is under way, and its preemptions."""
         who = principal(request)
         status = seen_job(queries, request.path_params["id"], who)
         return as_json(await foreteller.of_job(status, who))
 
     async def forecasts(request: Request) -> Response:
-        """How good forecasts were: of those whose job was submitted within a minute, word for word, and has ended."""
+        """The accuracy of forecasts of jobs that were submitted within a minute, word for word, and have ended."""
         return as_json(await foreteller.record(principal(request).sees))
 
     return (

@@ -89,7 +89,6 @@ class Intake:
             raise AwayError("body", f"{problem}; submit smaller jobs") from None
 
     def close(self) -> None:
-        """Nothing more is read."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

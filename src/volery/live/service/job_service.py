@@ -127,7 +127,6 @@ class JobService(Component):
             self._port.send(event.to, message)
 
     def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
-        """Note what has become of an attempt."""
         self.writer.note(event)
         told = self._counts.told
         told[event.state] = told.get(event.state, 0) + 1
@@ -137,7 +136,6 @@ class JobService(Component):
             self._observe(event)
 
     def on_news(self, event: JobAccepted | JobRejected | JobDone, source: Address, now: Time) -> None:
-        """Note what has become of a job."""
         self.writer.note(event)
         if isinstance(event, JobRejected):
             self._port.set_timer(event.job, now + event.retry_after_us)
@@ -145,27 +143,21 @@ class JobService(Component):
             self._submissions.accepted(event.job, done=isinstance(event, JobDone))
 
     def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
-        """Remember what a scheduler has decided."""
         self._book.note(event)
 
     def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
-        """Remember what holds tasks on some nodes."""
         self.nodes.confined(event)
 
     def on_preempted(self, event: PreemptionReport, source: Address, now: Time) -> None:
-        """Write a preemption down."""
         self.queries.sharing.note(event)
 
     def on_output(self, event: OutputReply, source: Address, now: Time) -> None:
-        """Take what the host of a node has read."""
         self.outputs.told(event, source)
 
     def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
-        """Remember which component is lost to which."""
         self.nodes.peer(event)
 
     def on_seen(self, event: Seen, source: Address, now: Time) -> None:
-        """Take the view of a scheduler."""
         if self._capacity is not None:
             self._capacity.seen(event)
 
@@ -175,7 +167,6 @@ class JobService(Component):
         self._submissions.submit_rejected(event.key)
 
     def on_peer_lost_or_back(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
-        """Take note that a scheduler does not answer, or answers again."""
         self._submissions.failover.on_peer(event)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
@@ -209,14 +200,14 @@ class JobService(Component):
         self._submissions.open(elsewhere)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
-        """Submit what has not ended to entries that have restarted, or are heard of first: they may know nothing."""
+        """Submit unfinished jobs to entries that have restarted, or are met first: they may have lost them."""
         self.nodes.forget_lost(entries)
         self._submissions.failover.greet(entries)
         self.queries.sharing.tell(entries)
         await self._submissions.resubmit(entries)
 
     async def close(self) -> None:
-        """Write down what was reported, and close the store."""
+        """Store what was reported, and close the store."""
         if self.writer.closed:
             return
         self.writer.closed = True
@@ -257,7 +248,7 @@ class JobService(Component):
         return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
-        """Give a job up; None where there is no such job."""
+        """Cancel a job; None where there is no such job."""
         if await self.writer.written(lambda: self._store.cancel(number)):
             status = self._store.job(number)
             assert status is not None
@@ -265,7 +256,7 @@ class JobService(Component):
         return self._store.job(number)
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
-        """Have nothing more placed on a node, or something again; None where there is no such node.
+        """Place nothing more on a node, or use it again; None where there is no such node.
 
         Raises:
             InputError: the scheduler cannot drain nodes.
@@ -281,7 +272,7 @@ class JobService(Component):
         return next(found for found in self.nodes.statuses() if found.address == node)
 
     def _repeat_orders(self) -> None:
-        """Tell of all drained nodes and of weights once more: a component may have restarted."""
+        """Repeat all drained nodes and weights: a component may have restarted."""
         if self.writer.closed:
             return
         for node in sorted(self.nodes.drained):

@@ -49,7 +49,7 @@ NOBODY: Final = -1
 
 
 class ShareHistory:
-    """The two histories, in the database of jobs.
+    """The histories of weights and of preemptions, in the database of jobs.
 
     Args:
         write: the connection whose transaction the caller begins and commits.

@@ -73,7 +73,6 @@ def job_status(row: Sequence[Any]) -> JobStatus:
 
 
 def jobs(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-    """Jobs, the newest first unless another order is asked for."""
     assert order.by in ORDERS
     asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
     where = " AND ".join(words for words, _ in asked) or "1"
@@ -149,7 +148,6 @@ def is_indexed(query: JobQuery, order: JobOrder) -> bool:
 
 
 def job(sql: sqlite3.Connection, number: JobId) -> JobStatus | None:
-    """One job."""
     row = sql.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
     return job_status(row) if row else None
 
@@ -241,7 +239,6 @@ class JobRow(msgspec.Struct):
         return counts_of(self.state, self.tasks - self.running - ended, self.running)
 
     def row(self, revision: int) -> tuple[Any, ...]:
-        """Its columns that change, in the order in which the store updates them, and its number."""
         return (
             self.answered, self.cancelling, self.state, self.reason, self.running, self.finished, self.failed,
             self.killed, self.started_us, self.ended_us, revision, self.id,

@@ -60,11 +60,9 @@ class NodeTable:
         return True
 
     def confined(self, event: ConfinementReport) -> None:
-        """Remember what holds tasks on some nodes."""
         self._confined.update(dict.fromkeys(event.nodes, event.words))
 
     def peer(self, event: PeerReport) -> None:
-        """Remember which component is lost to which."""
         (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
 
     def forget_lost(self, entries: Collection[Address]) -> None:
@@ -81,11 +79,10 @@ class NodeTable:
         return self._owners_of(node) if self._owners_of is not None else ()
 
     def partitions(self) -> dict[Address, tuple[Address, ...]]:
-        """The components in charge of each node, where the scheduler has said so."""
+        """The components in charge of each node."""
         return {} if self._owners_of is None else {node: self.masters(node) for node in self.machines}
 
     def running_on(self, node: Address, limit: int) -> list[TaskId]:
-        """Tasks that run on a node, at most so many."""
         return sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
 
     def lost(self) -> set[Address]:
@@ -94,11 +91,9 @@ class NodeTable:
         return lost if self.register is None else lost | self.register.lost_nodes
 
     def absent(self) -> tuple[str, ...]:
-        """A sentence about each host that does not answer."""
         return () if self.register is None else tuple(self.register.absent())
 
     def hosts(self) -> list[HostStatus]:
-        """All hosts of the federation."""
         return [] if self.register is None else self.register.statuses()
 
     def taken(self) -> dict[int, int]:
@@ -109,11 +104,9 @@ class NodeTable:
         return taken
 
     def drained_machines(self) -> set[int]:
-        """The machines of drained nodes."""
         return {self.machines[node] for node in self.drained if node in self.machines}
 
     def lost_machines(self) -> set[int]:
-        """The machines of lost nodes."""
         return {self.machines[node] for node in self.lost()}
 
     def statuses(self) -> list[NodeStatus]:

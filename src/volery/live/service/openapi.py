@@ -18,7 +18,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One thing that the API can do.
+    """One operation of the API.
 
     Args:
         method: GET, POST or PUT.

@@ -31,7 +31,7 @@ class AwayError(InputError):
 
 
 class TaskOutput(Protocol):
-    """An output that is there.
+    """An output that exists.
 
     Attributes:
         there: how much of it.
@@ -43,11 +43,11 @@ class TaskOutput(Protocol):
         """The content between two offsets, in pieces; once, and then it is closed."""
 
     def close(self) -> None:
-        """Nothing of it is wanted."""
+        """Release the output without reading it."""
 
 
 class FileOutput:
-    """A file of this host.
+    """An output in a file of this host.
 
     Args:
         file: its descriptor.
@@ -58,11 +58,9 @@ class FileOutput:
         self.there = extent(file)
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `TaskOutput`."""
         return blocks(self._file, start, end)
 
     def close(self) -> None:
-        """See `TaskOutput`."""
         os.close(self._file)
 
 
@@ -109,14 +107,14 @@ class OutputRequests:
             del self._open[number]
 
     def told(self, told: OutputReply, source: Address) -> None:
-        """An answer; it may come too late."""
+        """Take an answer, which may come too late."""
         agent, answer = self._open.get(told.number, ("", None))
         if answer is not None and agent == source and not answer.done():
             answer.set_result(told)
 
 
 class AskedOutput:
-    """A file of a node's host.
+    """An output in a file of a node's host.
 
     Args:
         asking: asks.
@@ -132,7 +130,7 @@ class AskedOutput:
         self.there = there
 
     async def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `TaskOutput`; a host that goes away meanwhile breaks the answer off."""
+        """Ask for the content piece by piece; a host that goes away meanwhile breaks the answer off."""
         while start < end:
             limit = min(PIECE_BYTES_MAX, end - start)
             told = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
@@ -142,7 +140,7 @@ class AskedOutput:
             start += len(told.piece)
 
     def close(self) -> None:
-        """See `TaskOutput`."""
+        """Do nothing: no file is open on this host."""
 
 
 class Outputs:

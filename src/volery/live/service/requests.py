@@ -80,7 +80,7 @@ def principal(request: Request) -> Principal:
 
 
 def by_whom(request: Request) -> str:
-    """` by olga`, for the log; nothing where the API has no tokens."""
+    """The user for a line of the log, as ` by olga`; nothing where the API has no tokens."""
     user = principal(request).user
     return f" by {user}" if user else ""
 
@@ -208,13 +208,11 @@ def choice(request: Request, name: str, known: tuple[str, ...], default: str | N
 
 
 class JobLookup(Protocol):
-    """Knows jobs, and those that have left for the archive."""
+    """Finds jobs, and those that have left for the archive."""
 
-    def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
+    def job(self, number: JobId) -> JobStatus | None: ...
 
-    def archived(self, number: JobId) -> ArchivedJob | None:
-        """The user of an archived job, and the number of its file."""
+    def archived(self, number: JobId) -> ArchivedJob | None: ...
 
 
 def seen_job(jobs: JobLookup, number: JobId, who: Principal) -> JobStatus:
@@ -233,7 +231,7 @@ def seen_job(jobs: JobLookup, number: JobId, who: Principal) -> JobStatus:
 
 
 def no_job(job: int) -> NoReturn:
-    """Say that a job does not exist, which is also what those hear who may not see it.
+    """Raise the error for a job that does not exist, or that may not be seen.
 
     Raises:
         NotThereError: always.

@@ -107,7 +107,7 @@ class Database:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
 
     def checkpoint(self, whole: bool) -> int:
-        """Move what is in the log to its place; in any thread, but one at a time.
+        """Move the log to its place; in any thread, but one at a time.
 
         Args:
             whole: all of it, and empty the log's file: nothing may be written meanwhile.
@@ -123,7 +123,7 @@ class Database:
         return pages
 
     def sync(self) -> None:
-        """Bring all that is committed to the disk; in any thread. A commit that is durable need not be followed by it.
+        """Sync all that is committed to the disk; in any thread. A commit that is durable need not be followed by it.
 
         Checkpoints bring what they move to the disk themselves, so that what is not there stands in the log.
 
@@ -138,7 +138,7 @@ class Database:
                 os.close(log)
 
     def close(self) -> None:
-        """Leave everything in one file; what is not committed is lost."""
+        """Move everything to one file; what is not committed is lost."""
         self._moving.close()
         self.read.close()
         self.write.close()

@@ -31,7 +31,7 @@ class _Session(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    """The sessions of a gate.
+    """The sessions of browsers.
 
     Args:
         gate: knows who asks.

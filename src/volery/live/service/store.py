@@ -66,7 +66,7 @@ _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NE
 
 
 class JobStore:
-    """Jobs and tasks.
+    """The jobs and tasks of a federation, in a database.
 
     Tasks of which nothing has been heard have no row; they are pending, or cancelled with their job.
 
@@ -105,15 +105,12 @@ class JobStore:
         return row[0] if row else None
 
     def close(self) -> None:
-        """Leave the database in one file; what is not committed is lost."""
         self._database.close()
 
     def checkpoint(self, whole: bool) -> int:
-        """See `Database.checkpoint`."""
         return self._database.checkpoint(whole)
 
     def sync(self) -> None:
-        """See `Database.sync`."""
         self._database.sync()
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
@@ -122,7 +119,6 @@ class JobStore:
         return (row[0], _decode(row[1])) if row else None
 
     def first_task(self, number: JobId) -> TaskId | None:
-        """The number of a job's first task."""
         row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
         return row[0] if row else None
 
@@ -132,7 +128,6 @@ class JobStore:
         return bool(row and row[0])
 
     def drained(self) -> set[Address]:
-        """The nodes on which nothing is to be placed."""
         return {node for (node,) in self._read.execute("SELECT node FROM drained")}
 
     def drain(self, node: Address, drained: bool) -> None:
@@ -214,7 +209,7 @@ class JobStore:
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
     def cancel(self, number: JobId) -> bool:
-        """Note that the job is to be cancelled; whether it had not ended yet."""
+        """Note that the job is to be cancelled; true if it had not ended yet."""
         job = self._job_under_way(number)
         if job is None:
             return False
@@ -230,7 +225,7 @@ class JobStore:
             self._write_changes()
 
     def take_in(self, news: Iterable[News], now_us: int) -> list[JobId]:
-        """Take in what was heard.
+        """Take in reports of jobs and attempts.
 
         Returns:
             The jobs that are answered although some of their tasks have not been reported to the end.
@@ -333,7 +328,7 @@ class JobStore:
             job.started_us = started_us
 
     def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
-        """State, both numbers of the attempt, and start of a task as it was last told, in this batch or before."""
+        """State, both numbers of the attempt, and start of a task as last reported, in this batch or before."""
         row = self._rows.get((job.id, place))
         if row is not None:
             return row[2], row[4], row[12], row[7]
@@ -376,7 +371,6 @@ class JobStore:
     # Reading: what is committed.
 
     def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
         return listings.job(self._read, number)
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:

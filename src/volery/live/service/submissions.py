@@ -96,7 +96,6 @@ class JobSubmissions:
         return Counter(self.failover.entry(number, user) for number, user in self._store.open_users())
 
     async def stop(self) -> None:
-        """Move and submit nothing more."""
         await self.failover.close()
         if self._resuming is not None:
             self._resuming.cancel()
@@ -113,7 +112,7 @@ class JobSubmissions:
             self._feed.submit(sent.number, owner.entry, sent.messages(owner.epoch))
 
     def withdraw(self, number: JobId, user: str) -> None:
-        """Give a job up: nothing more of it is sent, and nothing that waits to be sent is before the order."""
+        """Withdraw a job: nothing more of it is sent, and nothing that waits to be sent is before the order."""
         self._sent.pop(number, None)
         if self._held is not None:
             self._held.pop(number, None)

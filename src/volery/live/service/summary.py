@@ -73,8 +73,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pacing(Protocol):
-    """Tells how fast tasks end."""
-
     def per_second(self, ended: int) -> float | None:
         """Tasks per second over the last minute, given how many have ended so far; None: too soon to tell."""
 

@@ -68,7 +68,7 @@ class _JobSpan:
 
 
 class Telemetry:
-    """Makes spans and figures.
+    """Makes spans and figures for OpenTelemetry.
 
     Args:
         name: of the federation.
@@ -103,7 +103,6 @@ class Telemetry:
         return read
 
     def look(self, queries: JobQueries) -> None:
-        """Find the figures."""
         loads, nodes = queries.loads(), queries.nodes()
         count = {
             state: [sum(getattr(load, f"{what}_{state}") for load in loads) for what in ("jobs", "tasks")]
@@ -122,7 +121,7 @@ class Telemetry:
         }
 
     def attempt(self, store: JobStore, report: TaskReport) -> None:
-        """A node has told of an attempt."""
+        """Add the report of an attempt to the span of its job."""
         job = self._jobs.get(report.job) or self._begun(store, report.job)
         key, at_ns = (report.task, report.attempt), report.at_unix_us * _NS
         if job is None:
@@ -159,7 +158,7 @@ class Telemetry:
         return job
 
     def ended(self, store: JobStore, status: JobStatus) -> None:
-        """A job has ended, and its end is written down."""
+        """Close the span of a job whose end is stored."""
         job = self._jobs.get(status.id) or self._begun(store, status.id)
         if job is None:
             return
@@ -172,7 +171,7 @@ class Telemetry:
         job.span.end(status.ended_us * _NS)
 
     def close(self) -> None:
-        """Hand over what there is; may take some seconds where nobody listens."""
+        """Export what there is; may take some seconds where no collector answers."""
         attempts = [span for span, _ in self._attempts.values()]
         for span in (*attempts, *(job.span for job in self._jobs.values())):
             span.set_attribute("volery.reason", "the API was closed")
@@ -205,11 +204,9 @@ class JobTracer:
         self._tasks: list[asyncio.Task[None]] = []
 
     def on_report(self, event: TaskReport) -> None:
-        """Note what has become of a task."""
         self._telemetry.attempt(self._store, event)
 
     def open(self, queries: JobQueries) -> None:
-        """Begin to follow what is written."""
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._follow(queries, queries.revision)), loop.create_task(self._refresh(queries))
@@ -233,5 +230,4 @@ class JobTracer:
             task.cancel()
 
     async def close(self) -> None:
-        """Hand over what there is."""
         await asyncio.to_thread(self._telemetry.close)

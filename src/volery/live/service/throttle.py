@@ -29,7 +29,7 @@ class Outgoing(Message, frozen=True):
 
 
 class SubmitThrottle:
-    """Hands messages to the host.
+    """Hands messages of submissions to the host.
 
     Args:
         post: hands an event to the job service in the host's next turn.
@@ -49,7 +49,6 @@ class SubmitThrottle:
         self._hand_over()
 
     def drop(self, job: JobId) -> None:
-        """Send nothing more of a job."""
         self._waiting.pop(job, None)
         self._changed.set()  # with nothing left to hand over, nobody else would wake who waits for room
 

@@ -41,7 +41,7 @@ ROLES: Final[tuple[Role, ...]] = ("user", "operator", "admin")
 
 
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as it is kept."""
+    """A token as it is stored."""
 
     id: Annotated[str, Meta(description="the middle part of the token, to name it by")]
     user: str
@@ -118,7 +118,7 @@ class TokenFile:
         return token, kept
 
     def revoke(self, name: str) -> tuple[AccessToken, ...]:
-        """Remove the token of that id, or all of that user; what was removed.
+        """Remove the token of that id, or all of that user, and return what was removed.
 
         Raises:
             InputError: there is none, or the file cannot be written.
@@ -175,7 +175,7 @@ class TokenFile:
 
 
 class Authenticator:
-    """Tells who makes a request; looks into the file again when it has changed.
+    """Finds the principal of a request; reads the file again when it has changed.
 
     Args:
         tokens: of the federation; None: nobody is asked.

@@ -80,7 +80,6 @@ class UserShares:
         return shares(self._weights)
 
     def due(self) -> Mapping[str, Fraction]:
-        """Per user who has one, its share."""
         if not self.can_change:
             return self._due
         return {share.name: share.due for share in self._shares if not share.members}
@@ -139,7 +138,7 @@ class UserShares:
         return after
 
     def tell(self, only: Collection[Address] | None = None) -> None:
-        """Tell those who place tasks, or only some of them, which weights have changed."""
+        """Send changed weights to the components that place tasks, or to some of them."""
         if self._number:
             message = Reweigh(self._number, tuple(sorted(self._weights.items())))
             for address in self._weight_subscribers:
@@ -147,11 +146,10 @@ class UserShares:
                     self._send(address, message)
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
-        """Changes of weights, the last one first."""
         return self._book.changes(name, limit)
 
     def note(self, told: PreemptionReport) -> None:
-        """Have a preemption written down, however often that has to be tried."""
+        """Store a preemption, however often that has to be tried."""
         noting = asyncio.get_running_loop().create_task(self._noted(told))
         self._noting.add(noting)
         noting.add_done_callback(self._noting.discard)
@@ -167,7 +165,7 @@ class UserShares:
                 return
 
     def why_again(self, job: JobId, place: int, attempt: int) -> str:
-        """Why an attempt of a task has ended, where it was preempted; else nothing. It does not name who gained."""
+        """The reason why an attempt of a task was preempted, without the name of who gained; else nothing."""
         lost = self._book.last_lost(job, place)
         if lost is None or lost.attempt != attempt:
             return ""

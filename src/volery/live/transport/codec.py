@@ -68,7 +68,6 @@ class Codec:
         self._encoder = msgspec.msgpack.Encoder()
 
     def encode(self, frame: HostFrame) -> bytes:
-        """The bytes of a frame."""
         return _VERSION_BYTE + self._encoder.encode(frame)
 
     def decode(self, encoded: bytes) -> HostFrame:

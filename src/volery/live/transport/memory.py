@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from volery.live.messages import HostName
-from volery.live.transport.transport import KnownLife, OnFrame, OnLater
+from volery.live.transport.transport import KnownIncarnation, OnFrame, OnLater
 
 
 class Memory:
@@ -28,28 +28,26 @@ class MemoryTransport:
         self._medium = medium
         self._name = ""
 
-    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:  # noqa: ARG002 - nobody else is asked
+    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:  # noqa: ARG002 - nobody else is asked
         """Return the incarnation as given: a name is taken once here."""
-        return life
+        return incarnation
 
     async def open(
-        self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None  # noqa: ARG002 - nobody asks
+        self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None  # noqa: ARG002 - nobody asks
     ) -> None:  # fmt: skip
-        """Take a name in the medium."""
         assert name not in self._medium.doors, f"there are two hosts named {name}"
         self._name = name
         self._medium.doors[name] = on_frame
         self._medium.changed.set()
 
     async def meet(self, peers: Iterable[HostName]) -> None:
-        """Wait until all these hosts have opened."""
         wanted = set(peers)
         while not wanted <= self._medium.doors.keys():
             self._medium.changed.clear()
             await self._medium.changed.wait()
 
     def send(self, to: HostName, frame: bytes) -> None:
-        """Hand the frame over soon; a host that has left hears nothing."""
+        """Hand the frame over soon; it is lost where the host has left."""
         asyncio.get_running_loop().call_soon(self._hand_over, to, frame)
 
     def _hand_over(self, to: HostName, frame: bytes) -> None:
@@ -57,13 +55,12 @@ class MemoryTransport:
         if door is not None:
             door(self._name, frame)
 
-    def begun(self, life: int, on_later: OnLater) -> None:
-        """A name is taken once here: there is no other life."""
+    def begun(self, incarnation: int, on_later: OnLater) -> None:
+        """Do nothing: a name is taken once here, there is no other incarnation."""
 
     def doubt(self) -> None:
-        """There is nobody to ask."""
+        """Do nothing: there is nobody to ask."""
 
     async def close(self) -> None:
-        """Leave."""
         await asyncio.sleep(0)  # what was sent before is handed over on the loop's next turn
         self._medium.doors.pop(self._name, None)

@@ -39,12 +39,10 @@ log = logging.getLogger(__name__)
 
 
 class NatsError(Exception):
-    """The server refuses, in its own words."""
+    """The server refuses; the message is its own."""
 
 
 class _About(msgspec.Struct, frozen=True):
-    """The server's INFO."""
-
     max_payload: int = 1 << 20
     tls_required: bool = False
     tls_available: bool = False
@@ -132,7 +130,7 @@ class _Wire(asyncio.Protocol):
             self.transport.write(words)
 
     def pong(self) -> asyncio.Future[None]:
-        """Answered when the server has read all that was written before."""
+        """A future that is set when the server has read all that was written before."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pongs.append(waiting)
         self.write(b"PING\r\n")
@@ -258,11 +256,10 @@ class NatsClient:
 
     @property
     def connected(self) -> bool:
-        """True while the connection is open."""
         return self._wire is not None and not self._wire.lost.done()
 
     def subscribe(self, subject: str, on_message: OnMessage) -> None:
-        """Hear what is published under a subject, which may have wildcards, from now on or from `open`."""
+        """Receive what is published under a subject, which may have wildcards, from now on or from `open`."""
         sid = str(len(self._hears) + 1).encode()
         self._hears[sid] = (subject, on_message)
         if self._wire is not None:
@@ -273,7 +270,6 @@ class NatsClient:
         wire.take(said)
 
     def heard(self, subject: bytes, sid: bytes, payload: bytes) -> None:
-        """Hand a message over."""
         name = self._subjects.get(subject)
         if name is None:
             name = self._subjects[subject] = subject.decode()

@@ -15,21 +15,21 @@ OnFrame = Callable[[HostName, bytes], None]
 """Takes a frame and the name of the host that it comes from, on the event loop's thread; it only notes it down."""
 
 OnLater = Callable[[int], None]
-"""Takes the number of a later life."""
+"""Takes the number of a later incarnation."""
 
-KnownLife = Callable[[HostName], int]
+KnownIncarnation = Callable[[HostName], int]
 """Gives the latest incarnation of another host that this host has met; 0: none."""
 
 
 class Transport(Protocol):
     """The connection of one host to all others; frames from one host arrive in the order in which they were sent."""
 
-    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
         """Connect under a name that no other process uses, before this host sends or receives any frame.
 
         Args:
             name: of this host.
-            life: the incarnation that the host is about to begin, as far as its own disk tells.
+            incarnation: the incarnation that the host is about to begin, as far as its own disk tells.
             peers: the hosts that may have met a later one.
 
         Returns:
@@ -39,13 +39,13 @@ class Transport(Protocol):
             InputError: there is nothing to connect to, or another process uses the name.
         """
 
-    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
+    async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
         """Receive frames from now on, under a name that is claimed first where it is not yet.
 
         Args:
             name: of this host.
             on_frame: takes frames.
-            known_life: answers other hosts that claim their names.
+            known_incarnation: answers other hosts that claim their names.
 
         Raises:
             InputError: as `claim`.
@@ -57,16 +57,16 @@ class Transport(Protocol):
     def send(self, to: HostName, frame: bytes) -> None:
         """Send a frame; never waits. Order is kept per receiver."""
 
-    def begun(self, life: int, on_later: OnLater) -> None:
-        """Say under this host's own name that it lives now.
+    def begun(self, incarnation: int, on_later: OnLater) -> None:
+        """Announce under this host's own name that its incarnation runs.
 
         Args:
-            life: of this host, from 1.
-            on_later: told when the host itself says that it has begun a later life, in another process.
+            incarnation: of this host, from 1.
+            on_later: told when the host itself says that it has begun a later incarnation, in another process.
         """
 
     def doubt(self) -> None:
-        """Ask under this host's own name whether a later life of it has begun; another host's word is no proof."""
+        """Ask under this host's own name for a later incarnation; another host's word is no proof."""
 
     async def close(self) -> None:
-        """Hand over what has been sent so far, and disconnect."""
+        """Send what is queued, and disconnect."""
