@@ -21,6 +21,7 @@ from volery.live.jobs import JobDescription, TaskDescription, job_from_table, re
 from volery.live.status import (
     DEFAULT_PORT,
     LOG_OFFSET,
+    ErrorResponse,
     Forecast,
     ForecastRecord,
     HostStatus,
@@ -29,7 +30,6 @@ from volery.live.status import (
     NodeStatus,
     PreemptionStatus,
     Receipt,
-    Refusal,
     ShareStatus,
     TaskStatus,
     UserStatus,
@@ -99,7 +99,7 @@ def check(response: httpx2.Response) -> None:
     if response.is_success:
         return
     try:
-        error = msgspec.json.decode(response.content, type=Refusal).error
+        error = msgspec.json.decode(response.content, type=ErrorResponse).error
     except msgspec.MsgspecError:
         problem = f"{response.url} answers with status {response.status_code}: {response.text[:200]}"
         raise ApiError(problem) from None

@@ -58,14 +58,14 @@ JOB_BYTES_MAX: Final = 512 << 20
 CHUNK_BYTES: Final = 512 * 1024
 """Payloads make some tasks much larger than others; brokers commonly refuse messages of a megabyte."""
 
-WorkT = TypeVar("WorkT", bound="Work")
+WorkT = TypeVar("WorkT", bound="WorkFields")
 Seconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=LIST_MAX)]
 Amount = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class WorkFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Fields that jobs and tasks share; a task inherits from its job the fields that it leaves out."""
 
     command: Annotated[Text | Texts, Meta(description="program and arguments, or a line for the shell")] = ()
@@ -92,13 +92,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = {}
 
 
-class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class TaskDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A task, or several equal ones."""
 
     count: Annotated[int, Meta(ge=1, le=TASKS_MAX, description="how many")] = 1
 
 
-class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class JobDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A job as a user describes it."""
 
     name: Annotated[str, Meta(max_length=NAME_MAX, description="what lists call it")] = ""
@@ -261,11 +261,11 @@ def _check(job: JobDescription, place: str) -> None:
         _check_work(work, where)
 
 
-def _wants(work: Work) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
+def _wants(work: WorkFields) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
     return work.constraints, tuple(sorted(work.request.items()))
 
 
-def _check_work(work: Work, where: str) -> None:
+def _check_work(work: WorkFields, where: str) -> None:
     if bool(work.command) == bool(work.call):
         problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
         raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
@@ -283,7 +283,7 @@ def _check_work(work: Work, where: str) -> None:
     parse_conditions(work.constraints, f"{where}.constraints")
 
 
-def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
+def _works(job: JobDescription, place: str) -> Iterator[tuple[WorkFields, str]]:
     """Works of a job, completed by the words of the job, and their place."""
     if isinstance(job.tasks, int):
         yield job, place
@@ -315,17 +315,17 @@ def _completed(task: TaskDescription, job: JobDescription) -> TaskDescription:
     )
 
 
-def _argv(work: Work) -> tuple[str, ...]:
+def _argv(work: WorkFields) -> tuple[str, ...]:
     return ("sh", "-c", work.command) if isinstance(work.command, str) else work.command
 
 
-def _size(work: Work) -> int:
+def _size(work: WorkFields) -> int:
     """Bytes that a task of it carries, about."""
     texts = (*_argv(work), *work.env, *work.env.values(), work.cwd, work.stdin, *work.outputs)
     return sum(map(len, texts)) + len(work.call)
 
 
-def task_count(job: Work) -> int:
+def task_count(job: WorkFields) -> int:
     """The number of tasks of a job, or of a description of equal tasks."""
     if isinstance(job, TaskDescription):
         return job.count
@@ -357,7 +357,7 @@ class _Compiled:
         self._fleet = fleet
         self._known: dict[Any, tuple[int, Amounts, str]] = {}
 
-    def of(self, work: Work, where: str) -> tuple[int, Amounts, str]:
+    def of(self, work: WorkFields, where: str) -> tuple[int, Amounts, str]:
         """Constraint set, amounts, and why no machine has them (empty where one has)."""
         key = _wants(work)
         if key not in self._known:
@@ -392,7 +392,7 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[T
     return (wanted for _, wanted in _wanted(job, fleet, place))
 
 
-def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, TaskDemand]]:
+def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:
     compiled, first = _Compiled(job, fleet, place), 0
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
@@ -437,7 +437,7 @@ def label(job: JobDescription) -> str:
     return " ".join(_argv(work))
 
 
-def _payload(work: Work, first: TaskId, user: str, fleet: Fleet) -> Command | Call:
+def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
     asked = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
     gpus = work.request.get(GPUS, 0) if GPUS in fleet.cluster.resources else None

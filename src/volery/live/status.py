@@ -349,14 +349,14 @@ class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
     last: tuple[ForecastOutcome, ...]
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ErrorDetail(msgspec.Struct, frozen=True):
     """A problem and its place."""
 
     place: str
     problem: str
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ErrorResponse(msgspec.Struct, frozen=True):
     """The answer to a request that was refused."""
 
-    error: Problem
+    error: ErrorDetail

@@ -32,7 +32,14 @@ from volery.live.dashboard.reasons import UNREPORTED
 from volery.live.dashboard.tables import Column, table
 from volery.live.service.history import Sample
 from volery.live.service.requests import principal
-from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
+from volery.live.service.summary import (
+    AllocationPercentiles,
+    ClusterStatus,
+    FederationSummary,
+    Pacing,
+    in_order,
+    summary_of,
+)
 from volery.live.service.view import FederationView
 from volery.live.status import PairStatus
 
@@ -75,7 +82,7 @@ def overview(
     return PageView("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
 
 
-def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
+def _known(found: FederationSummary, *, everybody: bool) -> list[tuple[str, Piece]]:
     whose = "" if everybody else "your "
     known: list[tuple[str, Piece]] = [
         ("nodes", link(frame.NODES, whole(found.nodes))),
@@ -94,7 +101,7 @@ def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
     return known
 
 
-def _unusable(found: Summary) -> list[tuple[str, Piece]]:
+def _unusable(found: FederationSummary) -> list[tuple[str, Piece]]:
     """The nodes that cannot be used, as far as there are any."""
     counts = (("drained", found.drained), ("lost", found.lost))
     return [(state, link(address(frame.NODES, {"state": state}), whole(count))) for state, count in counts if count]
@@ -116,7 +123,7 @@ def _filled(some: int, of: int) -> Markup:
     return bar(part(100 * some / of if of else 0, "running"))
 
 
-def waits(found: AllocationTimes | None) -> Markup | None:
+def waits(found: AllocationPercentiles | None) -> Markup | None:
     """Percentiles of allocation times, as bars on one scale."""
     if found is None:
         return None

@@ -28,11 +28,11 @@ from volery.live.node.agent import NodeAgent
 from volery.live.node.folders import attempt_number
 from volery.live.node.supervisor_protocol import (
     SOCKET,
+    AttemptInventory,
     AttemptReport,
     Channel,
     ForgetAttempt,
     FromHost,
-    Inventory,
     KeepAlive,
     KillAttempt,
     Shutdown,
@@ -131,7 +131,7 @@ class TaskSupervisor:
             return
         (host, message), self._coming = self._coming, None
         self._host, self._lease_s, self._finishing = host, message.lease_s, False
-        host.say(Inventory(tuple(self._attempts.values()), self._expired, self._agent.held))
+        host.say(AttemptInventory(tuple(self._attempts.values()), self._expired, self._agent.held))
         if self._expired:
             self._forget_killed()
         self._expired = False

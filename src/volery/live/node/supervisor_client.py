@@ -22,12 +22,12 @@ from volery.live.messages import TaskReport
 from volery.live.node.executor import OnEnd, Report
 from volery.live.node.supervisor import READY
 from volery.live.node.supervisor_protocol import (
+    AttemptInventory,
     AttemptReport,
     Channel,
     ForgetAttempt,
     FromHost,
     FromSupervisor,
-    Inventory,
     KeepAlive,
     KillAttempt,
     Shutdown,
@@ -101,7 +101,7 @@ class SupervisorClient:
         """
         self._report, self._lost = report, lost
         loop = asyncio.get_running_loop()
-        self._held: asyncio.Future[Inventory] = loop.create_future()
+        self._held: asyncio.Future[AttemptInventory] = loop.create_future()
         opened = await asyncio.to_thread(self._connected)
         _, self._channel = await loop.create_unix_connection(
             lambda: Channel(FromSupervisor, self._take, self._hung_up), sock=opened
@@ -227,7 +227,7 @@ class SupervisorClient:
                 await asyncio.to_thread(os.waitpid, self._child, 0)
 
     def _take(self, _: Channel, message: Any) -> None:
-        if isinstance(message, Inventory):
+        if isinstance(message, AttemptInventory):
             self._held.set_result(message)
             return
         assert isinstance(message, AttemptReport)

@@ -23,7 +23,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor, first: the host that is served from now on. `Inventory` answers.
+    """Host > supervisor, first: the host that is served from now on. `AttemptInventory` answers.
 
     Args:
         lease_s: the supervisor ends what runs when no host has said Alive for so long; 0: never.
@@ -80,7 +80,7 @@ class SupervisedAttempt(msgspec.Struct, array_like=True):
     begun: TaskReport | None = None
 
 
-class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class AttemptInventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Supervisor > host: all attempts.
 
     Args:
@@ -101,7 +101,7 @@ class AttemptReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 FromHost = TakeOver | StartAttempt | KillAttempt | ForgetAttempt | KeepAlive | Shutdown
-FromSupervisor = Inventory | AttemptReport
+FromSupervisor = AttemptInventory | AttemptReport
 
 
 class Channel(asyncio.BufferedProtocol):

@@ -23,7 +23,7 @@ from volery.live.service.openapi import Endpoint, Operation
 from volery.live.service.outputs import AwayError
 from volery.live.service.sessions import Sessions, is_foreign
 from volery.live.service.tokens import Principal
-from volery.live.status import JobStatus, Problem, Refusal
+from volery.live.status import ErrorDetail, ErrorResponse, JobStatus
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10
@@ -170,7 +170,7 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
 
 def refusal(place: str, problem: str, status: int) -> Response:
     """The answer to what cannot be done."""
-    response = as_json(Refusal(Problem(place, problem)), status)
+    response = as_json(ErrorResponse(ErrorDetail(place, problem)), status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
     return response

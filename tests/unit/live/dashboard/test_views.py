@@ -22,7 +22,7 @@ from volery.live.runtime.decisions import DecisionBook
 from volery.live.service.history import ThroughputMeter
 from volery.live.service.outputs import OutputRequests, Outputs
 from volery.live.service.sessions import SESSION_S, Sessions
-from volery.live.service.summary import AllocationTimes, allocation
+from volery.live.service.summary import AllocationPercentiles, allocation
 from volery.live.service.tokens import Authenticator, TokenFile
 from volery.live.status import NodeStatus, PairStatus, TaskStatus
 
@@ -68,12 +68,12 @@ def test_the_pace_is_that_of_the_last_minute() -> None:
 
 
 def test_allocation_times_are_told_by_the_smallest_that_so_many_do_not_exceed() -> None:
-    assert allocation([1000 * value for value in range(100, 0, -1)]) == AllocationTimes(
+    assert allocation([1000 * value for value in range(100, 0, -1)]) == AllocationPercentiles(
         tasks=100, p50=50_000, p95=95_000, p99=99_000
     )
-    assert allocation([7]) == AllocationTimes(tasks=1, p50=7, p95=7, p99=7)
+    assert allocation([7]) == AllocationPercentiles(tasks=1, p50=7, p95=7, p99=7)
     assert allocation([]) is None
-    drawn = waits(AllocationTimes(tasks=3, p50=1000, p95=2000, p99=4000))
+    drawn = waits(AllocationPercentiles(tasks=3, p50=1000, p95=2000, p99=4000))
     assert drawn is not None
     assert re.findall(r'class="count">(.*?)</span>.*?width="(.*?)"', drawn) == [
         ("1 ms", "25.00"), ("2 ms", "50.00"), ("4 ms", "100.00"),
