@@ -51,7 +51,7 @@ class ApiError(RuntimeError):
 
 
 class CallFailedError(RuntimeError):
-    """A callable raised nothing that could be brought back, or never ran to its end; the message says why."""
+    """A callable raised nothing that could be brought back, or never ran to its end; the message gives the reason."""
 
 
 class ApiCall(Generic[AnswerT]):
@@ -82,7 +82,7 @@ class ApiCall(Generic[AnswerT]):
         """The content of the response.
 
         Raises:
-            InputError: the API refuses, and says why.
+            InputError: the API refuses; the error gives its reason.
             ApiError: it has failed.
         """
         check(response)
@@ -90,10 +90,10 @@ class ApiCall(Generic[AnswerT]):
 
 
 def check(response: httpx2.Response) -> None:
-    """Raise what a response says that is not a success; its content has been read.
+    """Raise the error of a response that is not a success; its content has been read.
 
     Raises:
-        InputError: the API refuses, and says why.
+        InputError: the API refuses; the error gives its reason.
         ApiError: it has failed, or it is not Volery that answers.
     """
     if response.is_success:
@@ -139,7 +139,7 @@ JobLike = JobDescription | Mapping[str, Any] | Path
 
 
 def description_of(job: JobLike, named: bool = False) -> JobDescription:
-    """The description that is meant, with a user where no token says who that is.
+    """The description that is meant, with a user where no token names one.
 
     Raises:
         InputError: it is wrong somewhere.
@@ -167,7 +167,7 @@ def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **
 
 
 def submit(job: JobLike, named: bool = False) -> ApiCall[Receipt]:
-    """Take a job; `named`: a token says whose it is."""
+    """Take a job; `named`: a token names its user."""
     return ApiCall("POST", "/jobs", _receipt, body=description_of(job, named))
 
 

@@ -69,8 +69,8 @@ async def running(
         recorder: is called for every attempt.
         executor: takes the place of the one that the file names.
         make_host: a kind of host that also measures itself.
-        unreceived: ends of tasks that the host has told and that were not received, from one of its lives in this
-            process to the next.
+        unreceived: ends of tasks that the host has reported and that were not received, from one of its incarnations
+            in this process to the next.
 
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
@@ -104,7 +104,7 @@ async def _incarnation(
         return known
     begins = await transport.claim(name, known, [host for host in layout if host != name])
     if begins != known:
-        told = "host %s begins incarnation %d, not %d as its folder says: other hosts have met its incarnation %d"
+        told = "host %s begins incarnation %d, not %d as in its folder: other hosts have met its incarnation %d"
         log.warning(told, name, begins, known, begins - 1)
     return begins
 
@@ -159,7 +159,7 @@ def _greet(
     front: Frontend | None, reporter: Reporter | None, layout: Mapping[HostName, Collection[Address]],
     nodes: Collection[Address], peer: HostName, known: bool,
 ) -> None:  # fmt: skip
-    """Repeat to an incarnation of another host what it may not know.
+    """Repeat to an incarnation of another host what it may have missed.
 
     Args:
         front, reporter: of this host.
@@ -221,7 +221,7 @@ def _layout(federation: Federation, name: HostName, deployment: Deployment) -> d
     for place, table in enumerate(federation.file.machines):
         if table.get("capacity") == DISCOVERED:
             problem = (
-                "differs from host to host, and now and then; write down what `volery discover` says on each machine"
+                "differs from host to host, and now and then; write down what `volery discover` prints on each machine"
             )
             raise InputError(f"machines[{place}].capacity", problem)
     layout = federation.layout(deployment.components)
@@ -316,4 +316,4 @@ async def _until_stopped(federation: Federation, name: HostName, tell: Callable[
                 await at_work.host.run()
             return
         except SupervisorLost as error:
-            log.warning("host %s begins anew: %s", name, error)
+            log.warning("host %s restarts: %s", name, error)

@@ -56,7 +56,7 @@ class JobFuture(Future[JobStatus]):
 
     Attributes:
         id: the job's number.
-        receipt: what the API said when it took the job.
+        receipt: the API's answer to the submission.
     """
 
     def __init__(self, client: Client, receipt: Receipt) -> None:
@@ -366,7 +366,7 @@ class _Follower:
         elif status.ended:
             if job := self.jobs.pop(status.id, None):
                 job.set_result(status)
-            # What has never run is not told task by task.
+            # Tasks that have never run have no events of their own.
             for index, future in self.calls.pop(status.id, {}).items():
                 self._ended.put((future, self._client.task(status.id, index)))
 

@@ -28,7 +28,7 @@ class JobFrontend(Frontend):
     """The job service with its API.
 
     Args:
-        site: the host that it stands on.
+        site: the host that it runs on.
 
     Raises:
         InputError: the store or the API's address cannot be had.

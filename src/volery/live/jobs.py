@@ -117,7 +117,7 @@ _decode_jobs: Final = msgspec.json.Decoder(list[JobDescription]).decode
 
 
 class PlannedTask(NamedTuple):
-    """A task before it is submitted; `obstacle` says why no machine can run it."""
+    """A task before it is submitted; `obstacle` is the reason why no machine can run it."""
 
     task: Task
     obstacle: str
@@ -201,7 +201,7 @@ def _json(text: bytes | bytearray) -> Any:
 
 
 def _checked(job: JobDescription, place: str) -> JobDescription:
-    """A job that can be planned; of equal tasks that follow each other one stands for all of them.
+    """A job that can be planned; one task represents equal tasks that follow each other.
 
     Raises:
         InputError: naming the key.
@@ -219,12 +219,12 @@ def _checked(job: JobDescription, place: str) -> JobDescription:
 
 
 def merged(job: JobDescription) -> JobDescription:
-    """A job in which one task stands for equal tasks that follow each other; merging it again changes nothing."""
+    """A job in which one task represents equal tasks that follow each other; merging it again changes nothing."""
     return job if isinstance(job.tasks, int) else with_tasks(job, merged_tasks(job.tasks))
 
 
 def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
-    """Tasks, of which one stands for equal ones that follow each other; one by one, as they are taken."""
+    """Tasks, of which one represents equal ones that follow each other; one by one, as they are taken."""
     for _, run in groupby(tasks, _one_of):
         first, *others = run
         more = sum(task.count for task in others)
@@ -372,7 +372,7 @@ class _Compiled:
 class TaskDemand(NamedTuple):
     """Demand of equal tasks of a job: `tasks` from place `first` on; `obstacle`: why no machine meets it.
 
-    Their own `estimate_us` is what their user expects of them, where schedulers are told the mean of the job.
+    Their own `estimate_us` is what their user expects of them, where schedulers get the mean of the job.
     """
 
     first: int

@@ -96,7 +96,7 @@ class OutputRequest(Message, frozen=True):
 
     Args:
         number: of the question.
-        folder: of the attempt, as its node has told.
+        folder: of the attempt, as its node has reported it.
         stream: stdout or stderr.
         offset: where the piece begins.
         limit: how many bytes of it, at most; 0: only how large it is.

@@ -12,13 +12,13 @@ from volery.core.model import SUBMITTER
 from volery.core.standing import Known, Moments, Preempted
 
 DEFAULT_PORT: Final = 8642
-"""Where the API is when nothing else is said."""
+"""The API's port unless another is given."""
 
 UNCONFINED: Final = "not confined: nothing limits memory and processors"
-"""What views say of tasks that nothing holds to an amount."""
+"""The words of views for tasks that nothing holds to an amount."""
 
 LOG_OFFSET: Final = "volery-log-offset"
-"""The header that says where in its output a piece begins: at the offset that was asked for, or after what is lost."""
+"""The header with the offset at which a piece of output begins: the one that was asked for, or after what is lost."""
 RESULTS_MAX: Final = 200
 """Results of callables that one request may ask for."""
 
@@ -32,7 +32,7 @@ ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "kil
 AttributeValue = str | int
 """Of a label, or another attribute of a machine."""
 UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
-Revision = Annotated[int, Meta(description="grows with every change of anything; the id of the event that tells it")]
+Revision = Annotated[int, Meta(description="grows with every change of anything; the id of its event")]
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     running: int
     drained: Annotated[bool, Meta(description="nothing more is placed there")] = False
-    lost: Annotated[bool, Meta(description="who is in charge of it hears nothing of it")] = False
+    lost: Annotated[bool, Meta(description="it does not answer the component in charge of it")] = False
     arch: str
     os: str
     kernel: str
@@ -200,7 +200,7 @@ class PreemptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[str, Meta(description="share: who gained had less than its share; priority; cost")]
     job: Annotated[int, Meta(description="that lost; -1: it may not be seen")]
     index: int
-    attempt: Annotated[int, Meta(description="that was ended; the task begins anew with the next")]
+    attempt: Annotated[int, Meta(description="that was ended; the task restarts with the next")]
     user: str
     for_job: Annotated[int, Meta(description="that gained; -1: it may not be seen")]
     for_index: int
@@ -241,7 +241,7 @@ class DecisionStep(msgspec.Struct, frozen=True, kw_only=True):
     chosen: str
     node: str = ""
     asked: Annotated[str, Meta(description="who had to confirm it, or has refused it")] = ""
-    view_age_us: Annotated[int, Meta(description="since the scheduler had last heard of that part of the cluster")] = 0
+    view_age_us: Annotated[int, Meta(description="since the scheduler's last news of that part of the cluster")] = 0
     passed: tuple[RejectionCount, ...] = ()
     omitted: Annotated[int, Meta(description="decisions before this one that are not kept")] = 0
 
@@ -289,7 +289,7 @@ class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     asked: Annotated[str, Meta(description="who is in charge of that part")]
     decisions: int
-    refused: Annotated[int, Meta(description="the view was wrong: who was asked has said no")]
+    refused: Annotated[int, Meta(description="the view was wrong: the component that was asked has refused")]
     view_age_us: Annotated[int, Meta(description="the mean of all decisions")]
     recent: Annotated[int, Meta(description="decisions of the last five minutes")] = 0
     recent_refused: Annotated[int, Meta(description="of these")] = 0
@@ -299,13 +299,13 @@ class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """Start and end of a job if it were submitted now, and its preemptions; no other job being submitted.
 
-    The interval holds what came over four of five times where durations are known well; `volery plan --record` says
+    The interval holds what came over four of five times where durations are known well; `volery plan --record` shows
     how often it did.
     """
 
     made_us: UnixMicroseconds
     tasks: int
-    runs: Annotated[int, Meta(description="of the lab, over durations drawn anew; 0: the time did not suffice for one")]
+    runs: Annotated[int, Meta(description="of the lab, over durations drawn again; 0: there was no time for one")]
     moments: Moments | None = None
     known: Known = Known()
     preempts: tuple[Preempted, ...] = ()

@@ -30,7 +30,7 @@ def utc(unix_us: int, *, fine: bool = False) -> str:
         fine: show milliseconds, too.
 
     Raises:
-        OverflowError, OSError, ValueError: it is beyond what the platform's calendar knows.
+        OverflowError, OSError, ValueError: it is beyond the platform's calendar.
     """
     shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(unix_us // SECOND_US))
     return f"{shown}.{unix_us % SECOND_US // 1000:03d}Z" if fine else f"{shown}Z"

@@ -30,7 +30,7 @@ PREEMPTED_NS: Final = 30_000
 """More wall time than processor time in one turn means that somebody else ran meanwhile."""
 HALVES_US: Final = tuple(250.0 * 2**n for n in range(10))
 PIECES_MIN: Final = 30
-"""Fewer of a kind say nothing about rests and tasks; their mean is taken."""
+"""Fewer of a kind show nothing about rests and tasks; their mean is taken."""
 STAMPS: Final = 2_000
 STAMP_ROUNDS: Final = 50
 ROUNDS: Final = 2000
@@ -203,7 +203,7 @@ class _Fit:
         self.rows: dict[Kind, list[tuple[float, float, float]]] = {}
 
     def add(self, turn: Iterable[TimedPiece], last: dict[Kind, float]) -> None:
-        """Take a turn in; `last` says when which kind was handled last, and is brought up to date."""
+        """Take a turn in; `last` holds when which kind was handled last, and is brought up to date."""
         ended: dict[Kind, float] = {}
         for piece in turn:
             rest_us = piece.at_us - last[piece.kind] if piece.kind in last else np.inf

@@ -295,7 +295,7 @@ class Fleet:
         capacities: per machine, what it offers instead of slots, by name; all offer the same resources.
 
     Raises:
-        InputError: the machines differ in more ways than a constraint set can tell.
+        InputError: the machines differ in more ways than a constraint set has bits for.
         ValueError: no machine, one without a slot, or an amount out of range.
     """
 

@@ -16,7 +16,7 @@
     others = ["gm/*", "lm/*"]    # whatever an earlier line has not taken
     node = ["node/*"]
 
-The API stands on the host `api`. Every host reads the same file and must get the same configuration from it.
+The API runs on the host `api`. Every host reads the same file and must get the same configuration from it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MACHINE_MEANINGS: Final = {
     "slots": "tasks that each runs at once; 1. Not beside `capacity`",
     "capacity": 'what each offers, as { cpu_milli = 4000, memory_mb = 8192 }; "auto": this machine, divided by `count`',
     "labels": 'free names, as { zone = "a" }; a job\'s constraints call them `label.zone`',
-    "arch": "of the processor, as x86_64; found on this machine where it is not said, like all that follow",
+    "arch": "of the processor, as x86_64; found on this machine where it is left out, like all that follow",
     "os": "as linux",
     "kernel": "major and minor version, as 6.1",
     "cores": "processors",
@@ -92,7 +92,7 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api: Annotated[str, Meta(description="where the API listens, HOST:PORT")] = f"127.0.0.1:{DEFAULT_PORT}"
     api_connections: Annotated[int, Meta(ge=1, description="connections to the API that may be open at a time")] = 2_000
     api_connections_per_address: Annotated[
-        int, Meta(ge=1, description="of these, from one address; all of them where a proxy stands before the API")
+        int, Meta(ge=1, description="of these, from one address; all of them where a proxy is before the API")
     ] = 500
     tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
     folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
@@ -116,7 +116,7 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     retention: Annotated[Retention, Meta(description="how long the API's database keeps jobs that have ended")] = (
         Retention()
     )
-    reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
+    reports: Annotated[bool, Meta(description="report starts and ends of tasks to the API; load tests may not")] = True
     telemetry: Annotated[
         str, Meta(description="where an OpenTelemetry collector takes OTLP over HTTP, as http://127.0.0.1:4318")
     ] = ""
@@ -274,7 +274,7 @@ def _alike(capacities: Sequence[Mapping[str, int]]) -> Sequence[Mapping[str, int
     for offered in capacities:
         missing = [name for name in names if name not in offered]
         if missing:
-            raise InputError("machines", f"some offer {missing[0]} and some do not say; write 0 where there is none")
+            raise InputError("machines", f"some offer {missing[0]} and some leave it out; write 0 where there is none")
     return capacities if names else ()
 
 

@@ -63,7 +63,7 @@ def discover(
     """The attributes of this machine.
 
     Args:
-        labels: what is said besides.
+        labels: declared besides.
         folder: of its tasks; by default the one that we are in.
         root: of the kernel's trees /proc and /sys.
     """

@@ -45,7 +45,7 @@ def recovery(architecture: Architecture, deployment: Deployment) -> str:
     bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
     given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
     instead = f"; with {given} it would recover from that" if bears else ", and it has no parameter for that"
-    problem = "recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted"
+    problem = "recovers from lost frames only: when a host fails, jobs hang until all hosts are restarted"
     return f"{architecture.name} {problem}{instead}"
 
 
@@ -88,7 +88,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
     ) -> dict[Address, Component]:
         """The components of one incarnation of a host.
 
-        Designs that bear crashes rebuild them, even for the first: nobody knows whether the others have run before.
+        Designs that bear crashes rebuild them, even for the first: the others may have run before.
 
         Args:
             deployment: what `build` made for this incarnation.

@@ -24,7 +24,7 @@ class ServerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class BrokerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Certificates between a host and the broker; `{host}` in a path stands for the host's name."""
+    """Certificates between a host and the broker; `{host}` in a path is replaced by the host's name."""
 
     ca: Annotated[_PathName, Meta(description="PEM: who signs the broker's certificate")]
     certificate: Annotated[str, Meta(description="PEM: this host's own; empty: the broker does not ask for one")] = ""

@@ -67,7 +67,7 @@ _RECORD: Final = (
     Column("median was off by"),
 )
 _COMMAND: Final = "true"
-"""A job must run something; where nothing is said, what it is called tells which earlier jobs are like it."""
+"""A job must run something; where nothing is given, its name selects the earlier jobs that are like it."""
 _NAMES: Final = ("name", "command", "user")
 
 

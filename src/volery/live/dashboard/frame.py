@@ -52,7 +52,7 @@ class PageView(msgspec.Struct, frozen=True):
         still: what stays above it meanwhile, such as a form that is being filled in.
         place: the address of the view that it belongs to.
         every_s: it is fetched again at most once in so many seconds; 0: never.
-        idle_s: and once in so many although nothing was heard to have changed: some figures do by themselves; 0: not.
+        idle_s: and once in so many although no change was reported: some figures change by themselves; 0: not.
     """
 
     title: str
@@ -76,7 +76,7 @@ class Again(msgspec.Struct, frozen=True):
 
     Args:
         after_s: in so many seconds, if something changes; 0: never.
-        tag: stands for the live part that it has.
+        tag: of the live part that it has.
         behind: something has changed already.
         age_s: the live part was begun so many seconds ago.
     """

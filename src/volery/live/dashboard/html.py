@@ -21,7 +21,7 @@ _VOID: Final = frozenset({"br", "input", "link", "meta"})
 TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, what turns the direction of the text around it, and halves of characters."""
 _SPECIAL: Final = re.compile(f"[&<>\"']|{TURNING.pattern}")
-"""What cannot stand in a page as it is."""
+"""Characters that a page must escape."""
 _STEPS: Final = (
     (1, "\N{MICRO SIGN}s"),
     (1_000, "ms"),
@@ -38,11 +38,11 @@ class Markup(str):
 
 
 Piece = str | int | None
-"""A child of an element: markup stands as it is, all else is text."""
+"""A child of an element: markup stays as it is, all else is text."""
 
 
 def escaped(text: object) -> Markup:
-    """Text as it may stand in a page, also between quotes."""
+    """Text escaped for a page, also between quotes."""
     if type(text) is int or _SPECIAL.search(text := str(text)) is None:
         return Markup(text)
     return Markup(html.escape(TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
@@ -113,7 +113,7 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
 
     Args:
         us: the moment.
-        fine: a time of day is told to the millisecond.
+        fine: a time of day is shown to the millisecond.
     """
     if us is None:
         return escaped(NOTHING)
@@ -144,7 +144,7 @@ def section(title: str, *children: Piece, **attributes: str | int | bool | None)
 
 
 def bar(*parts: Markup | None, told: str = "") -> Markup:
-    """A bar of a hundred units, of rectangles within; where nothing beside it says the same, `told` does."""
+    """A bar of a hundred units, of rectangles within; `told` describes it where nothing beside it does."""
     drawn = [tag("title", told), *parts] if told else parts
     role, hidden = ("img", None) if told else (None, "true")
     return tag(

@@ -56,7 +56,7 @@ SIGNS: Final = {
     "unsatisfiable": "!",
     "unknown": "?",
 }
-"""States as one letter each, for whoever cannot tell their colours apart."""
+"""States as one letter each, for those who cannot distinguish their colours."""
 COLUMNS: Final = (
     Column("job", "id"),
     Column("state", "state", text=True),
@@ -152,10 +152,10 @@ async def job_view(
     """One job.
 
     Args:
-        queries: knows.
+        queries: of the federation.
         job: which.
         request: who asks, and from which task on.
-        outputs: finds what tasks have said; None: that is not known.
+        outputs: finds the output of tasks; None: it is not known.
         foretells: whether forecasts are made here.
 
     Raises:
@@ -314,9 +314,9 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
     """One task.
 
     Args:
-        queries: knows why.
+        queries: of the federation.
         task: which.
-        outputs: finds what tasks have said; None: that is not known.
+        outputs: finds the output of tasks; None: it is not known.
     """
     why = await queries.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING

@@ -118,7 +118,7 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     else:
         text, end = legible(content, partial=True), start + len(_cut(content))
     skipped = 0 if since is None else max(0, start - since)
-    # Of a page that goes on from what it knows nobody needs to hear how large the new piece is.
+    # A page that goes on from an offset needs no size of the new piece.
     told = len(content) if since is None or strange else 0
     return Tail(text, end, size, skipped, gone, _told(size, gone, told, strange=strange), strange)
 
@@ -137,9 +137,9 @@ async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str
 
     Args:
         task: as it is now.
-        outputs: finds what it has said.
+        outputs: finds its output.
         attempt: that the page shows.
-        since: stream -> offset that it knows.
+        since: stream -> offset up to which the page has it.
     """
     if task.attempt != attempt or not task.folder:
         return NewOutput(over=True)
@@ -155,8 +155,8 @@ async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:
 
     Args:
         task: whose.
-        outputs: finds what it has said.
-        title: what stands before the names of the outputs.
+        outputs: finds its output.
+        title: comes before the names of the outputs.
     """
     if not task.folder:
         return section(f"{title}Output", tag("p", "None yet.", class_="soft"))

@@ -63,7 +63,7 @@ def nodes_view(queries: FederationView, request: Request, owners: Mapping[Addres
     """All nodes, filtered, sorted, cut into pages.
 
     Args:
-        queries: knows.
+        queries: of the federation.
         request: who asks, and for which.
         owners: the components responsible for each node.
 
@@ -110,7 +110,7 @@ def _filters(asked: dict[str, str | None]) -> Markup:
 
 
 def _machine(node: NodeStatus) -> str:
-    """The machine of a node; a recording does not know it."""
+    """The machine of a node; a recording has none."""
     return f"{node.arch}, {node.os} {node.kernel}" if node.arch else NOTHING
 
 
@@ -170,10 +170,10 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
     """One node, and the tasks there that may be seen.
 
     Args:
-        queries: knows.
+        queries: of the federation.
         node: which.
         request: who asks.
-        owners: who is in charge of it, where the scheduler says so.
+        owners: the components in charge of it, where the scheduler names them.
     """
     who = principal(request)
     runs = queries.runs_on(node.address, RUNS_MAX)

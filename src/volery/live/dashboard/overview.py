@@ -1,4 +1,4 @@
-"""The view of the whole federation: how much of it is used, how fast it is, and how well schedulers know it."""
+"""The view of the whole federation: its use, its speed, and how often schedulers' views are wrong."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from volery.live.status import PairStatus
 
 HEAT_STEPS: Final = 5
 JUDGED_MIN: Final = 100
-"""Fewer decisions say nothing about a view: the first ones of an idle federation are often wrong."""
+"""Fewer decisions show nothing about a view: the first ones of an idle federation are often wrong."""
 _CLUSTERS: Final = (
     Column("cluster", text=True),
     Column("nodes"),
@@ -60,7 +60,7 @@ _CLUSTERS: Final = (
 def overview(
     queries: FederationView, request: Request, pace: Pacing, owners: Mapping[Address, Sequence[Address]]
 ) -> PageView:
-    """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
+    """The federation as far as this host sees it; without the role of an operator there are no figures of others' jobs.
 
     Args:
         queries: answers.

@@ -1,4 +1,4 @@
-"""The routes of the live page: each answers with a whole page, and its script fetches it anew after changes."""
+"""The routes of the live page: each answers with a whole page, and its script fetches it again after changes."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def window_routes(
 
     Args:
         service: of jobs.
-        outputs: finds what tasks have said.
-        sessions: know who asks.
+        outputs: finds the output of tasks.
+        sessions: find the principal of a request.
         traffic: what is asked for.
         foreteller: makes forecasts; None: there are none.
     """
@@ -102,7 +102,7 @@ def pages(queries: FederationView, outputs: Outputs | None, pace: Pacing) -> tup
 
     Args:
         queries: answers their questions.
-        outputs: finds what tasks have said; None: that is not known.
+        outputs: finds the output of tasks; None: it is not known.
         pace: how fast tasks end.
     """
     return _pages(_Views(queries, outputs, pace))
@@ -244,7 +244,7 @@ class _Access:
         self._renderings = Renderings(Pacer(), lambda: service.queries.revision, traffic)
 
     def shown(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
-        """A page for whoever has signed in; all others are led to where they can."""
+        """A page after sign-in; other visitors get the page where they can sign in."""
 
         async def answer(request: Request) -> Response:
             who = self._sessions.who(request)
@@ -317,7 +317,7 @@ class _Access:
             tag("button", "sign in"),
             tag("input", type="hidden", name="then", value=then),
             class_="controls",
-            method="post",  # without scripts, too: a token must not stand in an address
+            method="post",  # without scripts, too: a token must not be in an address
             action=frame.SESSION,
             data_enter=frame.SESSION,
             data_then=then,
@@ -413,7 +413,7 @@ def _demand_own(request: Request) -> None:
 
 
 def _refused(request: Request, *, of_form: bool = False) -> Response | None:
-    """Why no order is taken; any page can send a form, so that one must say where it comes from."""
+    """The reason why no order is taken; any page can send a form, so that a form must name its origin."""
     if is_foreign(request) or (of_form and not says_origin(request)):
         return refusal("origin", FOREIGN, 403)
     if not of_form and _kind(request) != "application/json":

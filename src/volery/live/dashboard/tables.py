@@ -20,9 +20,9 @@ class Column(msgspec.Struct, frozen=True):
     """A column of a table.
 
     Args:
-        title: its heading; empty where it holds orders or links that say by themselves what they are.
+        title: its heading; empty where it holds orders or links that need no name.
         key: what it is sorted by; empty: it cannot be sorted.
-        text: whether it holds words, which stand to the left.
+        text: whether it holds words, which are aligned to the left.
     """
 
     title: str
@@ -85,7 +85,7 @@ def table(
         columns: of it.
         cells: its rows.
         shown: which rows these are; None: all there are, in an order that does not change.
-        empty: what is said in place of a table without rows.
+        empty: shown in place of a table without rows.
         label: what it holds, for those who do not see the heading above it.
     """
     if not cells:

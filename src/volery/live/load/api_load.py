@@ -129,7 +129,7 @@ async def load_by_api(
         api: its address; see `asking.api_address`.
         trace: see `load.sped_up`.
         work: what its tasks do; a federation with a sleep executor sleeps for the estimates whatever they are.
-        watch: told how far the load is, four times a second.
+        watch: is called with the progress of the load, four times a second.
 
     Raises:
         InputError: no federation answers, or it refuses a job.

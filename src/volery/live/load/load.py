@@ -1,6 +1,6 @@
 """Load: replays a trace against a federation in this process, and writes down what the lab would have written down.
 
-The loader stands where the API otherwise does. It submits each job when the trace says (an open loop: a federation that
+The loader takes the place of the API. It submits each job at its time in the trace (an open loop: a federation that
 falls behind gets no rest), and the table that it fills is the lab's own, so that the same metrics read both.
 """
 
@@ -54,7 +54,7 @@ def sped_up(trace: Trace, speedup: float) -> Trace:
     """The same work in less time: arrivals, durations, estimates and deadlines divided, so the load stays the same.
 
     Raises:
-        InputError: tasks wait for others or come after their jobs, and nobody holds them back here.
+        InputError: tasks wait for others or come after their jobs, and nothing holds them back here.
     """
     if comes_in_parts(trace):
         problem = "its tasks wait or come late; workflows run in the lab alone; make a table of independent ones with"
@@ -226,7 +226,7 @@ async def load(
         trace: see `sped_up`.
         executor: runs the tasks.
         payload: what each task carries for it.
-        watch: told how far the load is, four times a second.
+        watch: is called with the progress of the load, four times a second.
         make_host: see `running`.
 
     Raises:

@@ -1,7 +1,7 @@
 """A federation whose hosts are processes of their own, over a broker, under the load of a trace.
 
-The loader stands in this process, where the API otherwise does. Starts and ends of tasks are what nodes tell of them,
-by the wall clock: all processes stand on one machine.
+The loader takes the place of the API in this process. Starts and ends of tasks are those that nodes report, by the wall
+clock: all processes run on one machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LoadMeasurements(NamedTuple):
 
     Args:
         federation: that has run.
-        records: starts and ends as nodes have told them.
+        records: starts and ends as nodes have reported them.
         noted: by host, what hosts that time themselves have noted.
         broker_us: what the broker has used of the processor per frame; 0 where that is not known.
         origin_us: by host, when its clock showed 0, by that of the machine.
@@ -131,7 +131,7 @@ def _told(host: Host) -> tuple[FrameNotes | None, Time]:
 def _hosted(
     file: FederationFile, base: Path, choose: Choose, name: HostName, make_host: type[Host], orders: Connection
 ) -> None:  # fmt: skip
-    """A process: one host, until it is told to stop; it says then what it has noted."""
+    """A process: one host, until it is told to stop; then it sends its measurements."""
 
     async def work() -> None:
         async with running(resolve(file, base, choose), name, make_host=make_host) as at_work:

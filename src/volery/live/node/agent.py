@@ -29,7 +29,7 @@ class NodeAgent:
     Args:
         folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and the files of the task.
         state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
-        report: hears of every start and end.
+        report: is called for every start and end.
         workers: how many callables are called at once; 0: one per processor.
         accounts: whom tasks run as; None: as this process.
         rules: of the federation's file.

@@ -108,7 +108,7 @@ class CallExecutor:
     Args:
         means: what attempts are run with; what a callable prints goes to its attempt's folder.
         workers: how many calls run at once; others wait. 0: one per processor.
-        report: hears of every start and end; the last report of a call holds its pickled result or exception.
+        report: is called for every start and end; the last report of a call holds its pickled result or exception.
     """
 
     def __init__(self, means: ExecutorContext, workers: int = 0, report: Report | None = None) -> None:

@@ -84,7 +84,7 @@ class Descendants:
     def adopted(self) -> dict[int, list[ProcessStatus]]:
         """Processes that lost their parent and have become children of this one, by mark; reaps zombies.
 
-        One that dies after the list was read leaves its children to this process. Then the list is read again,
+        One that ends after the list was read leaves its children to this process. Then the list is read again,
         `ROUNDS_MAX` times at most.
         """
         found: dict[int, list[ProcessStatus]] = {}

@@ -1,7 +1,7 @@
 """Executors run tasks: their interface, and their reports about each attempt.
 
-Two audiences hear of an attempt. The component that launched it hears only how it ended (`OnEnd`, which the host turns
-into TaskFinished). Whoever submitted the job wants more (exit code, times, where the output is): that is a
+Reports of an attempt have two receivers. The component that launched it gets only its outcome (`OnEnd`, which the host
+turns into TaskFinished). The submitter gets more (exit code, times, where the output is): that is a
 `TaskReport`, which never passes through a scheduler.
 """
 
@@ -18,7 +18,7 @@ from volery.live.messages import AttemptState, AttemptUsage, TaskReport
 OnEnd = Callable[[Task, int, Outcome], None]
 """Called with task, attempt and outcome on the event loop's thread, exactly once per start.
 
-The call may come before `start` returns, so whoever is called only notes it down.
+The call may come before `start` returns, so that it only notes the end.
 """
 
 

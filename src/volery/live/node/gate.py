@@ -35,7 +35,7 @@ class StartGate:
     __slots__ = ("_inside", "_script", "_stdin", "outside")
 
     def __init__(self, stdin: Path | None = None, memory_mb: int = 0) -> None:
-        # The limit is set by whom it holds: another account's processes can be limited by few.
+        # The process sets its own limit: another account's processes can be limited by few.
         self._script = _WAIT.format(limit=f"ulimit -d {memory_mb * _KB_PER_MB} && " if memory_mb else "")
         self.outside, self._inside = os.pipe()
         self._stdin = os.devnull if stdin is None else str(stdin)
@@ -67,7 +67,7 @@ def demand_program(name: str, folder: Path, environment: Mapping[str, str]) -> N
         OSError: it is not there, or nobody may execute it.
     """
     if not folder.is_dir():
-        return  # which is said of the folder
+        return  # that error is of the folder
     places = [folder / part for part in environment.get("PATH", os.defpath).split(":") if not part.startswith("/")]
     tried = [folder / name] if "/" in name else [place / name for place in places]
     modes = [path.stat().st_mode for path in tried if path.exists()]

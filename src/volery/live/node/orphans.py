@@ -1,7 +1,7 @@
 """No process outlives its node agent for good: what runs is written down, and killed when the agent comes back.
 
 A record is pid and start time, so that a pid which the kernel has given to another process is never touched. What the
-record cannot know (a process started in the instant before the agent died, or one that left its group) carries the
+record does not have (a process started in the instant before the agent died, or one that left its group) carries the
 state folder's name in its environment, and its mark (see `descendants`).
 """
 
@@ -86,7 +86,7 @@ class ProcessLedger:
         lines = [f"boot {boot()}\n"] + [f"+{pid} {started}\n" for pid, started in self._running.items()]
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.writelines(lines)  # nobody else need know which processes are whose
+            file.writelines(lines)  # no other account may see which processes are whose
         fresh.replace(self._path)
         self._lines = 0
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -32,7 +32,7 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
 
     Args:
         root: of the folders of attempts, resolved.
-        folder: of the attempt, as its node has told.
+        folder: of the attempt, as its node has reported it.
         stream: one of `STREAMS`.
     """
     if stream not in STREAMS:
@@ -119,7 +119,7 @@ async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
 PIECE_BYTES_MAX: Final = 256 << 10
 """Of one answer: a quarter of what the broker takes in one message."""
 READS_MAX: Final = 8
-"""At a time on one host; whoever asks for more is told to come again."""
+"""At a time on one host; further requests are answered with "busy"."""
 
 
 class OutputReader:

@@ -3,7 +3,7 @@
 What a command starts ends with it, daemons included (see `descendants`): when its first process has ended, the rest is
 killed; a kill or a timeout asks all to end (SIGTERM), waits for the grace time, and then ends them (SIGKILL), and all
 of the attempt's control group where it has one. What a task has asked for holds its processes as soon as the first one
-has begun (see `confinement`). Linux only: ends are heard through pidfds, so no process that someone else in this
+has begun (see `confinement`). Linux only: ends are seen through pidfds, so no process that someone else in this
 program has started is ever reaped here.
 """
 
@@ -110,7 +110,7 @@ class ProcessExecutor:
 
     Args:
         means: what attempts are run with.
-        report: hears of every start and end.
+        report: is called for every start and end.
     """
 
     def __init__(self, means: ExecutorContext, report: Report | None = None) -> None:
@@ -209,7 +209,7 @@ class ProcessExecutor:
                     demand_program(words[0], cwd, environment)
                 gate = StartGate(folder / "stdin" if command.stdin else None, held.memory_mb)
                 words, program, stdin = gate.words(words), SHELL, gate.outside
-            # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
+            # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it changes directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
             attempt.mark = self._means.descendants.mark()
             attempt.popen = self._means.starters.start(
@@ -298,7 +298,7 @@ class ProcessExecutor:
             return  # it has ended by itself, and the rest of it is killed already
         if not attempt.stop:
             attempt.stop = why
-            # A stopped process hears nothing until it goes on.
+            # A stopped process handles no signal until it goes on.
             for number in (signal.SIGTERM, signal.SIGCONT):
                 attempt.signal_all(number)
                 if attempt.group is None:

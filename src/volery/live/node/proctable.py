@@ -53,7 +53,7 @@ def status_of(pid: int) -> ProcessStatus | None:
         return None
     finally:
         os.close(file)
-    # The name stands in parentheses and may itself hold blanks and parentheses.
+    # The name is in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
     parent, group, session, threads, started = (int(fields[at]) for at in (1, 2, 3, 17, 19))
     return ProcessStatus(pid, fields[0].decode(), parent, group, session, threads, started)

@@ -1,8 +1,8 @@
 """The reporter of a node host keeps reports of attempts until the submitter has stored them.
 
 A start is kept until the end is: a submitter that restarts learns what has started meanwhile, and since when it runs.
-Frames bridge what a transport loses; this bridges the death of the submitter's host. The reporter of a host stands at
-the address agent/HOST and is not journalled: what it knows is either written down elsewhere soon, or said again.
+Frames bridge what a transport loses; this bridges a failure of the submitter's host. The reporter of a host has the
+address agent/HOST and is not journalled: its reports are either stored elsewhere soon, or sent again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Reporter(Component):
     Args:
         host: whose.
         tell: sends a report.
-        forget: told of each attempt (task, attempt) of which the end was received.
+        forget: is called for each attempt (task, attempt) of which the end was received.
         kept: what was not received in an earlier incarnation of this process, and where further ends are kept.
         outputs: the folder of the folders of attempts; None: tasks write none here.
     """
@@ -98,7 +98,7 @@ class Reporter(Component):
                 self._forget(task, attempt)
 
     def on_output_asked(self, message: OutputRequest, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
-        """Read for the submitter, which knows who may see what; others are not answered."""
+        """Read for the submitter, which checks who may see the output; others are not answered."""
         if source != SUBMITTER:
             return
         if self._outputs is not None:

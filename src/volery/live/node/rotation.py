@@ -1,8 +1,8 @@
 """Rotation of output: the newest part of each output is kept, and folders while they are young and few.
 
 A task writes straight into its files, always at their end. Where a file has grown beyond its bound, the blocks of its
-oldest part are given back to the file system (a hole), and a line at the place where the rest begins says so. Sizes and
-offsets stay what they were, so whoever follows an output need not know.
+oldest part are given back to the file system (a hole), and a line marks the place where the rest begins. Sizes and
+offsets stay what they were, so that readers that follow an output need not change.
 """
 
 from __future__ import annotations

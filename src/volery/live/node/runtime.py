@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeRuntime(NamedTuple):
-    """The parts of a host that run tasks; none of them where no node stands there.
+    """The parts of a host that run tasks; none of them where no node is.
 
     Args:
         executor: carries launches out.

@@ -26,7 +26,7 @@ class InstantExecutor:
     """Ends every task when it starts, successfully.
 
     Args:
-        report: hears of every start and end.
+        report: is called for every start and end.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
     """
 
@@ -53,7 +53,7 @@ class SleepExecutor:
 
     Args:
         duration_us: of a task, microseconds; by default its estimate.
-        report: hears of every start and end.
+        report: is called for every start and end.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
     """
 

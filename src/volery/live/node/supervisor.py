@@ -1,7 +1,7 @@
 """Task supervisor of a node host: the parent process of its tasks, which outlives it.
 
 python -m volery.live.node.supervisor TASKS STATE; a node host starts it, writes accounts and rules on its standard
-input, and sends over its socket what is to run. If the host has died, the supervisor reaps the tasks that end, stores
+input, and sends over its socket what is to run. If the host has failed, the supervisor reaps the tasks that end, stores
 how, and reports to the host's next incarnation. When no host has sent anything for the length of the lease, it ends
 what runs: the tasks may be given to others by then. It ends when it is told to, or when no host needs it any more.
 """
@@ -48,7 +48,7 @@ FIRST_S: Final = 60.0
 ALONE_S: Final = 1.0
 """Between two looks whether a supervisor without a host can end."""
 LATE_S: Final = 0.2
-"""A look that comes so late says that this process was stopped: its host may have spoken meanwhile."""
+"""A look that comes so late means that this process was stopped: its host may have sent something meanwhile."""
 LISTEN_S: Final = 0.05
 EXPIRED: Final = "its node host was silent for longer than its lease"
 LINGER_S: Final = 3600.0
@@ -78,7 +78,7 @@ class TaskSupervisor:
         self._over = asyncio.Event()
         folder = os.open(state, os.O_RDONLY)
         try:
-            (state / SOCKET).unlink(missing_ok=True)  # whoever held it is gone: the state folder is ours
+            (state / SOCKET).unlink(missing_ok=True)  # its last owner is gone: the state folder is ours
             self._socket = socket_in(folder, connect=False)
             (state / SOCKET).chmod(0o600)
         finally:
@@ -148,7 +148,7 @@ class TaskSupervisor:
             return
         bare = msgspec.structs.replace(message.task, payload=b"")
         self._attempts[key] = SupervisedAttempt(message.node, bare, message.attempt, message.note)
-        if self._expired:  # said before the host knew, and nobody's any more
+        if self._expired:  # sent before the host got the inventory, and void
             at = time.time_ns() // 1000
             number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
             self._heard(

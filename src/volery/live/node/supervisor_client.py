@@ -52,7 +52,7 @@ class SupervisorClient:
     Args:
         tasks, state: folders, see `NodeAgent`.
         lease_s: what runs is ended when this program has been silent for so long; 0: never.
-        run_as: whom tasks run as, see `Accounts`.
+        run_as: the accounts of tasks, see `Accounts`.
         rules: of the federation's file.
 
     Attributes:
@@ -214,7 +214,7 @@ class SupervisorClient:
     async def close(self) -> None:
         """End everything that runs; ends that were not received stay with the supervisor.
 
-        A host without a lease is a whole federation: what its submitter has heard is written down when that closes.
+        A host without a lease is a whole federation: what its submitter has received is stored when that closes.
         """
         if self._closing or self._channel is None:
             return

@@ -26,7 +26,7 @@ class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Host > supervisor, first: the host that is served from now on. `AttemptInventory` answers.
 
     Args:
-        lease_s: the supervisor ends what runs when no host has said Alive for so long; 0: never.
+        lease_s: the supervisor ends what runs when no `KeepAlive` has come for so long; 0: never.
     """
 
     lease_s: float
@@ -85,7 +85,7 @@ class AttemptInventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     Args:
         attempts: that run, or have ended and were not forgotten.
-        expired: the lease was over before you came, and they are nobody's any more.
+        expired: the lease was over before the host came, and the attempts are void.
         held: what holds tasks to the amounts that they ask for, in words.
     """
 
@@ -108,9 +108,9 @@ class Channel(asyncio.BufferedProtocol):
     """One end of the socket.
 
     Args:
-        kind: what the other end says.
+        kind: the messages of the other end.
         take: takes a message.
-        lost: called when the other end is gone.
+        lost: is called when the other end is gone.
     """
 
     def __init__(self, kind: Any, take: Callable[[Channel, Any], None], lost: Callable[[Channel], None]) -> None:
@@ -160,7 +160,7 @@ def socket_in(folder: int, connect: bool) -> socket.socket:
     """A socket in a folder, by its descriptor: the path of a socket may have 107 bytes only.
 
     Raises:
-        OSError: nobody listens there, or it cannot be made.
+        OSError: no process listens there, or it cannot be made.
     """
     path = f"/proc/self/fd/{folder}/{SOCKET}"
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

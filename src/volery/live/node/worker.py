@@ -75,7 +75,7 @@ def answer(request: CallRequest) -> CallAnswer:
 
 
 def _pickled_error(error: BaseException) -> bytes:
-    """The exception, or where it cannot travel, one that says the same."""
+    """The exception pickled, or where it cannot be, one with the same text."""
     called = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
     try:

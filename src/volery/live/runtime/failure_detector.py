@@ -1,12 +1,12 @@
 """Failure detector: heartbeats between hosts, PeerLost and PeerBack to components (docs/decisions/0010 and 0019).
 
 A beat carries a number and the number of the last beat of the peer. An echo of one's own beat, from a peer that is up,
-is the proof that both ends heard each other when that beat was sent; nothing else is. Without a proof for `patience_us`
-a host is DOWN towards that peer: its components are told PeerLost, and its beats prove nothing any more, so that the
-peer follows within the same time.
+is the proof that both ends received each other's beats when that beat was sent; nothing else is. Without a proof for
+`patience_us` a host is DOWN towards that peer: its components get PeerLost, and its beats prove nothing any more, so
+that the peer follows within the same time.
 
-Coming back takes two steps. DOWN > READY when the peer has heard of the outage and is not up either: the first of each
-watching pair, the master, is told PeerBack. READY > UP when the peer is READY, too: the second, the node, is told. So a
+Coming back takes two steps. DOWN > READY when the peer has seen the outage and is not up either: the first of each
+watching pair, the master, gets PeerBack. READY > UP when the peer is READY, too: the second, the node, gets it. So a
 node never takes up a lease that its master still counts as broken. A new incarnation of the peer is up at once.
 """
 
@@ -34,7 +34,7 @@ FIRST_MEETING_S: Final = 10.0
 
 
 class WatchedPair(NamedTuple):
-    """A component here and one on the peer that are told of each other; `first` of a pair is told PeerBack first."""
+    """A component here and one on the peer that watch each other; the `first` of a pair gets PeerBack first."""
 
     local: Address
     remote: Address
@@ -42,7 +42,7 @@ class WatchedPair(NamedTuple):
 
 
 class WatchList(NamedTuple):
-    """The watching pairs of a host by the other's host, and the time within which both ends are told."""
+    """The watching pairs of a host by the other's host, and the time within which both ends get PeerLost."""
 
     pairs: Mapping[HostName, Iterable[WatchedPair]]
     detection_us: Time
@@ -66,7 +66,7 @@ class PeerNews(NamedTuple):
 
 
 class _Peer:
-    """One peer; the numbers say with which beat this host entered its states."""
+    """One peer; the numbers are those of the beats with which this host entered its states."""
 
     __slots__ = ("began", "heard", "name", "number", "pairs", "proof", "sent", "state", "up_since")
 
@@ -85,12 +85,12 @@ class FailureDetector:
 
     Args:
         watches: by peer.
-        now: the time of the start; nobody is given up before `patience_us` from then.
+        now: the time of the start; no peer is given up before `patience_us` from then.
         send: sends a beat.
 
     Attributes:
-        news: what components are to be told; whoever tells them clears it.
-        deadline_us: when the next peer will be given up, unless it proves that it lives.
+        news: events for components; the host that handles them clears it.
+        deadline_us: when the next peer will be given up, unless it proves that it runs.
         period_us: between two beats.
     """
 
@@ -187,7 +187,7 @@ class FailureDetector:
 def watched_by(
     watches: Iterable[tuple[Address, Address]], where: Mapping[Address, HostName], me: HostName
 ) -> dict[HostName, list[WatchedPair]]:
-    """The pairs of a deployment of which one stands on this host and the other elsewhere, by the other's host."""
+    """The pairs of a deployment of which one is on this host and the other elsewhere, by the other's host."""
     found: dict[HostName, list[WatchedPair]] = {}
     for first, second in watches:
         if where[first] == me != where[second]:

@@ -3,7 +3,7 @@
 A turn drains the inbox: each event goes through its component's one mailbox, its effects are collected and applied in
 order. What stays on the host (messages between its components, timers) joins the inbox at once. What leaves it
 (launches, messages to other hosts, answers to the submitter) waits until the turn is in the journal. So no one outside
-ever sees an effect of an event that a replay would not know.
+ever sees an effect of an event that a replay would not have.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
     Decision: DecisionReport,
     Preemption: PreemptionReport,
 }
-"""Facts of which the submitter is told, and how."""
+"""Facts that are reported to the submitter, and the messages for them."""
 
 UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
 
@@ -74,9 +74,9 @@ class Host:
         transport: to other hosts.
         journal: of this host; it is closed with the host.
         incarnation: of this host.
-        watches: who is told when another no longer answers.
-        presence: tells the API's host that this one runs.
-        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
+        watches: the components that get PeerLost when another no longer answers.
+        presence: reports to the API's host that this one runs.
+        explains: report preemptions to the submitter, and decisions of schedulers where they observe them.
 
     Attributes:
         facts: what the components have reported.
@@ -281,7 +281,7 @@ class Host:
             self._watch.met(peer, known, self.now())
             self.inbox.wake()
         if known:
-            log.warning("host %s has begun anew", peer)
+            log.warning("host %s has restarted", peer)
         if self._on_new_incarnation is not None:
             self._on_new_incarnation(peer, known)
 
@@ -343,7 +343,7 @@ class Host:
     def _tell_news(self, watch: FailureDetector, now: Time) -> None:
         """Handle PeerLost and PeerBack before anything else: a host that was stopped has slept through its leases.
 
-        Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.
+        Components get an outage as of when it was due, so that a timer which they set then may be over.
         """
         watch.look(now)
         news, watch.news = watch.news, []

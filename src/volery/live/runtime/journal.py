@@ -105,7 +105,7 @@ def journal_path(folder: Path, host: str, incarnation: int, segment: int = 0) ->
 
 
 def journal_order(path: Path) -> tuple[str, int, int]:
-    """Host, incarnation and segment that a file's name tells; what has another name comes first."""
+    """Host, incarnation and segment in a file's name; files of other names come first."""
     host, _, numbers = path.name.removesuffix(SUFFIX).rpartition("-")
     incarnation, _, segment = numbers.partition(".")
     if not (incarnation.isdecimal() and (segment or "0").isdecimal()):
@@ -148,7 +148,7 @@ class JournalWriter:
     def _begin(self, path: Path, header: Header) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # commands and their environment stand in it: nobody else may read them
+            # it holds commands and their environment, which nobody else may read
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
@@ -245,7 +245,7 @@ class JournalReader:
             messages: what the header's architecture declares.
 
         Raises:
-            OtherVersionError: it holds an event that this version of the architecture does not know.
+            OtherVersionError: it holds an event that this version of the architecture does not have.
         """
         known = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
         event = union(known)

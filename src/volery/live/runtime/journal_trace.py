@@ -1,4 +1,4 @@
-"""From journals to a trace: what a federation has lived through, as work that the lab can run again.
+"""From journals to a trace: what a federation has done, as work that the lab can run again.
 
 Journals hold events, not effects, so their components are played again: what they send and launch is known from that.
 Times of different hosts are brought together by the wall clock at which each journal began.
@@ -110,7 +110,7 @@ class _Observed:
         """Take one journal in.
 
         Raises:
-            InputError: it is none, or what it tells cannot be known because it does not replay.
+            InputError: it is none, or it does not replay.
         """
         header, effects = reader.header, list[Effect]()
         plan = plan_of(header, lookup, str(reader.path))
@@ -187,7 +187,7 @@ class _Observed:
         ), listed
 
     def hops(self) -> tuple[HostDelay, ...]:
-        """By link class; a link of which a message was lost, or a journal is missing, tells nothing."""
+        """By link class; a link of which a message was lost, or a journal is missing, has none."""
         delays: dict[tuple[str, str], list[Time]] = {}
         for link, sent in self.sent.items():
             heard = self.heard.get(link, [])

@@ -190,7 +190,7 @@ class Mailbox:
             self.drop_timer(key)
 
     def _arm(self, timer: LiveTimer, at: Time, now: Time) -> None:
-        # Loops know milliseconds and round to the nearest: a shorter delay would be called early, again and again.
+        # Loops count milliseconds and round to the nearest: a shorter delay would be called early, again and again.
         delay_s = -((now - at) // 1000) / 1000
         timer.handle = asyncio.get_running_loop().call_later(delay_s, self._due, timer, at)
 

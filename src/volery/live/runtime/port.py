@@ -1,7 +1,7 @@
 """The live port collects a component's effects; the host applies them after the handler, a replay compares them.
 
 An effect is a tuple, so that all effects of an event are encoded in one call: a message is (receiver, message),
-anything else begins with a number that says what it is.
+anything else begins with the number of its kind.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replay: feed a journal to fresh components and demand the effects that it remembers.
 
-A journal that replays proves that the components are what they promise: they read no clock, draw no number and hear no
+A journal that replays proves that the components are what they promise: they read no clock, draw no number and get no
 word but what came through their door. A difference means that the code, or something outside it, has changed.
 """
 
@@ -39,7 +39,7 @@ SHOWN_MAX: Final = 20
 
 
 class ReplayDifference(msgspec.Struct, frozen=True):
-    """The first event that was answered otherwise than the journal says.
+    """The first event whose effects differ from those in the journal.
 
     Args:
         place: of the event in the journal, from 1.
@@ -143,7 +143,7 @@ class Player:
     def feed(self, address: Address, source: Address, event: Any, now: Time, *, refused: bool = True) -> int:
         """Handle an event; the checksum of what the component asked for.
 
-        An event that it does not know was refused where another host had sent it; otherwise it has ended its host.
+        An event of an unknown type was refused where another host had sent it; otherwise it has ended its host.
         """
         component = self._components[address]
         if type(event) is Started:

@@ -1,6 +1,6 @@
 """Snapshots: the state of a host's components between two turns, from which a segment of its journal is replayed.
 
-A snapshot is a pickle of the components, in which addresses stand for their ports, and of the problems that are being
+A snapshot is a pickle of the components, in which addresses replace their ports, and of the problems that are being
 computed. A child process writes it, forked between two turns, while the host goes on; the file gets its name once it is
 on the disk. To load one runs what it names, so only classes and functions of Volery, of the design, and of a short list
 are taken: whoever replays the journal of somebody else trusts them, nevertheless, as far as their design goes.
@@ -197,7 +197,7 @@ def _leave_host() -> None:
 def _write_durably(
     fresh: Path, path: Path, components: Mapping[Address, Component], problems: Problems
 ) -> None:  # fmt: skip
-    # commands and their environment stand in it: nobody else may read them
+    # it holds commands and their environment, which nobody else may read
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         write_snapshot(file, components, problems)
         file.flush()

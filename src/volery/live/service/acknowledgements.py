@@ -1,7 +1,7 @@
-"""Ends of tasks that the store has taken in: nodes are told to keep them no longer once the disk has them.
+"""Ends of tasks that the store has taken in: they are acknowledged to nodes once the disk has them.
 
-A commit without a promise to a user does not wait for the disk (see `store`). A node's host that was told so early
-would forget what the API's machine loses with its power, and the task would run again although its end was told. So
+A commit without a promise to a user does not wait for the disk (see `store`). A node's host acknowledged so early would
+forget what the API's machine loses with its power, and the task would run again although its end was reported. So
 the log of the database is brought to the disk a few times a second, beside the commits, and only then are ends
 acknowledged; a commit that waits for the disk brings along what was committed before it.
 """
@@ -30,7 +30,7 @@ class Acknowledgements:
 
     Args:
         sync: brings what is committed to the disk; called in a thread.
-        tell: acknowledges ends to those who have told of them.
+        tell: acknowledges ends to the agents that have reported them.
     """
 
     def __init__(self, sync: Callable[[], None], tell: Callable[[Ends], None]) -> None:

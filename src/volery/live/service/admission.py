@@ -25,7 +25,7 @@ IMPOSSIBLE_MAX: Final = 10_000
 
 
 class ConflictError(InputError):
-    """A key stands for another job already."""
+    """A key belongs to another job already."""
 
 
 class NewJob(NamedTuple):
@@ -84,7 +84,7 @@ class Submission(NamedTuple):
         assert isinstance(first, Submit)
         yield msgspec.structs.replace(first, epoch=epoch)
         if self.again and self._was_sent_in_parts(first.job):
-            # A scheduler that knows the job takes nothing from `Submit`, and may lack some of these tasks.
+            # A scheduler that has the job takes nothing from `Submit`, and may lack some of these tasks.
             yield MoreTasks(self.number, 0, first.job.tasks, left=self.left)
         yield from messages
 
@@ -158,7 +158,7 @@ def admit(
         assign: chooses the scheduler of a new job of a user.
 
     Raises:
-        ConflictError: a key stands for another job.
+        ConflictError: a key belongs to another job.
     """
     before: dict[tuple[str, str], tuple[NewJob, JobId]] = {}
     known = [_known(store, job, before) if job.description.key else None for job in jobs]

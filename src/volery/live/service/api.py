@@ -2,8 +2,8 @@
 
 Whoever may submit jobs runs commands on the nodes. Without tokens the API therefore listens on this machine alone,
 answers only to the names that it was given, so that no other site's page can reach it through a browser, and takes
-orders as JSON only. With tokens it knows who asks: users see and touch their own jobs; those of others do not exist for
-them.
+orders as JSON only. With tokens each request has a principal: users see and touch their own jobs; those of others do
+not exist for them.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def make_app(
     Args:
         service: does the work.
         outputs: the folder of the folders of attempts.
-        gate: knows who asks.
+        gate: finds the principal of a request.
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
         pages: makes the routes of the dashboard; None: there is none.
@@ -231,7 +231,7 @@ class _JobEndpoints:
         resumed = last.isascii() and last.isdigit() and len(last) < 19
         after = int(last) if resumed else number(request, "after", default)
         if status is not None and status.ended and status.revision <= after:
-            return Response(status_code=204)  # tells an EventSource not to come back
+            return Response(status_code=204)  # an EventSource does not come back then
         stream = _events(self._queries, job, after, principal(request).sees)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
@@ -365,7 +365,7 @@ class ApiServer:
         service: does the work.
         outputs: the folder of the folders of attempts.
         host, port: where it listens; port 0: any that is free.
-        gate: knows who asks; None: nobody is asked.
+        gate: finds the principal of a request; None: there are no tokens.
         tls: the files of its certificate, see `volery.live.config.tls.server_files`.
         foreteller: makes forecasts; None: there are none.
         bounds: of connections.
@@ -383,7 +383,7 @@ class ApiServer:
         demand_safe(host, gate, tls)
         self._queries, self.open_to_all = service.queries, gate.open
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Only of sockets that say TCP does asyncio switch off the wait for more to send, 40 ms per answer.
+        # Only of sockets whose protocol is TCP does asyncio switch off the wait for more to send, 40 ms per answer.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

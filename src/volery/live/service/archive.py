@@ -29,7 +29,7 @@ from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
 PERIOD_S: Final = 600.0
 """Between two looks for jobs that are old enough."""
 RECENT_S: Final = 600
-"""A job that ended later stays whatever the rules say: who waits for it still reads it."""
+"""A job that ended later stays whatever the rules are: those who wait for it still read it."""
 ROWS: Final = 2_000
 """Rows that are read, written or deleted at a time, in about 20 ms."""
 PIECE_BYTES: Final = 16 << 20
@@ -61,7 +61,7 @@ class Archive:
         written: has a write made in the next batch of the store.
         path: of the store's file.
         folder: of the files; made when it is needed.
-        rules: say which jobs are old.
+        rules: select old jobs.
         now_us: the wall clock, microseconds since 1970.
     """
 
@@ -164,7 +164,7 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
         OSError: the disk is full, for example.
         sqlite3.Error: the store cannot be read.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # commands and their environment stand there
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # they hold commands and their environment
     with closing(reading(store)) as sql:
         sql.execute("BEGIN")
         jobs_path, tasks_path = paths_of(folder, file)

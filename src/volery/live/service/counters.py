@@ -83,7 +83,7 @@ _READ: Final = (
 
 
 class UsageTable:
-    """The rows of a store that say what the last attempts at tasks have used.
+    """The rows of a store with the usage of the last attempts at tasks.
 
     Args:
         sql: writes; begin and commit are the store's.

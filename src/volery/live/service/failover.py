@@ -1,4 +1,4 @@
-"""Failover of schedulers: jobs of one that does not answer go to another, which the store of jobs knows first.
+"""Failover of schedulers: jobs of one that does not answer go to another, after the store of jobs has recorded it.
 
 `volery.core.assignment` decides; this module waits, writes down, and sends. A move is durable before anything that
 depends on it is sent: the number of its epoch must not be given twice, over a restart of this program either. So

@@ -22,13 +22,13 @@ from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, l
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""
 JOBS_READ: Final = 200
-"""Of a user, and of the federation, so many of the last jobs tell how long tasks take."""
+"""Of a user, and of the federation, so many of the last jobs give the durations of tasks."""
 TASKS_READ: Final = 50
 """Of each of them."""
 DESCRIPTION_BYTES_MAX: Final = 20_000
-"""Larger descriptions tell nothing: to read them takes too long."""
+"""Larger descriptions are left out: to read them takes too long."""
 HISTORY_MIN: Final = 3
-"""Fewer finished tasks of a name tell less than an estimate."""
+"""Fewer finished tasks of a name are worth less than an estimate."""
 RATIOS_MIN: Final = 5
 _OPEN: Final = (
     "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
@@ -77,7 +77,7 @@ class ForecastRequest(msgspec.Struct, frozen=True):
 
 
 class ForecastReply(msgspec.Struct, frozen=True):
-    """Reply of the forecast process; without an outlook `problem` says why there is none."""
+    """Reply of the forecast process; without an outlook `problem` is the reason."""
 
     at_us: Time
     next_job: JobId

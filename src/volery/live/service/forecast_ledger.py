@@ -54,7 +54,7 @@ class ForecastLedger:
     """
 
     def __init__(self, path: Path, jobs: Path) -> None:
-        # Commands and their environment stand in it: nobody else may read them.
+        # It holds commands and their environment, which nobody else may read.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
         self._sql.execute("PRAGMA journal_mode = WAL")

@@ -79,7 +79,7 @@ class AttemptCounts:
 
 
 def ended_of(told: Mapping[str, int]) -> int:
-    """Attempts that have ended, of what nodes have told of attempts by state."""
+    """Attempts that have ended, of reports counted by state."""
     return sum(count for state, count in told.items() if state not in ("running", "unknown"))
 
 

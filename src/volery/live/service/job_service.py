@@ -1,6 +1,6 @@
 """Job service: the submitter between the API, which describes jobs in words, and the schedulers, which take messages.
 
-It stands on a host under the address `SUBMITTER` like any component, and is not journalled; its state is the store.
+It has the address `SUBMITTER` on its host like any component, and is not journalled; its state is the store.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class JobService(Component):
         """Begin to write, and to submit what had not ended when the store was last closed; ended tasks stay ended.
 
         Args:
-            elsewhere: entries on other hosts. What is theirs is submitted when they are heard of (`resubmit`): said
-                before, it would wait for one that is away, and name tasks of which the ends are told meanwhile.
+            elsewhere: entries on other hosts. Their jobs are submitted when they are met (`resubmit`): before that,
+                a job would wait for one that is away, and name tasks of which the ends are reported meanwhile.
         """
         self.writer.open()
         self._repeat_orders()
@@ -218,7 +218,7 @@ class JobService(Component):
         """Take a job: it is in the store, committed, when this returns.
 
         Raises:
-            InputError: constraints that the fleet gives no meaning to, or a key that stands for another job.
+            InputError: constraints that the fleet gives no meaning to, or a key that belongs to another job.
         """
         (receipt,) = await self._take([description], ["job"])
         return receipt

@@ -43,7 +43,7 @@ class JobQuery(NamedTuple):
 
 
 class JobOrder(NamedTuple):
-    """In which order jobs are told, and where among them to begin; those that are equal: the newest first.
+    """The order of listed jobs, and the first of them; equal ones: the newest first.
 
     Args:
         by: one of `ORDERS`.
@@ -93,7 +93,7 @@ READ: Final = 500
 async def search(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
     """As `jobs`, in pieces where many are looked at or read: between them the event loop does what else there is to do.
 
-    A job that changes meanwhile stands where it was when it was looked at, if the query still holds for it.
+    A job that changes meanwhile stays where it was when it was looked at, if the query still holds for it.
     """
     if is_indexed(query, order):
         return await _newest(sql, query, limit) if order == NEWEST else jobs(sql, query, limit, order)
@@ -261,12 +261,12 @@ def digest_of(content: bytes) -> bytes:
 
 
 def key_of(user: str, key: str) -> str | None:
-    """A key as it is kept: each user has its own; no name or key holds what stands between them."""
+    """A key as it is kept: each user has its own; no name or key holds the character between them."""
     return f"{user}\n{key}" if key else None
 
 
 def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
-    """A task as its row tells it, with what its last attempt has used."""
+    """A task from its row, with the usage of its last attempt."""
     job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = row
     return TaskStatus(
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,

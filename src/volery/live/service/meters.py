@@ -24,7 +24,7 @@ Meter = tuple[str, str, str, Sequence[Sample]]
 
 
 def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
-    """All that is known here, and what others know; users appear while they have something under way."""
+    """The meters of the service and of others; users appear while they have something under way."""
     loads, nodes, hosts = service.queries.loads(), service.queries.nodes(), service.queries.all_hosts()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     lines = [

@@ -20,7 +20,7 @@ class NodeTable:
         nodes: address of each node -> number of its machine.
         fleet: the machines of the federation.
         drained: the nodes that are drained at the start.
-        owners_of: node -> the components that are told when it is drained; see `Deployment`.
+        owners_of: node -> the components that get an order when it is drained; see `Deployment`.
         register: of all hosts; None: they are not known.
 
     Attributes:
@@ -50,7 +50,7 @@ class NodeTable:
         if state == "running":
             self._running[key] = event.node
             before = self._latest.get(event.task)
-            if before is not None and before < event.attempt:  # it ended with its host, which may never say so
+            if before is not None and before < event.attempt:  # it ended with its host, which may never report it
                 self._running.pop((event.task, before), None)
             self._latest[event.task] = event.attempt
             return False
@@ -75,7 +75,7 @@ class NodeTable:
         return self._owners_of is not None
 
     def masters(self, node: Address) -> tuple[Address, ...]:
-        """The components in charge of a node, where the scheduler has said so."""
+        """The components in charge of a node, where the scheduler names them."""
         return self._owners_of(node) if self._owners_of is not None else ()
 
     def partitions(self) -> dict[Address, tuple[Address, ...]]:

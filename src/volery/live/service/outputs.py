@@ -162,7 +162,7 @@ class Outputs:
             AwayError: the node's host does not answer.
         """
         if Path(task.folder).parent.name != str(task.job):
-            return None  # a node may tell of folders of its own job only
+            return None  # a node may report folders of its own job only
         file = await asyncio.to_thread(open_output, self._root, task.folder, stream)
         if file is not None:
             return FileOutput(file)

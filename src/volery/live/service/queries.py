@@ -39,7 +39,7 @@ LOOK_MAX: Final = 1_000
 
 
 class JobQueries:
-    """Answers about a federation as it stands now.
+    """Answers about a federation as it is now.
 
     Args:
         store: of jobs.
@@ -142,7 +142,7 @@ class JobQueries:
         return list(self.history.samples)
 
     def sample(self) -> None:
-        """Note how the federation stands now."""
+        """Add a sample of the federation to the history."""
         usable = [node for node in self.nodes() if node.state == "in use"]
         used, slots = sum(node.running for node in usable), sum(node.slots for node in usable)
         waiting = sum(load.tasks_pending for load in self._store.loads())
@@ -156,7 +156,7 @@ class JobQueries:
         return {}
 
     async def all_tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
-        """As `tasks`, in pieces where they are many, so that nobody waits for the answer but who asks."""
+        """As `tasks`, in pieces where they are many, so that other requests do not wait for the answer."""
         found = self.tasks(number, first, min(limit, READ))
         while len(found) < limit and (piece := self.tasks(number, first + len(found), min(READ, limit - len(found)))):
             found += piece

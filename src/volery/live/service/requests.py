@@ -133,7 +133,7 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
             # A page of another site can make a browser send other types unasked, but not this one.
             return refusal("content-type", "orders are application/json", 415)
         if operation.role is not None:
-            # Where no token speaks for a request, nothing else tells it from one that another site's page has caused.
+            # Without a token, nothing else distinguishes a request from one that another site's page has caused.
             if operation.method != "GET" and "authorization" not in request.headers and is_foreign(request):
                 return refusal("origin", FOREIGN, 403)
             who = sessions.who(request)

@@ -1,4 +1,4 @@
-"""Sessions of browsers: a cookie stands for a token that was shown, see docs/decisions/0023.
+"""Sessions of browsers: a cookie represents a token that was shown, see docs/decisions/0023.
 
 The cookie holds a random name of the session, never the token. Scripts cannot read it, and a browser sends it only
 with requests of pages of this very site. A session ends after half a day, with its token, and with this program.
@@ -34,7 +34,7 @@ class Sessions:
     """The sessions of browsers.
 
     Args:
-        gate: knows who asks.
+        gate: finds the principal of a request.
         clock_s: seconds that never go back.
     """
 

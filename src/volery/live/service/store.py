@@ -5,7 +5,7 @@ gets the last state of each job and task that has changed: a stream of events th
 
 Writes gather in a transaction until `commit`, which is slow where it waits for the disk, and may then run in another
 thread: meanwhile nothing is written, and what is read is what was committed last. Only promises wait for the disk
-(`begin(durable=True)`). What was heard of tasks survives this program without; when the whole machine fails, its tasks
+(`begin(durable=True)`). Reports of tasks survive this program without; when the whole machine fails, its tasks
 are gone as well, and run again.
 """
 
@@ -52,7 +52,7 @@ _WRITE_TASK: Final = (
     "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
-"""Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
+"""No report of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
 
@@ -68,7 +68,7 @@ _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NE
 class JobStore:
     """The jobs and tasks of a federation, in a database.
 
-    Tasks of which nothing has been heard have no row; they are pending, or cancelled with their job.
+    Tasks without a report have no row; they are pending, or cancelled with their job.
 
     Args:
         path: of the database; made where it is missing.
@@ -96,7 +96,7 @@ class JobStore:
         """Of the last change that is committed."""
 
     def _refused_jobs(self) -> set[JobId]:
-        """The jobs of which the scheduler has said that it does not take them for now."""
+        """The jobs that the scheduler does not take for now."""
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
         return {number for (number,) in self._read.execute(query, (_REFUSED,))}
 
@@ -232,7 +232,7 @@ class JobStore:
         """
         for item in news:
             if type(item) is JobAccepted and item.job not in self._refused:
-                continue  # it says nothing new: most jobs are taken at once
+                continue  # nothing new: most jobs are taken at once
             job = self._job_under_way(item.job)
             if job is None:
                 continue
@@ -304,7 +304,7 @@ class JobStore:
             return
         state, number, launched, started_us = self._known(job, place)
         same = (number, launched) == (report.number, report.attempt)
-        # Either number may be smaller of a later attempt: a scheduler that begins anew may number anew, and a host may
+        # Either number may be smaller of a later attempt: a scheduler that restarts may number from 0, and a host may
         # have had to take a greater number for people than the next one will.
         late = report.number <= number and report.attempt <= launched
         if state in _FINAL or (state != "running" if same else late):

@@ -1,4 +1,4 @@
-"""A federation at a glance: what the live page shows first, as figures for programs."""
+"""A federation at a glance: the first figures of the live page, for programs."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def summary_of(
     queries: FederationView, pace: Pacing, owners: Mapping[Address, Sequence[Address]], user: str | None,
     nodes: Sequence[NodeStatus],
 ) -> FederationSummary:  # fmt: skip
-    """The federation as far as this host knows it.
+    """The federation as far as this host sees it.
 
     Args:
-        queries: knows.
-        pace: knows how fast tasks end.
+        queries: of the federation.
+        pace: of ended tasks.
         owners: the components responsible for each node.
         user: who sees figures of their own jobs alone; None: those of all.
         nodes: all.

@@ -127,7 +127,7 @@ class Telemetry:
         if job is None:
             return
         if report.state == "running":
-            if key not in self._attempts:  # it may be told again
+            if key not in self._attempts:  # it may be reported again
                 self._attempts[key] = (self._launched(job, report, at_ns), report.at_unix_us)
         elif key in self._attempts:
             span, started_us = self._attempts.pop(key)

@@ -1,7 +1,7 @@
 """Throttle of submissions: a bounded number of tasks goes to schedulers per turn of the job service's host.
 
 A turn runs to its end before anything else does. A job of a million tasks, or a hundred thousand jobs that are
-submitted again after a restart, must not make one turn of it: whoever asks for something meanwhile would wait. Jobs
+submitted again after a restart, must not make one turn of it: other requests would wait meanwhile. Jobs
 that wait take turns, so that a small job is not behind a large one, and a job that is cancelled leaves at once. The
 messages of a job are made as they are sent, so that a job that waits takes no memory for its tasks.
 """
@@ -18,7 +18,7 @@ from volery.core.model import Address, JobId, Message
 TASKS_PER_TURN: Final = 500
 """A scheduler decides about so many, with its reasons, in about 20 ms."""
 WAITING_MAX: Final = 16
-"""With more jobs than this on their way, whoever submits many waits."""
+"""With more jobs than this on their way, further submissions wait."""
 
 
 class Outgoing(Message, frozen=True):
@@ -50,7 +50,7 @@ class SubmitThrottle:
 
     def drop(self, job: JobId) -> None:
         self._waiting.pop(job, None)
-        self._changed.set()  # with nothing left to hand over, nobody else would wake who waits for room
+        self._changed.set()  # with nothing left to hand over, nothing else would wake those that wait for room
 
     async def room(self) -> None:
         """Wait until few jobs are on their way."""

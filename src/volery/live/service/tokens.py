@@ -59,9 +59,9 @@ class Principal(msgspec.Struct, frozen=True):
     """The user who makes a request, and the role of the token.
 
     Args:
-        user: the name; empty where nobody is asked.
+        user: the name; empty where there are no tokens.
         role: what they may.
-        known: whether a token has said so.
+        known: whether a token names the user.
     """
 
     user: str
@@ -147,7 +147,7 @@ class TokenFile:
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[AccessToken, ...]]:
-        """The tokens, while nobody else changes them."""
+        """Lock the tokens, and change them."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = opened_lock(self.path.with_suffix(".lock"))
@@ -178,7 +178,7 @@ class Authenticator:
     """Finds the principal of a request; reads the file again when it has changed.
 
     Args:
-        tokens: of the federation; None: nobody is asked.
+        tokens: of the federation; None: there are none.
 
     Raises:
         InputError: the file cannot be read.

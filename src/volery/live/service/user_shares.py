@@ -1,7 +1,7 @@
-"""Shares of a live federation: who is due what, who may change it, and what was preempted by it.
+"""Shares of a live federation: the part that each user is due, its changes, and the preemptions for it.
 
-What an administrator orders is written down first, then told to those who place tasks, by the same message as in the
-lab, and told again from time to time: they may have begun anew.
+An order of an administrator is stored first, then sent to the components that place tasks, by the same message as in
+the lab, and sent again from time to time: they may have restarted.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ class UserShares:
             by: who orders it; it is written down.
 
         Raises:
-            InputError: the scheduler knows no shares, nobody has that name, or it is no weight.
+            InputError: the scheduler has no shares, nobody has that name, or it is no weight.
         """
         shares = self._shares_by
         if shares is None:
             problem = "this scheduler knows no shares that can change; of those in the registry, Megha with `shares`"
             raise InputError(f"shares/{name[:80]}", problem)
-        async with self._changing:  # a change is told under its own number
+        async with self._changing:  # a change is sent under its own number
             weights = {**self._weights, name: weight}
             due = shares(weights)
             before = self.found(name)
@@ -178,7 +178,7 @@ class UserShares:
 
         Args:
             user, job, before, limit: which.
-            sees: whose jobs alone may be seen; of the other side nothing is told then. None: everybody's.
+            sees: the user whose jobs alone may be seen; the other side is left out then. None: all users'.
         """
         if sees is None:
             return self._book.preemptions(user, job, before, limit)

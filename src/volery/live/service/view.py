@@ -1,4 +1,4 @@
-"""View of a federation that pages ask: at work, as it stands now, or a recording, as it stood at some moment.
+"""View of a federation for pages: as it is now, or of a recording, as it was at some moment.
 
 The queries of the job service answer about now; `volery.playback` answers about then.
 """
@@ -90,7 +90,7 @@ class FederationView(Protocol):
         """All nodes, in order of their machines."""
 
     def partitions(self) -> Mapping[Address, Sequence[Address]]:
-        """The components in charge of each node, where the scheduler has said so."""
+        """The components in charge of each node, where the scheduler names them."""
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""

@@ -2,7 +2,7 @@
 
 Subjects: `volery.FEDERATION.to.RECEIVER.SENDER` for frames, `volery.FEDERATION.hello.SENDER` for presence. Core NATS
 delivers at most once and keeps the order per sender and subject. A frame larger than the broker's limit travels in
-pieces; each piece begins with a byte that says whether it is the first, the last, or both.
+pieces; each piece begins with a byte that marks it as the first, the last, or both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FIRST: Final = 1
 LAST: Final = 2
 WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
-"""A host that waits for others says so this often: who came too late to hear it answers then."""
+"""A host that waits for others sends a hello this often: one that came too late answers then."""
 OPEN_S: Final = 6.0
 DOUBT_S: Final = 1.0
 CLAIM_S: Final = 0.25
@@ -51,8 +51,8 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         configuration: only hosts that agree on it belong together.
-        wants_answer: others are to say hello, too.
-        nonce: tells two processes apart that use one name.
+        wants_answer: others are to send a hello, too.
+        nonce: distinguishes two processes that use one name.
         incarnation: of the sender, once it has begun; 0 before.
         holds: the sender has claimed its name.
         known: by host, the latest incarnation that the sender has met.
@@ -106,12 +106,12 @@ class BrokerTransport:
 
     Args:
         broker: its URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
-        federation: hosts of other federations on the same broker are not heard.
+        federation: frames of other federations on the same broker are ignored.
         configuration: hosts that were started with another one are refused.
-        on_trouble: told in words when the connection is lost or another host does not fit.
+        on_trouble: is called, with words, when the connection is lost or another host does not fit.
 
     Attributes:
-        make_client: makes the connection; whoever measures it makes one that measures itself.
+        make_client: makes the connection; a measurement takes one that measures itself.
 
     Raises:
         InputError: a federation's name that cannot be part of a subject.
@@ -313,7 +313,7 @@ class BrokerTransport:
 
     def _refuse(self, misfit: str) -> None:
         self._misfit = misfit
-        if self._holds:  # else it is raised, and said once
+        if self._holds:  # else it is raised, and logged once
             self._on_trouble(misfit)
 
     def _trouble(self, problem: str) -> None:

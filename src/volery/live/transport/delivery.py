@@ -50,7 +50,7 @@ class _Line:
     """The state of the link to one peer.
 
     Attributes:
-        incarnation: of the peer; 0 until something was heard.
+        incarnation: of the peer; 0 until a frame came.
         sent: what is not acknowledged, with its number; kept_bytes: how much that is.
         number: of the last frame sent.
         heard: up to which all frames have come.
@@ -173,7 +173,7 @@ class Delivery:
 
         Raises:
             CodecError: it cannot be understood.
-            LaterIncarnation: the sender has heard of a later incarnation of this host; the frame is not for this one.
+            LaterIncarnation: the sender has met a later incarnation of this host; the frame is not for this one.
         """
         frame = self._codec.decode(encoded)
         line = self._line(sender)

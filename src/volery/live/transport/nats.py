@@ -27,9 +27,9 @@ CONNECT_S: Final = 2.0
 AGAIN_S: Final = 0.1
 AGAIN_MAX_S: Final = 1.0
 PING_S: Final = 5.0
-"""A server that has said nothing for so long is asked; after twice as long it is given up."""
+"""A server that has sent nothing for so long is asked; after twice as long it is given up."""
 PENDING_BYTES_MAX: Final = 256 << 20
-"""What waits for a server that does not read; beyond that it is lost, and said so."""
+"""What waits for a server that does not read; beyond that it is lost, and an error is logged."""
 LINE_BYTES_MAX: Final = 1 << 16
 
 OnMessage = Callable[[str, bytes], None]
@@ -143,7 +143,7 @@ class NatsClient:
     Args:
         url: nats://HOST:PORT, or tls://HOST:PORT.
         name: shown by the server.
-        on_trouble: told in words what the server refuses, and when it is lost.
+        on_trouble: is called, with words, when the server refuses something, and when it is lost.
         tls: certificates; None: those of the system, where the server wants TLS.
         login: user and pass, or auth_token.
 
@@ -181,7 +181,7 @@ class NatsClient:
 
         Raises:
             OSError: nothing answers, or it hangs up.
-            ssl.SSLError: one side does not believe the other.
+            ssl.SSLError: one side does not trust the other.
             NatsError: the server refuses this client, or is none.
         """
         self._wire = await self._connect()
@@ -291,7 +291,7 @@ class NatsClient:
             return
         full = wire.transport.get_write_buffer_size() > PENDING_BYTES_MAX
         if full and not self._full:
-            self.on_trouble("the broker does not read; what is said to it is lost")
+            self.on_trouble("the broker does not read; what is sent to it is lost")
         self._full = full
         if not full:
             wire.write(b"".join(out))

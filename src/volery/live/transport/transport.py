@@ -1,6 +1,6 @@
 """Transports carry frames between hosts: their interface.
 
-A frame holds all that the components of one host have to say to those of another after one turn. A transport knows
+A frame holds the messages of the components of one host to those of another after one turn. A transport handles
 hosts and bytes; what is in a frame is the codec's business.
 """
 
@@ -29,7 +29,7 @@ class Transport(Protocol):
 
         Args:
             name: of this host.
-            incarnation: the incarnation that the host is about to begin, as far as its own disk tells.
+            incarnation: the incarnation that the host is about to begin, as stored on its own disk.
             peers: the hosts that may have met a later one.
 
         Returns:
@@ -62,7 +62,7 @@ class Transport(Protocol):
 
         Args:
             incarnation: of this host, from 1.
-            on_later: told when the host itself says that it has begun a later incarnation, in another process.
+            on_later: is called when a later incarnation of the host announces itself, in another process.
         """
 
     def doubt(self) -> None:
