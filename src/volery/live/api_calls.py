@@ -58,7 +58,6 @@ class ApiCall(Generic[AnswerT]):
     """One request to the API, and how its answer is read.
 
     Args:
-        method, path: of the request.
         read: makes the answer of a successful response.
         query: parameters; those that are None are left out.
         body: sent as JSON.

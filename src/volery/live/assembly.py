@@ -43,7 +43,6 @@ class LiveHost(NamedTuple):
     """A host that runs.
 
     Args:
-        host: drives the components.
         front: the submitter's, where it is on this host.
         journal: the path of the journal; empty without one.
     """
@@ -63,10 +62,8 @@ async def running(
     Leaving it by an exception leaves what runs to its supervisor, where there is one: the host will be started again.
 
     Args:
-        federation: of the file.
         name: of the host; `ALL` runs every component in this process, without a broker.
         front: makes the submitter; by default the job service with its API.
-        recorder: is called for every attempt.
         executor: takes the place of the one that the file names.
         make_host: a kind of host that also measures itself.
         unreceived: ends of tasks that the host has reported and that were not received, from one of its incarnations
@@ -164,8 +161,6 @@ def _greet(
     Args:
         front, reporter: of this host.
         layout: host -> addresses of its components.
-        nodes: addresses of nodes.
-        peer: the other host.
         known: whether an earlier incarnation of it was known.
     """
     schedulers = [address for address in layout[peer] if address not in nodes]
@@ -280,8 +275,6 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[LiveHost
     """Run a host until SIGINT or SIGTERM, or until one of its components fails.
 
     Args:
-        federation: of the file.
-        name: of the host.
         tell: called when everything is at work.
 
     Raises:

@@ -144,7 +144,6 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
     """A job from parsed TOML or JSON.
 
     Args:
-        table: its content.
         place: what error messages begin with, as `job.toml`.
 
     Raises:
@@ -454,10 +453,8 @@ def submission(
     """The messages that submit a job: one Submit, and MoreTasks where it has more tasks or bytes than one may hold.
 
     Args:
-        number: of the job.
         tasks: in order; they are taken as messages are.
         count: how many there are.
-        user: whose job it is.
         chunk_tasks: a message holds at most so many.
     """
     sent, chunk, size, after = 0, list[Task](), 0, NO_TASK

@@ -42,11 +42,8 @@ class TaskReport(Message, frozen=True):
     """Executor > submitter, about an attempt: once when it starts, once when it has ended.
 
     Args:
-        task: its number.
-        job: the job that it belongs to.
         attempt: the scheduler's number, which tells attempts apart.
         node: the address of the node that it runs on.
-        state: of the attempt.
         at_unix_us: when it came into this state, by the wall clock of its host.
         exit_code: of a process that has ended; -N: signal N ended it.
         reason: what went wrong, in words; empty when nothing did.
@@ -95,7 +92,6 @@ class OutputRequest(Message, frozen=True):
     """Submitter > agent: send a piece of an output.
 
     Args:
-        number: of the question.
         folder: of the attempt, as its node has reported it.
         stream: stdout or stderr.
         offset: where the piece begins.
@@ -113,7 +109,6 @@ class OutputReply(Message, frozen=True):
     """Agent > submitter: a piece of an output.
 
     Args:
-        number: of the question.
         found: whether the file is on this host.
         size: of the output, bytes.
         kept: offset from which it is kept.
@@ -131,9 +126,7 @@ class DecisionReport(Message, frozen=True):
     """Host > submitter: the decision of a scheduler about a task.
 
     Args:
-        by: which scheduler.
         at_unix_us: when, by the wall clock of its host.
-        decision: what.
     """
 
     by: Address
@@ -177,9 +170,6 @@ class HostReport(Message, frozen=True):
     """Host > the API's host: this host runs.
 
     Args:
-        version: of Volery.
-        hostname: of its machine.
-        pid: of its process.
         started_us: of its process, microseconds since 1970.
     """
 

@@ -293,7 +293,6 @@ async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
 
     Args:
         first, second: transports that are not open yet.
-        frame: what is sent.
     """
     back = asyncio.Event()
     await first.open("first", lambda _sender, _frame: back.set())

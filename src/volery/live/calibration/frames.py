@@ -55,7 +55,6 @@ class FrameNotes:
 
     Attributes:
         stamps, preempted_ns: of its turns, see `TimedHost`.
-        socket: see there.
         runs_tasks: whether nodes are on it.
         published: frames that it has sent, acknowledgements included.
     """

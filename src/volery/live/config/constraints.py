@@ -289,9 +289,7 @@ class Fleet:
     """Machines and slots; a machine's place in the order is its number.
 
     Args:
-        machines: what each one is.
         slots: per machine, how many tasks it runs at once.
-        name: of the federation.
         capacities: per machine, what it offers instead of slots, by name; all offer the same resources.
 
     Raises:

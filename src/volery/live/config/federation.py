@@ -127,11 +127,7 @@ class Federation(msgspec.Struct, frozen=True):
     """A federation, ready to be built.
 
     Args:
-        file: what was written down.
-        plan: what runs.
-        fleet: the machines.
         folder: for jobs, output and journals.
-        api: host and port.
         base: what paths in the file are relative to.
     """
 
@@ -209,7 +205,6 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     """Make sense of a file's content.
 
     Args:
-        file: the content.
         base: what its folder is relative to.
         choose: finds and configures the architecture.
 

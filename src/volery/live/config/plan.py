@@ -60,10 +60,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
     """Architecture, parameters and cluster of a federation, without its hosts.
 
     Args:
-        architecture: of the registry.
-        config: its parameters.
         cluster: the machines as schedulers see them.
-        seed: of all random streams.
     """
 
     architecture: Architecture
@@ -92,7 +89,6 @@ class FederationPlan(msgspec.Struct, frozen=True):
 
         Args:
             deployment: what `build` made for this incarnation.
-            addresses: on the host.
             incarnation: of the host, from 1.
         """
         rebuild = deployment.rebuild

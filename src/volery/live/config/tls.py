@@ -43,7 +43,6 @@ class BrokerAccess(msgspec.Struct, frozen=True):
     """Address and credentials of the broker.
 
     Args:
-        url: of the broker.
         tls: certificates; None: none.
         login: a TOML file with user and password, or a token; None: neither.
         base: what paths are relative to.

@@ -178,9 +178,7 @@ def order(title: str, where: str, question: str, key: str, body: str = "", then:
     """A button that gives an order to the API when its question was answered by yes.
 
     Args:
-        title: of the button.
         where: the address that takes the order.
-        question: what is asked.
         key: the button's own name on the page.
         body: of the order, as JSON.
         then: the page that follows; the id of the answer comes after it. Empty: the same page.
@@ -195,12 +193,8 @@ def setting(title: str, where: str, question: str, key: str, name: str, value: i
     """A button that puts a number, which is asked for with the question, in the place of another.
 
     Args:
-        title: of the button.
         where: the address that takes it.
-        question: what is asked.
         key: the button's own name on the page.
-        name: of the number.
-        value: what it is now.
     """
     return tag(
         "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,

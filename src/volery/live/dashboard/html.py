@@ -112,7 +112,6 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
     """A time of day, UTC, given in microseconds since 1970; or, of a run, the time since it has begun.
 
     Args:
-        us: the moment.
         fine: a time of day is shown to the millisecond.
     """
     if us is None:

@@ -152,8 +152,6 @@ async def job_view(
     """One job.
 
     Args:
-        queries: of the federation.
-        job: which.
         request: who asks, and from which task on.
         outputs: finds the output of tasks; None: it is not known.
         foretells: whether forecasts are made here.
@@ -314,8 +312,6 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
     """One task.
 
     Args:
-        queries: of the federation.
-        task: which.
         outputs: finds the output of tasks; None: it is not known.
     """
     why = await queries.explain(task.job, task.index)

@@ -26,7 +26,6 @@ class Tail(msgspec.Struct, frozen=True):
     """A piece of an output up to its present end.
 
     Args:
-        text: as it can be shown.
         end: the offset that follows it.
         size: of all of it, in bytes.
         skipped: bytes between what was asked for and this.
@@ -60,7 +59,6 @@ def legible(content: bytes, *, partial: bool = False) -> str:
     """Output as text: colours and movements of a terminal's cursor are left out.
 
     Args:
-        content: as it was written.
         partial: more may follow, so that half a character at its end is left for then.
     """
     text = _cut(content).decode("utf-8", "replace") if partial else content.decode("utf-8", "replace")
@@ -97,8 +95,6 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     """The end of an output, at most what was written since an offset; None: it is nowhere.
 
     Args:
-        outputs: finds it.
-        task: whose.
         stream: one of `STREAMS`.
         since: the offset; None: whatever is at its end.
 
@@ -136,8 +132,6 @@ async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str
     """The output of a task since the last request.
 
     Args:
-        task: as it is now.
-        outputs: finds its output.
         attempt: that the page shows.
         since: stream -> offset up to which the page has it.
     """
@@ -154,8 +148,6 @@ async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:
     """The ends of both outputs; while the task runs, a script goes on with them.
 
     Args:
-        task: whose.
-        outputs: finds its output.
         title: comes before the names of the outputs.
     """
     if not task.folder:

@@ -63,7 +63,6 @@ def nodes_view(queries: FederationView, request: Request, owners: Mapping[Addres
     """All nodes, filtered, sorted, cut into pages.
 
     Args:
-        queries: of the federation.
         request: who asks, and for which.
         owners: the components responsible for each node.
 
@@ -170,9 +169,6 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
     """One node, and the tasks there that may be seen.
 
     Args:
-        queries: of the federation.
-        node: which.
-        request: who asks.
         owners: the components in charge of it, where the scheduler names them.
     """
     who = principal(request)

@@ -63,8 +63,6 @@ def overview(
     """The federation as far as this host sees it; without the role of an operator there are no figures of others' jobs.
 
     Args:
-        queries: answers.
-        request: who asks.
         pace: remembers how fast tasks have ended.
         owners: the components responsible for each node.
     """

@@ -27,7 +27,6 @@ class Rendering(msgspec.Struct, frozen=True):
     """A view as it was rendered once.
 
     Args:
-        view: what was made.
         tag: of its live part: equal ones have equal tags.
         revision: of the store when it was begun.
         made_s: when that was, in seconds of a clock that never goes back.
@@ -46,7 +45,6 @@ class Renderings:
 
     Args:
         pacer: gives the lifetime of views.
-        revision: of the last change.
         traffic: counts open pages, and the cost of views.
         clock_s: seconds that never go back.
     """

@@ -74,10 +74,7 @@ def window_routes(
     """All pages, what they are made of, and the way in and out.
 
     Args:
-        service: of jobs.
-        outputs: finds the output of tasks.
         sessions: find the principal of a request.
-        traffic: what is asked for.
         foreteller: makes forecasts; None: there are none.
     """
     access = _Access(service, sessions, traffic)
@@ -101,7 +98,6 @@ def pages(queries: FederationView, outputs: Outputs | None, pace: Pacing) -> tup
     """The path and the view of each page.
 
     Args:
-        queries: answers their questions.
         outputs: finds the output of tasks; None: it is not known.
         pace: how fast tasks end.
     """

@@ -34,7 +34,6 @@ class Slice(msgspec.Struct, frozen=True):
     """The rows of a table that a request asks for.
 
     Args:
-        path: of the page.
         kept: the query of the page besides order and place.
         key, falling: what the table is sorted by.
         skip, rows: how many rows come before, and how many are shown.
@@ -82,8 +81,6 @@ def table(
     """A table.
 
     Args:
-        columns: of it.
-        cells: its rows.
         shown: which rows these are; None: all there are, in an order that does not change.
         empty: shown in place of a table without rows.
         label: what it holds, for those who do not see the heading above it.
@@ -127,7 +124,6 @@ def pager(shown: Slice, here: int, more: bool, total: int | None = None) -> Mark
     """The place of the rows among all, with links to the others.
 
     Args:
-        shown: which rows.
         here: how many there are of them.
         more: whether others follow.
         total: how many there are in all, where that is known.

@@ -85,7 +85,6 @@ class Loader(Component):
     """Submits the jobs of a trace on time and notes the answers.
 
     Args:
-        trace: what to submit.
         records: filled in; their own trace gets the times of the submissions as they are made.
         entry: the address that a job of a user is submitted to.
         payload: of each task; None: none.
@@ -177,9 +176,6 @@ class LoadRecorder:
     Tasks have the numbers that they have in the trace. The time from the beginning of a start's turn to the start is
     processing: on one host nothing is on the wire, and a task was waiting before that turn.
 
-    Args:
-        records: of the trace.
-
     Attributes:
         machines: address of each node -> number of its machine; filled before the first start.
         finished, failed: attempts that ended so.
@@ -223,11 +219,8 @@ async def load(
 
     Args:
         federation: not running yet.
-        trace: see `sped_up`.
-        executor: runs the tasks.
         payload: what each task carries for it.
         watch: is called with the progress of the load, four times a second.
-        make_host: see `running`.
 
     Raises:
         Exception: whatever a component has raised.

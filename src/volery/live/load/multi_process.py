@@ -39,7 +39,6 @@ class LoadMeasurements(NamedTuple):
     """Measurements of a run.
 
     Args:
-        federation: that has run.
         records: starts and ends as nodes have reported them.
         noted: by host, what hosts that time themselves have noted.
         broker_us: what the broker has used of the processor per frame; 0 where that is not known.

@@ -32,7 +32,6 @@ class NodeAgent:
         report: is called for every start and end.
         workers: how many callables are called at once; 0: one per processor.
         accounts: whom tasks run as; None: as this process.
-        rules: of the federation's file.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
 
     Attributes:

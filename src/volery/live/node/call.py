@@ -37,7 +37,6 @@ class _Worker:
     """A worker process, and the socket on which it is called.
 
     Args:
-        popen: of the process.
         mark: that it and all it starts carry.
         reader, writer: of this end of the socket.
     """

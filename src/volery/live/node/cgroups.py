@@ -51,11 +51,7 @@ class GroupUsage(NamedTuple):
 
 
 class ControlGroup:
-    """The control group of one attempt.
-
-    Args:
-        folder: of the group.
-    """
+    """The control group of one attempt."""
 
     __slots__ = ("folder",)
 
@@ -168,7 +164,6 @@ class Tree:
         """A group that may have so much, as far as there are controllers; 0: no limit.
 
         Args:
-            name: of the group.
             cpu_milli: thousandths of a processor.
             memory_mb: in units of 2^20 bytes; no part of it can be in swap.
             pids_max: processes and threads.

@@ -33,11 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Processors:
-    """The processors of this machine, and how much of each has been given away.
-
-    Args:
-        numbers: theirs.
-    """
+    """The processors of this machine, and how much of each has been given away."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self._given = dict.fromkeys(sorted(numbers), 0)
@@ -130,7 +126,6 @@ class Confinement:
         tree: of control groups; None without.
         obstacle: why there is none.
         cpus: the processors that tasks may use.
-        gpus: the devices.
 
     Attributes:
         controllers: what control groups limit here.
@@ -185,7 +180,6 @@ def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinem
 
     Args:
         isolation: what the federation's file says.
-        state: folder of the agent.
         amounts: whether tasks ask for any; otherwise there is nothing to hold them to.
 
     Raises:

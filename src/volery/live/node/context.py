@@ -20,11 +20,9 @@ class ExecutorContext(NamedTuple):
     """Shared by the executors of one agent, which closes them.
 
     Args:
-        folders: of the attempts.
         ledger: what runs is written down there.
         confinement: holds attempts to what they ask for.
         outputs: keeps what they write in bounds.
-        starters: start their processes.
         descendants: finds what those processes have started.
         accounts: whom they run as; None: as this process.
         environment: names of variables that they take over from the agent, see `inherited_environment`.

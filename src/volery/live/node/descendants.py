@@ -46,11 +46,7 @@ def is_marked(pid: int, agent: int) -> bool:
 
 
 class Descendants:
-    """The processes below this one that belong to attempts; makes this process their subreaper.
-
-    Args:
-        state: folder of the agent.
-    """
+    """The processes below this one that belong to attempts; makes this process their subreaper."""
 
     def __init__(self, state: Path) -> None:
         self._agent = agent_mark(state)

@@ -38,7 +38,6 @@ class AttemptFolders:
         federation has used the same numbers of tasks. The number is then the next one without a folder.
 
         Args:
-            task: whose.
             number: of the attempt, see `attempt_number`.
 
         Raises:
@@ -76,7 +75,6 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
     """The number of an attempt for people: 0 is the task's first, and restarts of the federation begin no new count.
 
     Args:
-        payload: of the task.
         attempt: the scheduler's number.
         by_incarnation: whether the scheduler numbers by `INCARNATION_ATTEMPTS`.
     """

@@ -60,8 +60,6 @@ def demand_program(name: str, folder: Path, environment: Mapping[str, str]) -> N
 
     Args:
         name: as it was given; it is not on any absolute path.
-        folder: that the process runs in.
-        environment: of the process.
 
     Raises:
         OSError: it is not there, or nobody may execute it.

@@ -127,7 +127,6 @@ class OutputReader:
 
     Args:
         root: the folder of the folders of attempts.
-        tell: sends an answer.
     """
 
     def __init__(self, root: Path, tell: Callable[[OutputReply], None]) -> None:

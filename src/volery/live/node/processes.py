@@ -109,7 +109,6 @@ class ProcessExecutor:
     """Runs commands.
 
     Args:
-        means: what attempts are run with.
         report: is called for every start and end.
     """
 

@@ -45,8 +45,6 @@ class Reporter(Component):
     """Reports attempts, and repeats what was not received: starts of attempts that run, and ends.
 
     Args:
-        host: whose.
-        tell: sends a report.
         forget: is called for each attempt (task, attempt) of which the end was received.
         kept: what was not received in an earlier incarnation of this process, and where further ends are kept.
         outputs: the folder of the folders of attempts; None: tasks write none here.

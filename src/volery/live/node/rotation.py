@@ -50,7 +50,6 @@ class OutputRotation:
 
     Args:
         root: of the folders of attempts.
-        policy: what is kept.
     """
 
     def __init__(self, root: Path, policy: OutputLimits) -> None:
@@ -165,7 +164,6 @@ def clean(root: Path, policy: OutputLimits, running: frozenset[str] = frozenset(
 
     Args:
         root: of the folders of attempts.
-        policy: what is kept.
         running: folders in use; they are marked as such for other agents.
         fresh_s: what was used within so many seconds stays.
 

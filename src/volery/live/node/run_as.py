@@ -25,11 +25,7 @@ _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
 
 
 class AccountSpawner:
-    """Starts processes of one account.
-
-    Args:
-        account: whose.
-    """
+    """Starts processes of one account."""
 
     def __init__(self, account: Account) -> None:
         self._account = account

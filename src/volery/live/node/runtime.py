@@ -27,7 +27,6 @@ class NodeRuntime(NamedTuple):
     """The parts of a host that run tasks; none of them where no node is.
 
     Args:
-        executor: carries launches out.
         reporter: keeps ends until they are received; None where nobody could lose them.
         supervised: the executor, where tasks outlive the host.
     """
@@ -50,11 +49,7 @@ def node_runtime(
     """Make the node runtime of a host.
 
     Args:
-        federation: of the file.
-        name: of the host.
-        deployment: of the federation.
         here: addresses of the components on the host.
-        tell: sends a report.
         given: takes the place of the executor that the file names.
         unreceived: ends that an earlier incarnation in this process has not got rid of; further ones are kept there.
     """

@@ -53,7 +53,6 @@ class SupervisorClient:
         tasks, state: folders, see `NodeAgent`.
         lease_s: what runs is ended when this program has been silent for so long; 0: never.
         run_as: the accounts of tasks, see `Accounts`.
-        rules: of the federation's file.
 
     Attributes:
         held: what holds tasks to the amounts that they ask for, in words; known once it is open.

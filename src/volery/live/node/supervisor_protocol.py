@@ -109,7 +109,6 @@ class Channel(asyncio.BufferedProtocol):
 
     Args:
         kind: the messages of the other end.
-        take: takes a message.
         lost: is called when the other end is gone.
     """
 

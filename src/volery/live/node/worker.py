@@ -34,7 +34,6 @@ class CallRequest(msgspec.Struct, frozen=True, array_like=True):
     Args:
         pickled: what to call.
         folder: takes what it prints.
-        environment: of the call.
         memory_mb: what this process may have meanwhile, in units of 2^20 bytes; 0: no limit.
         cpus: where it may run meanwhile; nothing: anywhere.
     """

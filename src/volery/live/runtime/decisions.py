@@ -107,8 +107,6 @@ def candidates(
     """The machines that are left of all, demand by demand.
 
     Args:
-        cluster: the machines.
-        mask: the constraints of the task.
         request: the amounts that it asks for; empty where machines have slots.
         drained: machines on which nothing is placed.
         taken: machine -> tasks that run there.

@@ -84,9 +84,7 @@ class FailureDetector:
     """All peers of a host that it shares watching pairs with.
 
     Args:
-        watches: by peer.
         now: the time of the start; no peer is given up before `patience_us` from then.
-        send: sends a beat.
 
     Attributes:
         news: events for components; the host that handles them clears it.

@@ -66,14 +66,10 @@ class Host:
     """Drives the components of one host.
 
     Args:
-        name: of the host.
         components: by address; they have never been started.
-        inbox: of this host.
         executor: carries launches out; needed where a node is.
         codec: of the federation's frames; needed with a transport.
-        transport: to other hosts.
         journal: of this host; it is closed with the host.
-        incarnation: of this host.
         watches: the components that get PeerLost when another no longer answers.
         presence: reports to the API's host that this one runs.
         explains: report preemptions to the submitter, and decisions of schedulers where they observe them.
@@ -81,7 +77,6 @@ class Host:
     Attributes:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
-        inbox: of this host.
     """
 
     def __init__(

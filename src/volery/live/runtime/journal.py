@@ -61,12 +61,7 @@ class Header(msgspec.Struct, frozen=True):
     """Header of a journal: what a replay needs to build the same components.
 
     Args:
-        federation: its name.
-        host: the name of the host.
         incarnation: of the host, from 1.
-        seed: of all random streams.
-        architecture: its name in the registry.
-        parameters: its configuration.
         cluster: the machines as schedulers see them.
         addresses: of the components on this host, in the order in which they were started.
         configuration: SHA-256 of architecture, parameters and cluster, equal on all hosts of a federation.
@@ -128,8 +123,6 @@ class JournalWriter:
     """Appends turns.
 
     Args:
-        path: of a new file.
-        header: its first record.
         durability: see there; "none" writes a megabyte at a time.
 
     Raises:
@@ -206,11 +199,7 @@ class JournalWriter:
 class JournalReader:
     """Reads a journal.
 
-    Args:
-        path: of the file.
-
     Attributes:
-        header: its first record.
         torn_bytes: how much of the file's end was torn, once all turns have been read.
 
     Raises:

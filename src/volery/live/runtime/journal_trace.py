@@ -32,7 +32,6 @@ class HostDelay(msgspec.Struct, frozen=True):
 
     Args:
         sender, receiver: roles.
-        count: of messages.
         mean_us, p50_us, p99_us: of that time; waiting at the receiver's host included.
     """
 
@@ -48,7 +47,6 @@ class RecordedDecision(msgspec.Struct, frozen=True):
     """Processor time of a role's handlers, measured while the journals are replayed.
 
     Args:
-        role: of the components.
         events: how many they handled.
         mean_us: processor time per event.
     """
@@ -63,8 +61,6 @@ class Period(msgspec.Struct, frozen=True):
 
     Args:
         trace: jobs with a finished task, and those tasks with the durations that were measured.
-        architecture: that ran them.
-        parameters: of the architecture.
         workers: machines of the federation.
         slots: of all machines together.
         hosts: names of the hosts that have left a journal.
@@ -73,7 +69,6 @@ class Period(msgspec.Struct, frozen=True):
         payload_tasks: tasks of the trace that carried real work.
         cancelled_jobs: jobs that somebody gave up; what of them has finished is in the trace.
         hops: between hosts, by link class.
-        decisions: by role.
         cut: hosts of which the first files are no longer kept: jobs of that time are not in the trace.
     """
 

@@ -85,7 +85,6 @@ class Inbox:
         events: mailbox, event and source, in order.
         awake: whether a turn is due already.
         mailboxes: of the components of this host.
-        outbox: messages to other hosts.
     """
 
     __slots__ = ("_turn", "awake", "events", "mailboxes", "now", "outbox", "recorder", "where")
@@ -211,8 +210,6 @@ class IngressFilter:
     message of it stops this host.
 
     Args:
-        name: of this host.
-        mailboxes: by address.
         where: address of every component elsewhere -> its host.
 
     Attributes:

@@ -31,7 +31,6 @@ class LivePort:
     """Collects effects in the order of the calls.
 
     Args:
-        address: of the component.
         effects: where they go; components of one host share it, because they run one after the other.
     """
 

@@ -53,9 +53,7 @@ class HostRegister:
 
     Args:
         layout: host -> addresses on it.
-        nodes: addresses of nodes.
         me: the API's host.
-        incarnation: of that host.
         clock_us: microseconds since 1970.
         assigned: gives how many jobs are assigned to a component, for the log.
     """

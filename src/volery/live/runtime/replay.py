@@ -44,11 +44,7 @@ class ReplayDifference(msgspec.Struct, frozen=True):
     Args:
         place: of the event in the journal, from 1.
         now_us: when it was handled.
-        address: of the component.
-        source: of the event.
-        event: as text.
         effects: what the component asks for now, as text, at most 20.
-        problem: in words.
     """
 
     place: int
@@ -64,10 +60,6 @@ class Replayed(msgspec.Struct, frozen=True):
     """The result of replaying one journal.
 
     Args:
-        path: of the journal.
-        host: whose it is.
-        incarnation: of the host.
-        architecture: of the federation.
         events: how many were fed.
         span_us: the time of the last event.
         torn_bytes: how much of the end a crash has torn off.
@@ -96,7 +88,6 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
     """The architecture, parameters and cluster of a journal's host.
 
     Args:
-        header: of the journal.
         lookup: name -> architecture.
         place: what errors call the journal.
 
@@ -181,7 +172,6 @@ class Chain:
         readers: in order; the first is the incarnation's first, or has a snapshot.
 
     Attributes:
-        readers: see there.
         path, header: of the first file.
     """
 
@@ -248,7 +238,6 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     """Replay one file of a journal, from its snapshot where it has one.
 
     Args:
-        path: of the file.
         lookup: name -> architecture.
         witness: sees every event with all that it caused: what was sent and launched, and when.
 

@@ -33,10 +33,7 @@ class SegmentedJournal(JournalWriter):
     """Appends turns to one file after the other.
 
     Args:
-        folder: of the journals.
         header: the first record, of the first file.
-        durability: see there.
-        size: see there.
         components: of the host, as they were built, to try whether snapshots can be made.
 
     Raises:

@@ -143,7 +143,6 @@ def snapshot_apart(path: Path, full: Path, components: Mapping[Address, Componen
     """Begin to write the state of components as it is now; the number of the process that does.
 
     Args:
-        path: of the snapshot.
         full: the journal's file that leads to this state; it is on the disk before the snapshot is.
         components, problems: the state.
 

@@ -21,12 +21,8 @@ class SubmitterSite(NamedTuple):
     """The host of a submitter.
 
     Args:
-        federation: of the file.
-        deployment: of the federation.
         post: hands an event to the submitter.
         layout: host -> addresses of its components.
-        name: of the host.
-        incarnation: of the host.
     """
 
     federation: Federation

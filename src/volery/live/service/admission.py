@@ -32,10 +32,7 @@ class NewJob(NamedTuple):
     """A job with its numbers.
 
     Args:
-        number: its own.
-        first: of its first task.
         description: as it was submitted, merged (see `merged`).
-        wanted: what its tasks need.
         place: what errors call it.
     """
 
@@ -55,7 +52,6 @@ class Submission(NamedTuple):
 
     Args:
         number, first, description: see `NewJob`.
-        fleet: the machines.
         left: so many of its tasks are to run.
         ended: places of the others.
         begun: see `JobStore.begun`.

@@ -134,7 +134,6 @@ def make_app(
     """The API of a job service.
 
     Args:
-        service: does the work.
         outputs: the folder of the folders of attempts.
         gate: finds the principal of a request.
         names: the host names that requests may be addressed to; "*" for any.
@@ -362,13 +361,11 @@ class ApiServer:
     """The API on a port, in the running event loop.
 
     Args:
-        service: does the work.
         outputs: the folder of the folders of attempts.
         host, port: where it listens; port 0: any that is free.
         gate: finds the principal of a request; None: there are no tokens.
         tls: the files of its certificate, see `volery.live.config.tls.server_files`.
         foreteller: makes forecasts; None: there are none.
-        bounds: of connections.
 
     Raises:
         InputError: it cannot listen there, or must not, because anybody could come in or overhear tokens.

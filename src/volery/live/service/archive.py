@@ -57,7 +57,6 @@ class Archive:
     """Moves old jobs from a store to files.
 
     Args:
-        store: of jobs.
         written: has a write made in the next batch of the store.
         path: of the store's file.
         folder: of the files; made when it is needed.

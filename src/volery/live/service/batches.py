@@ -70,7 +70,6 @@ class BatchWriter:
     Args:
         store: of jobs; the writer closes it.
         order: sends a message to a component.
-        on_commit: is called after each commit.
 
     Attributes:
         closed: whether it takes nothing more.

@@ -128,11 +128,7 @@ class _Earlier:
 
 
 class Lifetimes:
-    """The kinds of tasks that are met, each once.
-
-    Args:
-        sql: the store.
-    """
+    """The kinds of tasks that are met, each once."""
 
     def __init__(self, sql: sqlite3.Connection) -> None:
         self._sql = sql
@@ -175,8 +171,6 @@ def standing(
     """The present state of a federation.
 
     Args:
-        path: of the store of jobs.
-        fleet: the machines.
         nodes: address of each node -> number of its machine.
         asked: the planned job, which gets the number that the next one will have; or the number of one under way.
         lost: nodes that do not answer.

@@ -47,7 +47,6 @@ class ForecastLedger:
 
     Args:
         path: of the file, made where it is missing.
-        jobs: the store of jobs.
 
     Raises:
         sqlite3.Error: it cannot be opened.
@@ -74,7 +73,6 @@ class ForecastLedger:
         Args:
             made_us: when it was made, microseconds since 1970.
             next_job: the first job number that was free then.
-            job: that was planned.
             moments: that were foretold.
         """
         row = (made_us, next_job, job.user, encoded(merged(job)), msgspec.json.encode(moments))

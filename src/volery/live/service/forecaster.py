@@ -54,7 +54,6 @@ class Forecaster:
     """Makes forecasts, one at a time, and keeps their outcomes.
 
     Args:
-        federation: whose.
         nodes: address of each node -> number of its machine.
         lost: gives the nodes that do not answer.
     """

@@ -30,11 +30,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Samples of a federation, the oldest first; they are not kept over a restart of the API.
-
-    Attributes:
-        samples: at most `KEPT`.
-    """
+    """Samples of a federation, the oldest first; they are not kept over a restart of the API."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=KEPT)

@@ -77,7 +77,6 @@ class Connections:
     """All connections, and which of them wait for a request's head or for the rest of its body.
 
     Args:
-        bounds: see there.
         clock_s: seconds that never go back.
     """
 
@@ -232,7 +231,6 @@ class Listener:
     Args:
         listening: the socket; it is closed with the listener.
         context: of TLS; None: without.
-        bounds: of connections.
     """
 
     def __init__(self, listening: socket.socket, context: ssl.SSLContext | None, bounds: ConnectionLimits) -> None:

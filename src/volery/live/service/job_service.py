@@ -63,24 +63,14 @@ class JobService(Component):
     """Submits jobs, follows them, and gives orders to schedulers; all calls come from the event loop's thread.
 
     Args:
-        store: of jobs.
-        fleet: the machines of the federation.
-        nodes: of the federation.
-        counts: of attempts.
-        writer: of the store.
         submissions: the jobs that have not ended.
-        queries: of the same parts.
         outputs: asks other hosts for the output of tasks.
-        book: decisions of schedulers.
         capacity: asks schedulers for their views; None: they do not answer.
         order: sends a message to a component.
         observe: is called with each report of an attempt.
 
     Attributes:
-        nodes: of the federation.
-        queries: answer what users ask.
         outputs: asks other hosts for the output of tasks.
-        writer: of the store.
     """
 
     __slots__ = (
@@ -298,7 +288,6 @@ def job_service(
 
     Args:
         store: of jobs; closed with the service.
-        fleet: the machines of the federation.
         entry: the address that a job of a user is submitted to.
         nodes: address of each node -> number of its machine.
         post: hands an event to the service in the host's next turn.

@@ -120,7 +120,6 @@ class ShareHistory:
         Args:
             user, job: only those by which this one has lost, or gained.
             before: only those with smaller numbers.
-            limit: at most so many.
         """
         wanted = [("user", user), ("job", job)]
         asked = [(f"({name} = ? OR for_{name} = ?)", value) for name, value in wanted if value is not None]

@@ -46,7 +46,6 @@ class JobOrder(NamedTuple):
     """The order of listed jobs, and the first of them; equal ones: the newest first.
 
     Args:
-        by: one of `ORDERS`.
         falling: the largest first.
         skip: so many are left out.
     """
@@ -156,7 +155,6 @@ def allocations_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
     """From a job's submission until the first attempt of a task starts, in microseconds; of the last jobs' tasks.
 
     Args:
-        sql: the store.
         limit: at most so many jobs are looked at, and at most so many of their tasks.
     """
     rows = sql.execute(

@@ -18,15 +18,12 @@ class NodeTable:
 
     Args:
         nodes: address of each node -> number of its machine.
-        fleet: the machines of the federation.
         drained: the nodes that are drained at the start.
         owners_of: node -> the components that get an order when it is drained; see `Deployment`.
         register: of all hosts; None: they are not known.
 
     Attributes:
         machines: address of each node -> number of its machine.
-        drained: the nodes that are drained.
-        register: of all hosts.
     """
 
     def __init__(

@@ -117,9 +117,6 @@ class AskedOutput:
     """An output in a file of a node's host.
 
     Args:
-        asking: asks.
-        task: whose.
-        stream: which.
         there: how much there was.
     """
 
@@ -148,7 +145,6 @@ class Outputs:
 
     Args:
         root: the folder of the folders of attempts on this host.
-        asking: asks other hosts.
     """
 
     def __init__(self, root: Path, asking: OutputRequests) -> None:

@@ -42,18 +42,10 @@ class JobQueries:
     """Answers about a federation as it is now.
 
     Args:
-        store: of jobs.
-        fleet: the machines of the federation.
-        nodes: of the federation.
-        counts: of attempts.
-        writer: of the store.
         assigned: the address of the scheduler that has a job of a user.
-        sharing: the shares of users.
-        book: decisions of schedulers.
         capacity: asks schedulers for their views; None: they do not answer.
 
     Attributes:
-        history: the last hours.
         told: reports of attempts, counted by state.
         pace: ended attempts over time.
         takes_orders: jobs can be cancelled here, unlike in a recording.

@@ -415,14 +415,7 @@ class JobStore:
     def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
-        """Changes since a revision, in order of revisions; the tasks of a job come before the job.
-
-        Args:
-            after: the revision.
-            job: only this one.
-            limit: at most so many.
-            user: only this one's.
-        """
+        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
         jobs = self._read.execute(
             f"SELECT {JOB_COLUMNS} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
             "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",

@@ -27,9 +27,6 @@ class JobSubmissions:
     """The jobs that schedulers have not finished, and the scheduler of each.
 
     Args:
-        store: of jobs.
-        fleet: the machines of the federation.
-        writer: of the store.
         post: hands an event to the job service in the host's next turn.
         order: sends a message to a component.
         entry: the address that a job of a user is submitted to.

@@ -84,11 +84,8 @@ def summary_of(
     """The federation as far as this host sees it.
 
     Args:
-        queries: of the federation.
-        pace: of ended tasks.
         owners: the components responsible for each node.
         user: who sees figures of their own jobs alone; None: those of all.
-        nodes: all.
     """
     loads = queries.loads(user)
     known = FederationSummary(

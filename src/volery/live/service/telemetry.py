@@ -51,7 +51,6 @@ class _JobSpan:
     """A job whose span is open.
 
     Attributes:
-        span: of the job.
         within: the context of its attempts.
         first_task: number of its first task.
         queued_us: task -> when its next attempt was queued; else it was when the job was submitted.
@@ -68,13 +67,7 @@ class _JobSpan:
 
 
 class Telemetry:
-    """Makes spans and figures for OpenTelemetry.
-
-    Args:
-        name: of the federation.
-        spans: takes spans.
-        reader: reads figures.
-    """
+    """Makes spans and figures for OpenTelemetry."""
 
     def __init__(self, name: str, spans: SpanProcessor, reader: MetricReader) -> None:
         resource = Resource.create({"service.name": "volery", "service.instance.id": name})
@@ -191,12 +184,7 @@ def _end(span: Span, report: TaskReport, at_ns: int) -> None:
 
 
 class JobTracer:
-    """Follows a job service, and makes its jobs spans.
-
-    Args:
-        telemetry: makes them.
-        store: of jobs.
-    """
+    """Follows a job service, and makes its jobs spans."""
 
     def __init__(self, telemetry: Telemetry, store: JobStore) -> None:
         self._telemetry = telemetry

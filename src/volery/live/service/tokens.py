@@ -60,7 +60,6 @@ class Principal(msgspec.Struct, frozen=True):
 
     Args:
         user: the name; empty where there are no tokens.
-        role: what they may.
         known: whether a token names the user.
     """
 
@@ -83,11 +82,7 @@ ANYBODY: Final = Principal("", "admin", known=False)
 
 
 class TokenFile:
-    """The tokens of a federation.
-
-    Args:
-        folder: of the federation.
-    """
+    """The tokens of a federation."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -96,8 +91,6 @@ class TokenFile:
         """A new token, which nobody can read again, and what is kept of it.
 
         Args:
-            user: whose it is.
-            role: what they may.
             days: it is void after so many; None: never.
 
         Raises:

@@ -42,7 +42,6 @@ class UserShares:
 
     Args:
         due, shares, weight_subscribers: see `Deployment`.
-        book: what is kept.
         written: see `Written`.
         send: hands a message to a component.
     """
@@ -112,7 +111,6 @@ class UserShares:
         """Give a user, or an organisation, another weight from now on.
 
         Args:
-            name: whose.
             weight: against its siblings in the tree.
             by: who orders it; it is written down.
 

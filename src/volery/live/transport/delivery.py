@@ -101,7 +101,6 @@ class Delivery:
 
     Args:
         incarnation: which incarnation of this host it is, from 1.
-        codec: of the federation.
         send: hands bytes to the transport.
         take: takes a peer's parcels, in order, with its name.
         hear: takes parcels that were sent aside (see `aside`), with their sender.

@@ -28,7 +28,6 @@ class Transport(Protocol):
         """Connect under a name that no other process uses, before this host sends or receives any frame.
 
         Args:
-            name: of this host.
             incarnation: the incarnation that the host is about to begin, as stored on its own disk.
             peers: the hosts that may have met a later one.
 
@@ -43,8 +42,6 @@ class Transport(Protocol):
         """Receive frames from now on, under a name that is claimed first where it is not yet.
 
         Args:
-            name: of this host.
-            on_frame: takes frames.
             known_incarnation: answers other hosts that claim their names.
 
         Raises:
