@@ -25,8 +25,7 @@ from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.segments import SegmentedJournal
 from volery.live.times import clock_from_now
 from volery.live.transport.codec import Codec
-from volery.live.transport.memory import Memory
-from volery.live.transport.transport import Transport
+from volery.live.transport.transport import Memory, Transport
 
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}

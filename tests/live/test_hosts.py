@@ -31,7 +31,7 @@ from volery.live.service.counters import UserLoad
 from volery.live.service.summary import summary_of
 from volery.live.status import HostStatus, NodeStatus
 from volery.live.transport.codec import Codec
-from volery.live.transport.memory import Memory, MemoryTransport
+from volery.live.transport.transport import Memory, MemoryTransport
 
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node-a", "node-b", "api")
 LAYOUT: Final = {"gm-0": ["gm/0"], "node-a": ["node/0", "node/1"], "node-b": ["node/2"], "api": ["submitter"]}

@@ -22,8 +22,7 @@ from volery.live.service.admission import ConflictError
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.listings import JobQuery
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions
-from volery.live.service.throttle import TASKS_PER_TURN, SubmitThrottle
+from volery.live.service.submissions import TASKS_PER_TURN, JobSubmissions, SubmitThrottle
 from volery.live.status import JobStatus
 
 

@@ -16,7 +16,7 @@ from volery.live.jobs import job_from_table
 from volery.live.node.executor import OnEnd
 from volery.live.node.sleep import InstantExecutor
 from volery.live.service import admission as accepting
-from volery.live.service.admission import Submission
+from volery.live.service.submissions import Submission
 
 CHUNK = 10
 TASKS = 3 * CHUNK + 4

@@ -86,8 +86,8 @@ class TimedHost(Host):
         super().__init__(*arguments, **named)
         self.stamps = Stamps()
         self.preempted_ns = array("q")
-        for address, door in self._mailboxes.items():
-            door.handle = stamped(self.stamps, address, door.handle)
+        for address, mailbox in self._mailboxes.items():
+            mailbox.handle = stamped(self.stamps, address, mailbox.handle)
 
     def _turn(self) -> None:
         cpu, wall = time.thread_time_ns(), time.perf_counter_ns()
@@ -120,7 +120,7 @@ def turn_spans(stamps: Stamps) -> Iterator[tuple[int, int]]:
 
 
 def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Callable[..., None]:
-    """A component's door that notes when an event comes."""
+    """A handler of a component that notes when each event comes."""
     add, clock, role = stamps.flat.extend, time.perf_counter_ns, role_of(address)
     numbers: dict[type, int] = {}
     carrying: set[type] = set()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 
-from volery.core.model import Address
-from volery.live.dashboard import cells, frame
+from volery.core.model import Address, split_evenly
+from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
@@ -41,7 +43,7 @@ from volery.live.service.summary import (
     summary_of,
 )
 from volery.live.service.view import FederationView
-from volery.live.status import PairStatus
+from volery.live.status import NodeStatus, PairStatus
 
 HEAT_STEPS: Final = 5
 JUDGED_MIN: Final = 100
@@ -72,12 +74,12 @@ def overview(
     views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
     over_time = section("Over time", curves(queries.samples())) if everybody else None
     pieces = (
-        absences(queries), cells.told(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
+        absences(queries), cells_data(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
         figures(*_known(found, everybody=everybody)), over_time,
         tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
     )  # fmt: skip
-    return PageView("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
+    return PageView("Federation", joined(pieces), cells_canvas(), place=frame.HOME, every_s=5.0, idle_s=10.0)
 
 
 def _known(found: FederationSummary, *, everybody: bool) -> list[tuple[str, Piece]]:
@@ -239,3 +241,53 @@ def _curve(title: str, values: Sequence[float], top: float, last: str, words: Ca
     )  # fmt: skip
     said = tag("figcaption", tag("b", title), f" {last}, at most {highest}")
     return tag("figure", said, drawn)
+
+
+CELLS_MAX: Final = 500
+"""That is some 20 KB of a page, whatever the federation."""
+
+
+class Cell(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes that follow each other: the address of the first, how many, and of all slots, running, drained, lost.
+
+    Believed: about so many slots a scheduler, whose view is held against what is, was wrong.
+    """
+
+    first: str
+    nodes: int
+    slots: int
+    running: int
+    drained: int
+    lost: int
+    believed_free: int = 0
+    believed_taken: int = 0
+
+
+Wrong = Mapping[Address, tuple[int, int]]
+"""Node -> slots there, or in the group that it is the first of, that are believed free, and believed taken."""
+NONE: Final[Wrong] = MappingProxyType({})
+
+
+def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> list[Cell]:
+    """All nodes, in at most `CELLS_MAX` cells of nearly equal size."""
+    found = []
+    for piece in split_evenly(len(nodes), min(len(nodes), CELLS_MAX)) if nodes else ():
+        of = nodes[piece.start : piece.stop]
+        counts = (sum(node.slots for node in of), sum(node.running for node in of), sum(node.drained for node in of))
+        there = [node.address for node in of] if lost or wrong else []
+        mistakes = [wrong[node] for node in there if node in wrong]
+        # A view is compared at the end of an interval; what has changed since is no mistake.
+        free = min(sum(free for free, _ in mistakes), counts[1])
+        taken = min(sum(taken for _, taken in mistakes), counts[0] - counts[1])
+        found.append(Cell(of[0].address, len(of), *counts, sum(node in lost for node in there), free, taken))
+    return found
+
+
+def cells_data(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:
+    """The data of the drawing, which is fetched again with the live part of the page."""
+    return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes, lost, wrong)).decode())
+
+
+def cells_canvas() -> Markup:
+    """The canvas of the drawing; empty without scripts."""
+    return tag("div", id="field", data_nodes=frame.NODES)

@@ -20,7 +20,7 @@ from volery.live.node.folders import AttemptFolders
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.processes import ProcessExecutor
 from volery.live.node.rotation import OutputRotation
-from volery.live.node.run_as import Spawners
+from volery.live.node.spawn import Spawners
 
 
 class NodeAgent:

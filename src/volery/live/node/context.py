@@ -13,7 +13,7 @@ from volery.live.node.descendants import Descendants
 from volery.live.node.folders import AttemptFolders, attempt_number
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.rotation import OutputRotation
-from volery.live.node.run_as import Spawners
+from volery.live.node.spawn import Spawners
 
 
 class ExecutorContext(NamedTuple):

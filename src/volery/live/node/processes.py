@@ -31,8 +31,8 @@ from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import ExecutorContext, attempt_name
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import attempt_environment, inherited_environment
-from volery.live.node.gate import StartGate, demand_program
 from volery.live.node.proctable import ProcessStatus, processes
+from volery.live.node.spawn import StartGate, demand_program
 
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2

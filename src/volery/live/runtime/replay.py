@@ -1,7 +1,7 @@
-"""Replay: feed a journal to fresh components and demand the effects that it remembers.
+"""Replay: feed a journal to fresh components and demand the effects that it holds.
 
-A journal that replays proves that the components are what they promise: they read no clock, draw no number and get no
-word but what came through their door. A difference means that the code, or something outside it, has changed.
+A journal that replays proves that the components are what they promise: they read no clock, draw no number and get
+nothing but events. A difference means that the code, or something outside it, has changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Batches of writes to the store of jobs: while one commit is under way, the next batch gathers.
 
-The log of the database is moved to its place beside the commits, in a thread of its own, and seldom.
+Beside the commits, each in a thread of its own, the log of the database is moved to its place and brought to the disk.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
-from volery.core.model import Address, JobId, Message
+from volery.core.model import Address, JobId, Message, TaskId
 from volery.live.messages import ReportsStored
-from volery.live.service.acknowledgements import Acknowledgements, Ends
 from volery.live.service.store import JobStore, News
 
 AGAIN_S: Final = 0.5
@@ -128,8 +127,12 @@ class BatchWriter:
         """An event that is set after the next commit, and when the writer is closed."""
         return self._committed
 
+    def refuse(self) -> None:
+        """Take no further writes; the last batch is written by `close`."""
+        self.closed = True
+
     async def close(self) -> None:
-        """Write the last batch, and close the store; call it after `closed` is set."""
+        """Write the last batch, and close the store; call it after `refuse`."""
         assert self.closed
         if self._writing is not None:
             self._wake.set()
@@ -274,3 +277,97 @@ class Checkpoints:
     def close(self) -> None:
         """Wait for the checkpoint that is under way."""
         self._thread.shutdown()
+
+
+SYNC_PAUSE_S: Final = 0.25
+"""Between two syncs; nobody but the memory of nodes' hosts waits for them."""
+
+Ends = dict[Address, list[tuple[TaskId, int]]]
+"""Per agent, attempts (task, number) that have ended."""
+
+
+class Acknowledgements:
+    """Ends of attempts from their reports to their acknowledgements, which go to nodes once the disk has the ends.
+
+    A commit without a promise to a user does not wait for the disk (see `store`). A node's host acknowledged so early
+    would forget what the API's machine loses with its power, and the task would run again although its end was
+    reported. So the log of the database is brought to the disk a few times a second, beside the commits, and only then
+    are ends acknowledged; a commit that waits for the disk brings along what was committed before it.
+
+    Args:
+        sync: brings what is committed to the disk; called in a thread.
+        tell: acknowledges ends to the agents that have reported them.
+    """
+
+    def __init__(self, sync: Callable[[], None], tell: Callable[[Ends], None]) -> None:
+        self._sync = sync
+        self._tell = tell
+        self._heard: Ends = {}
+        self._committed: Ends = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._timer: asyncio.TimerHandle | None = None
+        self._syncing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def heard(self, agent: Address, end: tuple[TaskId, int]) -> None:
+        """Add an end that an agent has reported to the next batch."""
+        self._heard.setdefault(agent, []).append(end)
+
+    def batch(self) -> Ends:
+        """The ends that the batch which begins now takes in."""
+        heard, self._heard = self._heard, {}
+        return heard
+
+    def failed(self, batch: Ends) -> None:
+        """Put the ends of a batch that was not written into the next one."""
+        _add(self._heard, batch)
+
+    def committed(self, batch: Ends, durable: bool) -> None:
+        """Note that a batch is committed; if `durable`, the disk has it and all before it."""
+        _add(self._committed, batch)
+        if not self._committed:
+            return
+        if durable:
+            self._acknowledge()
+        elif self._timer is None and self._syncing is None:
+            self._soon()
+
+    def _soon(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(SYNC_PAUSE_S, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._committed and not self._closed:
+            self._syncing = asyncio.get_running_loop().create_task(self._bring())
+
+    async def _bring(self) -> None:
+        bringing, self._committed = self._committed, {}
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
+        except OSError as error:
+            log.error("the log of the store could not be brought to the disk, and is tried again: %s", error)
+            _add(bringing, self._committed)
+            self._committed = bringing
+        else:
+            self._tell(bringing)
+        self._syncing = None
+        if self._committed and not self._closed:
+            self._soon()
+
+    def _acknowledge(self) -> None:
+        committed, self._committed = self._committed, {}
+        self._tell(committed)
+
+    async def close(self) -> None:
+        """Acknowledge nothing more; an agent reports its ends to the next incarnation again."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._syncing is not None:
+            await asyncio.wait((self._syncing,))
+        self._thread.shutdown()
+
+
+def _add(to: Ends, more: Ends) -> None:
+    for agent, ends in more.items():
+        to.setdefault(agent, []).extend(ends)

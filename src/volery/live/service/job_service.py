@@ -46,8 +46,7 @@ from volery.live.service.node_table import NodeTable
 from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions
-from volery.live.service.throttle import Outgoing
+from volery.live.service.submissions import JobSubmissions, Outgoing
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
@@ -200,7 +199,7 @@ class JobService(Component):
         """Store what was reported, and close the store."""
         if self.writer.closed:
             return
-        self.writer.closed = True
+        self.writer.refuse()
         await self._submissions.stop()
         await self.writer.close()
 

@@ -1,4 +1,4 @@
-"""Transports carry frames between hosts: their interface.
+"""Transports carry frames between hosts: their interface, and one for several hosts on one event loop.
 
 A frame holds the messages of the components of one host to those of another after one turn. A transport handles
 hosts and bytes; what is in a frame is the codec's business.
@@ -6,6 +6,7 @@ hosts and bytes; what is in a frame is the codec's business.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
@@ -67,3 +68,60 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Send what is queued, and disconnect."""
+
+
+class Memory:
+    """The medium that the transports of one process share."""
+
+    def __init__(self) -> None:
+        self.receivers: dict[HostName, OnFrame] = {}
+        self.changed = asyncio.Event()
+
+    def transport(self) -> MemoryTransport:
+        """A transport for one more host."""
+        return MemoryTransport(self)
+
+
+class MemoryTransport:
+    """Hands frames over on the loop's next turn."""
+
+    def __init__(self, medium: Memory) -> None:
+        self._medium = medium
+        self._name = ""
+
+    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:  # noqa: ARG002 - nobody else is asked
+        """Return the incarnation as given: a name is taken once here."""
+        return incarnation
+
+    async def open(
+        self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None  # noqa: ARG002 - nobody asks
+    ) -> None:  # fmt: skip
+        assert name not in self._medium.receivers, f"there are two hosts named {name}"
+        self._name = name
+        self._medium.receivers[name] = on_frame
+        self._medium.changed.set()
+
+    async def meet(self, peers: Iterable[HostName]) -> None:
+        wanted = set(peers)
+        while not wanted <= self._medium.receivers.keys():
+            self._medium.changed.clear()
+            await self._medium.changed.wait()
+
+    def send(self, to: HostName, frame: bytes) -> None:
+        """Hand the frame over soon; it is lost where the host has left."""
+        asyncio.get_running_loop().call_soon(self._hand_over, to, frame)
+
+    def _hand_over(self, to: HostName, frame: bytes) -> None:
+        receiver = self._medium.receivers.get(to)
+        if receiver is not None:
+            receiver(self._name, frame)
+
+    def begun(self, incarnation: int, on_later: OnLater) -> None:
+        """Do nothing: a name is taken once here, there is no other incarnation."""
+
+    def doubt(self) -> None:
+        """Do nothing: there is nobody to ask."""
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)  # what was sent before is handed over on the loop's next turn
+        self._medium.receivers.pop(self._name, None)

@@ -13,10 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.why import Chosen, Decision
-from volery.live.dashboard.cells import CELLS_MAX, Cell, cells_of
 from volery.live.dashboard.html import Markup, duration, escaped, moment, name_of, tag
 from volery.live.dashboard.logs import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
-from volery.live.dashboard.overview import ages, inconsistencies, waits
+from volery.live.dashboard.overview import CELLS_MAX, Cell, ages, cells_of, inconsistencies, waits
 from volery.live.messages import DecisionReport
 from volery.live.runtime.decisions import DecisionBook
 from volery.live.service.history import ThroughputMeter

@@ -13,7 +13,7 @@ from volery.live.runtime.host import Host
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.codec import Codec, Parcel
 from volery.live.transport.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterIncarnation
-from volery.live.transport.memory import Memory
+from volery.live.transport.transport import Memory
 
 LIMIT_S = 20
 
