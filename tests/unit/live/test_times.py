@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 
 from volery.live.times import JsonLines, PlainLines, clock_from_now, utc
 
 
 def record(at_s: float, error: bool = False) -> logging.LogRecord:
-    made = logging.LogRecord("volery.x", logging.WARNING, "x.py", 1, "host %s is back", ("lm",), None)
+    raised = (ValueError, ValueError("wrong"), None) if error else None
+    made = logging.LogRecord("volery.x", logging.WARNING, "x.py", 1, "host %s is back", ("lm",), raised)
     made.created, made.msecs = at_s, at_s % 1 * 1000
-    if error:
-        try:
-            raise ValueError("wrong")
-        except ValueError:
-            made.exc_info = sys.exc_info()
     return made
 
 

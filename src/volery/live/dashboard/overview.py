@@ -74,7 +74,7 @@ def overview(
     views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
     over_time = section("Over time", curves(queries.samples())) if everybody else None
     pieces = (
-        absences(queries), cells_data(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
+        absences(queries), cells_content(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
         figures(*_known(found, everybody=everybody)), over_time,
         tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
@@ -283,7 +283,7 @@ def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong:
     return found
 
 
-def cells_data(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:
+def cells_content(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:
     """The data of the drawing, which is fetched again with the live part of the page."""
     return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes, lost, wrong)).decode())
 

@@ -105,7 +105,7 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
         before[user, key] = job, job.number
         return None
     if not same:
-        problem = f"{key!r} is the key of {which}, which says something else; take another"
+        problem = f"{key!r} is the key of {which}, which is described otherwise; take another key"
         raise ConflictError(f"{job.place}.key", problem)
     before[user, key] = job, number
     return Receipt(id=number, tasks=job.tasks, known=True)

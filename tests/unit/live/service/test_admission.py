@@ -60,7 +60,8 @@ def test_a_key_of_another_job_is_refused_and_nothing_is_written(store: JobStore,
     if earlier:
         admitted(store, planned({"key": "k"}))
     before = store.next_numbers()
-    jobs = planned(*([] if earlier else [{"key": "k"}]), {}, {"key": "k", "tasks": 2})
+    first: list[dict[str, object]] = [] if earlier else [{"key": "k"}]
+    jobs = planned(*first, {}, {"key": "k", "tasks": 2})
     with pytest.raises(ConflictError) as caught:
         admitted(store, jobs)
     assert caught.value.place == f"jobs[{len(jobs) - 1}].key"
