@@ -55,8 +55,8 @@ def status_of(pid: int) -> ProcessStatus | None:
         os.close(file)
     # The name is in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    parent, group, session, threads, started = (int(fields[at]) for at in (1, 2, 3, 17, 19))
-    return ProcessStatus(pid, fields[0].decode(), parent, group, session, threads, started)
+    parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
+    return ProcessStatus(pid, fields[0].decode(), parent, group, session, int(fields[17]), int(fields[19]))
 
 
 def processes() -> Iterator[ProcessStatus]:
