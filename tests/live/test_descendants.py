@@ -18,8 +18,9 @@ from tests.live.bench import LIMIT_S, Bench, bench, written
 from tests.live.test_processes import sh
 
 from volery.live.command import Command
+from volery.live.node import descendants
 from volery.live.node.agent import NodeAgent
-from volery.live.node.descendants import ROUNDS_MAX, Descendants, agent_mark, is_marked
+from volery.live.node.descendants import Descendants, agent_mark, is_marked
 from volery.live.node.proctable import READS_MAX, children, processes, status_of
 
 FIFTY = "for i in $(seq 50); do (setsid sleep 77 &) ; done"
@@ -87,7 +88,7 @@ def test_processes_that_end_without_a_pause_are_reaped_in_a_bounded_number_of_ro
     rounds = itertools.count()
 
     def child_that_has_ended(_: int) -> list[int]:
-        assert next(rounds) <= ROUNDS_MAX
+        assert next(rounds) <= descendants.ROUNDS_MAX
         child = subprocess.Popen(["true"], start_new_session=True)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         child.returncode = 0  # `adopted` reaps it
@@ -96,7 +97,7 @@ def test_processes_that_end_without_a_pause_are_reaped_in_a_bounded_number_of_ro
     monkeypatch.setattr("volery.live.node.descendants.children", child_that_has_ended)
     monkeypatch.setattr("volery.live.node.descendants.soft_limit", lambda *_: agent_mark(tmp_path) | 1)
     assert Descendants(tmp_path).adopted() == {}
-    assert next(rounds) == ROUNDS_MAX
+    assert next(rounds) == descendants.ROUNDS_MAX
 
 
 def test_a_task_has_ended_when_what_was_killed_of_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ _LISTS_CHILDREN: Final = _PROC / "thread-self/children"
 _STAT_BYTES: Final = 4096
 READS_MAX: Final = 5
 """How often `children` reads the threads of one process."""
+_DEAD: Final = ("Z", "X")
 
 
 class ProcessStatus(NamedTuple):
@@ -37,7 +38,7 @@ class ProcessStatus(NamedTuple):
     @property
     def lives(self) -> bool:
         """True unless the process is a zombie; one whose first thread alone has ended runs."""
-        return self.state not in ("Z", "X") or (self.state == "Z" and self.threads > 1)
+        return self.state not in _DEAD or (self.state == "Z" and self.threads > 1)
 
 
 def status_of(pid: int) -> ProcessStatus | None:
