@@ -107,7 +107,7 @@ def trusting(ca: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(ca))
     except (OSError, ssl.SSLError) as error:
-        raise InputError(str(ca), f"is no certificate of an authority: {_said(error)}") from None
+        raise InputError(str(ca), f"is no certificate of an authority: {_reason(error)}") from None
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
@@ -115,7 +115,7 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise InputError(str(certificate), f"certificate and key cannot be used: {_said(error)}") from None
+        raise InputError(str(certificate), f"certificate and key cannot be used: {_reason(error)}") from None
 
 
 def demand_private(path: Path) -> None:
@@ -132,5 +132,5 @@ def demand_private(path: Path) -> None:
         raise InputError(str(path), f"holds a secret and is open to others; chmod 600 {path}")
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return error.strerror or str(error)

@@ -116,10 +116,10 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     skipped = 0 if since is None else max(0, start - since)
     # A page that goes on from an offset needs no size of the new piece.
     told = len(content) if since is None or strange else 0
-    return Tail(text, end, size, skipped, gone, _told(size, gone, told, strange=strange), strange)
+    return Tail(text, end, size, skipped, gone, _size_words(size, gone, told, strange=strange), strange)
 
 
-def _told(size: int, gone: int, shown: int, *, strange: bool) -> str:
+def _size_words(size: int, gone: int, shown: int, *, strange: bool) -> str:
     words = f"{whole(size)} bytes"
     if gone:
         words += f", of which the first {whole(gone)} are kept no longer"

@@ -42,7 +42,7 @@ from volery.live.service.requests import (
     refusal,
     seen_job,
 )
-from volery.live.service.sessions import Sessions, is_foreign, says_origin
+from volery.live.service.sessions import Sessions, is_foreign, names_origin
 from volery.live.service.summary import Pacing
 from volery.live.service.tokens import Principal
 from volery.live.service.view import FederationView
@@ -86,7 +86,7 @@ def window_routes(
     return [
         *(Route(path, access.shown(show)) for path, show in _pages(views)),
         Route(frame.PLAN, access.shown(lab.plan)), Route(one_job + "/forecast", access.shown(lab.forecast)),
-        Route(one_job + "/tasks/{index:number}/tail", access.told(_tail(views, outputs))),
+        Route(one_job + "/tasks/{index:number}/tail", access.content(_tail(views, outputs))),
         Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
         Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
         Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style())),
@@ -260,7 +260,7 @@ class _Access:
 
         return answer
 
-    def told(self, tell: Callable[[Request], Awaitable[NewOutput]]) -> Callable[[Request], Awaitable[Response]]:
+    def content(self, answer: Callable[[Request], Awaitable[NewOutput]]) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of data for a page's script; it asks for a session."""
 
         async def answer(request: Request) -> Response:
@@ -269,7 +269,7 @@ class _Access:
                 return refusal("authorization", "sign in", 401)
             request.state.principal = who
             try:
-                return as_json(await tell(request))
+                return as_json(await answer(request))
             except InputError as error:
                 return refusal(error.place, error.problem, 422)
             except NotThereError as error:
@@ -410,7 +410,7 @@ def _demand_own(request: Request) -> None:
 
 def _refused(request: Request, *, of_form: bool = False) -> Response | None:
     """The reason why no order is taken; any page can send a form, so that a form must name its origin."""
-    if is_foreign(request) or (of_form and not says_origin(request)):
+    if is_foreign(request) or (of_form and not names_origin(request)):
         return refusal("origin", FOREIGN, 403)
     if not of_form and _kind(request) != "application/json":
         return refusal("content-type", "orders are application/json", 415)

@@ -154,19 +154,19 @@ class Loader(Component):
         self._records.rejections += 1
         self._port.set_timer(message.job, now + max(1, message.retry_after_us))
 
-    def on_heard(self, message: Message, source: Address, now: Time) -> None:
+    def on_report(self, message: Message, source: Address, now: Time) -> None:
         """Ignore what a job service would write down."""
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         TimerFired: on_timer,
-        JobAccepted: on_heard,
+        JobAccepted: on_report,
         JobRejected: on_rejected,
         JobDone: on_done,
-        TaskReport: on_heard,
-        ConfinementReport: on_heard,
-        DecisionReport: on_heard,
-        PreemptionReport: on_heard,
-        PeerReport: on_heard,
+        TaskReport: on_report,
+        ConfinementReport: on_report,
+        DecisionReport: on_report,
+        PreemptionReport: on_report,
+        PeerReport: on_report,
     }
 
 

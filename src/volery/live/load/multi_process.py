@@ -59,7 +59,7 @@ class RecordingLoader(Loader):
         self._offset = time.time_ns() // 1000 - now
         super().start(now + REST_US)
 
-    def on_heard(self, message: Message, source: Address, now: Time) -> None:  # noqa: ARG002 - as any handler
+    def on_report(self, message: Message, source: Address, now: Time) -> None:  # noqa: ARG002 - as any handler
         if isinstance(message, TaskReport):
             column = self._records.start_us if message.state == "running" else self._records.finish_us
             column[message.task] = message.at_unix_us - self._offset
@@ -111,7 +111,7 @@ async def _loaded(
         used_s = broker_s() - used_s
         while min(records.finish_us) == NEVER:
             await asyncio.sleep(SETTLE_S)
-        told = {API_HOST: _told(at_work.host)}
+        told = {API_HOST: _measurements(at_work.host)}
     for name, line in lines.items():
         line.recv()
         line.send("stop")
@@ -122,7 +122,7 @@ async def _loaded(
     found.append(LoadMeasurements(federation, records, notes, used_s * SECOND / max(1, frames), clocks))
 
 
-def _told(host: Host) -> tuple[FrameNotes | None, Time]:
+def _measurements(host: Host) -> tuple[FrameNotes | None, Time]:
     """The measurements of a host, and the time by the machine's clock when the host's showed 0."""
     return FrameNotes(host) if isinstance(host, FramingHost) else None, time.monotonic_ns() // 1000 - host.now()
 
@@ -138,7 +138,7 @@ def _hosted(
             gc.freeze()
             orders.send("ready")
             await asyncio.to_thread(orders.recv)
-            orders.send(_told(at_work.host))
+            orders.send(_measurements(at_work.host))
 
     run_loop(work())
 

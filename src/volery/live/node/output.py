@@ -129,22 +129,22 @@ class OutputReader:
         root: the folder of the folders of attempts.
     """
 
-    def __init__(self, root: Path, tell: Callable[[OutputReply], None]) -> None:
+    def __init__(self, root: Path, send: Callable[[OutputReply], None]) -> None:
         self._root = root
-        self._tell = tell
+        self._send = send
         self._reading: set[asyncio.Task[None]] = set()
 
     def asked(self, question: OutputRequest) -> None:
         """Read in a thread, and answer."""
         if len(self._reading) >= READS_MAX:
-            self._tell(OutputReply(question.number, "busy"))
+            self._send(OutputReply(question.number, "busy"))
             return
         reading = asyncio.get_running_loop().create_task(self._answer(question))
         self._reading.add(reading)
         reading.add_done_callback(self._reading.discard)
 
     async def _answer(self, question: OutputRequest) -> None:
-        self._tell(await asyncio.to_thread(read, self._root, question))
+        self._send(await asyncio.to_thread(read, self._root, question))
 
 
 def read(root: Path, question: OutputRequest) -> OutputReply:

@@ -226,7 +226,7 @@ class ProcessExecutor:
         if command.timeout_s:
             attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
         self._means.watch_output(folder, account)
-        self._tell(attempt, "running")
+        self._send_report(attempt, "running")
 
     def _hold(self, attempt: _Attempt, gate: StartGate | None) -> None:
         """Confine the process that has just been started before anything of the task runs."""
@@ -370,12 +370,12 @@ class ProcessExecutor:
         if attempt.timer is not None:
             attempt.timer.cancel()
         if not self._closed:
-            self._tell(attempt, outcome, exit_code, reason, usage)
+            self._send_report(attempt, outcome, exit_code, reason, usage)
             attempt.on_end(attempt.task, attempt.attempt, outcome)
         elif not self._attempts:
             self._empty.set()
 
-    def _tell(
+    def _send_report(
         self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "",
         usage: AttemptUsage | None = None,
     ) -> None:  # fmt: skip

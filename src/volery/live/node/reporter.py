@@ -50,24 +50,24 @@ class Reporter(Component):
         outputs: the folder of the folders of attempts; None: tasks write none here.
     """
 
-    __slots__ = ("_address", "_begun", "_confined", "_forget", "_kept", "_outputs", "_tell")
+    __slots__ = ("_address", "_begun", "_confined", "_forget", "_kept", "_outputs", "_send")
 
     def __init__(
-        self, host: HostName, tell: SendReport, forget: Callable[[TaskId, int], None] | None = None,
+        self, host: HostName, send: SendReport, forget: Callable[[TaskId, int], None] | None = None,
         kept: UnreceivedReports | None = None, outputs: Path | None = None,
     ) -> None:  # fmt: skip
         self._address: Final = reporter_of(host)
-        self._tell = tell
+        self._send = send
         self._forget = forget
         self._begun: dict[tuple[TaskId, int], TaskReport] = {}
         self._kept: UnreceivedReports = {} if kept is None else kept
         self._confined: ConfinementReport | None = None
-        self._outputs = None if outputs is None else OutputReader(outputs, lambda told: tell(told, self._address))
+        self._outputs = None if outputs is None else OutputReader(outputs, lambda told: send(told, self._address))
 
     def introduce(self, confined: ConfinementReport) -> None:
         """Report the confinement of tasks here, now and whenever the submitter restarts."""
         self._confined = confined
-        self._tell(confined, self._address)
+        self._send(confined, self._address)
 
     def report(self, report: TaskReport) -> None:
         """Report an attempt; keep its end, and the start before it, until the end was received."""
@@ -77,15 +77,15 @@ class Reporter(Component):
         else:
             begun = self._begun.pop(key, None)
             self._kept[key] = (report,) if begun is None else (begun, report)
-        self._tell(report, self._address)
+        self._send(report, self._address)
 
     def again(self) -> None:
         """Repeat what a submitter that has restarted may not have stored."""
         if self._confined is not None:
-            self._tell(self._confined, self._address)
+            self._send(self._confined, self._address)
         for reports in (*self._kept.values(), tuple(self._begun.values())):
             for report in reports:
-                self._tell(report, self._address)
+                self._send(report, self._address)
 
     def on_received(self, message: ReportsStored, source: Address, now: Time) -> None:  # noqa: ARG002 - it is a handler
         """Forget reports that the submitter has stored."""
@@ -102,6 +102,6 @@ class Reporter(Component):
         if self._outputs is not None:
             self._outputs.asked(message)
         else:
-            self._tell(OutputReply(message.number, "not here"), self._address)
+            self._send(OutputReply(message.number, "not here"), self._address)
 
     receives = {ReportsStored: on_received, OutputRequest: on_output_asked}  # noqa: RUF012 - the base class reads the table once and replaces it

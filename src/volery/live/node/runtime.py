@@ -43,7 +43,7 @@ class NodeRuntime(NamedTuple):
 
 
 def node_runtime(
-    federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address], tell: SendReport,
+    federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address], send: SendReport,
     given: Executor | None = None, unreceived: UnreceivedReports | None = None,
 ) -> NodeRuntime:  # fmt: skip
     """Make the node runtime of a host.
@@ -61,10 +61,10 @@ def node_runtime(
         lease_s = task_lease_s(deployment.detection_us) if name != ALL else 0.0
         run_as, rules = federation.file.run_as, _rules(federation)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
-        return NodeRuntime(agent, Reporter(name, tell, agent.forget, unreceived, folder / "tasks"), agent)
+        return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
     outputs = folder / "tasks" if given is None and kind == "agent" else None
-    reporter = Reporter(name, tell, outputs=outputs) if name != ALL else None
-    report: Report = reporter.report if reporter is not None else tell
+    reporter = Reporter(name, send, outputs=outputs) if name != ALL else None
+    report: Report = reporter.report if reporter is not None else send
     return NodeRuntime(given or _executor(federation, name, report, by_incarnation), reporter)
 
 

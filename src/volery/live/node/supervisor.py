@@ -66,14 +66,14 @@ class TaskSupervisor:
     """
 
     def __init__(self, tasks: Path, state: Path, accounts: Accounts, rules: NodeRules) -> None:
-        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts, rules=rules, by_incarnation=True)
+        self._agent = NodeAgent(tasks, state, self._take_report, accounts=accounts, rules=rules, by_incarnation=True)
         self._attempts: dict[tuple[TaskId, int], SupervisedAttempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
         self._expired = False
         self._finishing = False
         self._coming: tuple[Channel, TakeOver] | None = None
-        self._heard_at = 0.0
+        self._renewed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
         folder = os.open(state, os.O_RDONLY)
@@ -89,7 +89,7 @@ class TaskSupervisor:
         loop = asyncio.get_running_loop()
         server = await loop.create_unix_server(lambda: Channel(FromHost, self._take, self._gone), sock=self._socket)
         os.write(1, READY)
-        self._heard_at = loop.time()
+        self._renewed_at = loop.time()
         self._timer = loop.call_later(FIRST_S, self._look)
         try:
             await self._over.wait()
@@ -116,7 +116,7 @@ class TaskSupervisor:
             case ForgetAttempt():
                 self._attempts.pop((message.task, message.attempt), None)
             case KeepAlive():
-                self._heard_at = asyncio.get_running_loop().time()
+                self._renewed_at = asyncio.get_running_loop().time()
             case Shutdown(keep=False):
                 self._over.set()
             case Shutdown():
@@ -131,11 +131,11 @@ class TaskSupervisor:
             return
         (host, message), self._coming = self._coming, None
         self._host, self._lease_s, self._finishing = host, message.lease_s, False
-        host.say(AttemptInventory(tuple(self._attempts.values()), self._expired, self._agent.held))
+        host.send(AttemptInventory(tuple(self._attempts.values()), self._expired, self._agent.held))
         if self._expired:
             self._forget_killed()
         self._expired = False
-        self._heard_at = asyncio.get_running_loop().time()
+        self._renewed_at = asyncio.get_running_loop().time()
         self._look()
 
     def _forget_killed(self) -> None:
@@ -151,7 +151,7 @@ class TaskSupervisor:
         if self._expired:  # sent before the host got the inventory, and void
             at = time.time_ns() // 1000
             number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
-            self._heard(
+            self._take_report(
                 TaskReport(
                     bare.id, bare.job, message.attempt, message.node, "killed", at, reason=EXPIRED, counted=number
                 )
@@ -175,7 +175,7 @@ class TaskSupervisor:
         if self._host is not None:
             self._host.close()
 
-    def _heard(self, report: TaskReport) -> None:
+    def _take_report(self, report: TaskReport) -> None:
         attempt = self._attempts.get((report.task, report.attempt))
         if attempt is not None and report.state == "running":
             attempt.begun = report
@@ -185,7 +185,7 @@ class TaskSupervisor:
                 self._dismiss()
                 return
         if self._host is not None:
-            self._host.say(AttemptReport(report))
+            self._host.send(AttemptReport(report))
         self._maybe_serve()
 
     def _gone(self, host: Channel) -> None:
@@ -200,7 +200,7 @@ class TaskSupervisor:
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
-        silent_s = loop.time() - self._heard_at
+        silent_s = loop.time() - self._renewed_at
         running = self._runs()
         if self._lease_s and silent_s >= self._lease_s and not self._expired and (running or self._host is None):
             self._expired = True

@@ -105,7 +105,7 @@ class SupervisorClient:
         _, self._channel = await loop.create_unix_connection(
             lambda: Channel(FromSupervisor, self._take, self._hung_up), sock=opened
         )
-        self._say(TakeOver(self._lease_s))
+        self._send(TakeOver(self._lease_s))
         held = await self._held
         self.held = held.held
         if self.held:
@@ -191,23 +191,23 @@ class SupervisorClient:
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
         if (task.id, attempt) not in self._under_way:
             self._under_way[task.id, attempt] = (task, on_end)
-            self._say(StartAttempt(node, task, attempt, note))
+            self._send(StartAttempt(node, task, attempt, note))
 
     def kill(self, task: TaskId, attempt: int) -> None:
         self._asked.add((task, attempt))
-        self._say(KillAttempt(task, attempt))
+        self._send(KillAttempt(task, attempt))
 
     def forget(self, task: TaskId, attempt: int) -> None:
         """Have the supervisor forget an attempt whose end is stored."""
-        self._say(ForgetAttempt(task, attempt))
+        self._send(ForgetAttempt(task, attempt))
 
-    def _say(self, message: FromHost) -> None:
+    def _send(self, message: FromHost) -> None:
         assert self._channel is not None, "it has not been opened"
-        self._channel.say(message)
+        self._channel.send(message)
 
     def _tick(self) -> None:
         if self._lease_s and not self._closing:
-            self._say(KeepAlive())
+            self._send(KeepAlive())
             self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
 
     async def close(self) -> None:
@@ -219,7 +219,7 @@ class SupervisorClient:
             return
         self._stop_ticking()
         keep = self._lease_s > 0
-        self._say(Shutdown(keep))
+        self._send(Shutdown(keep))
         await self._gone.wait()
         if self._child and not keep:
             with suppress(ChildProcessError):

@@ -144,7 +144,7 @@ class Channel(asyncio.BufferedProtocol):
         self._transport = None
         self._lost(self)
 
-    def say(self, message: FromHost | FromSupervisor) -> None:
+    def send(self, message: FromHost | FromSupervisor) -> None:
         """Send a message; drop it where the other end is gone."""
         if self._transport is not None:
             encoded = self._encode(message)

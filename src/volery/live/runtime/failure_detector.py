@@ -137,7 +137,7 @@ class FailureDetector:
             if pair.first or not was_ready:
                 self.news.append(PeerNews(pair.local, PeerLost(pair.remote), at))
 
-    def heard(self, name: HostName, beat: HostHeartbeat, now: Time) -> None:
+    def receive(self, name: HostName, beat: HostHeartbeat, now: Time) -> None:
         """Take in a beat that was meant for this incarnation of the host."""
         peer = self._peers.get(name)
         if peer is None or beat.number <= peer.heard:

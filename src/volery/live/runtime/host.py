@@ -142,7 +142,7 @@ class Host:
         if self._transport is not None:
             assert self._codec is not None
             self._delivery = Delivery(
-                self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
+                self._incarnation, self._codec, self._transport.send, self._take, self._take_aside, self._meet
             )
             await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
             limit_s = self._watches.meeting_s(self._incarnation) if self._watches is not None else None
@@ -231,7 +231,7 @@ class Host:
 
     # The ways in.
 
-    def _tell(self, component: Address, message: Message) -> None:
+    def _report(self, component: Address, message: Message) -> None:
         """Report something that is no effect of an event to the submitter, which stores it."""
         if self._explains:
             self.inbox.report(message, component)
@@ -261,15 +261,15 @@ class Host:
         self.inbox.events.extend(self._ingress.admitted(sender, parcels))
         self.inbox.wake()
 
-    def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
+    def _take_aside(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
         for _, _, message in parcels:
             if self._watch is not None and isinstance(message, HostHeartbeat):
-                self._watch.heard(sender, message, self.now())
+                self._watch.receive(sender, message, self.now())
                 if self._watch.news:
                     self.inbox.wake()
             elif self._presence is not None and isinstance(message, HostReport):
                 assert self._delivery is not None
-                self._presence.heard(sender, message, self._delivery.known_incarnation(sender))
+                self._presence.receive(sender, message, self._delivery.known_incarnation(sender))
 
     def _meet(self, peer: HostName, known: bool) -> None:
         if self._watch is not None:
@@ -306,7 +306,7 @@ class Host:
         inbox, effects = self.inbox.events, self._effects
         now = self.now()
         if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
-            self._tell_news(self._watch, now)
+            self._handle_news(self._watch, now)
             if self._stopped.is_set():
                 return
         self._turn_us = now
@@ -335,7 +335,7 @@ class Host:
                 self._apply(mailbox, now)
         self._commit(now)
 
-    def _tell_news(self, watch: FailureDetector, now: Time) -> None:
+    def _handle_news(self, watch: FailureDetector, now: Time) -> None:
         """Handle PeerLost and PeerBack before anything else: a host that was stopped has slept through its leases.
 
         Components get an outage as of when it was due, so that a timer which they set then may be over.
@@ -347,7 +347,7 @@ class Host:
         for to, event, at in news:
             mailbox, then = self._mailboxes[to], max(self._turn_us, at)
             if SUBMITTER in (to, event.peer):
-                self._tell_submitter(mailbox, event)
+                self._post_to_submitter(mailbox, event)
                 continue
             if then > self._turn_us:
                 self._commit(self._turn_us)
@@ -359,15 +359,15 @@ class Host:
                 return
             self._entries.append((to, to, event, checksum(self._effects)))
             self._apply(mailbox, now)
-            self._tell(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
+            self._report(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
         self._commit(self._turn_us)
         self.inbox.events.extend(waiting)
 
-    def _tell_submitter(self, mailbox: Mailbox, event: PeerLost | PeerBack) -> None:
+    def _post_to_submitter(self, mailbox: Mailbox, event: PeerLost | PeerBack) -> None:
         """Hand the news to the submitter alone, which handles it in its next turn: schedulers do nothing about it."""
         if mailbox.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
             self.inbox.events.append((mailbox, event, SUBMITTER))
-            self._tell(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
+            self._report(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
 
     def _apply(self, mailbox: Mailbox, now: Time) -> None:
         """Apply effects: those that stay on this host now, those that leave it after the commit."""
@@ -402,7 +402,7 @@ class Host:
                 log.warning(UNSEATED, mailbox.address, effect[1].amount)
             if type(effect[1]) in TOLD:
                 told = TOLD[type(effect[1])]
-                self._tell(mailbox.address, told(mailbox.address, time.time_ns() // 1000, effect[1]))
+                self._report(mailbox.address, told(mailbox.address, time.time_ns() // 1000, effect[1]))
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))

@@ -72,9 +72,9 @@ class HostRegister:
         self._counted: Mapping[Address, int] = {}
         self._counted_us: Time | None = None
         self._lost_nodes: frozenset[Address] = frozenset()
-        self.heard(me, this_host(), incarnation)
+        self.receive(me, this_host(), incarnation)
 
-    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
+    def receive(self, host: HostName, told: HostReport, incarnation: int) -> None:
         """Take in a message of a host; only the host itself can have sent it."""
         entry = self._entries.get(host)
         if entry is None:
@@ -179,9 +179,9 @@ class Presence:
         else:
             send(self._to, self._told)
 
-    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
+    def receive(self, host: HostName, told: HostReport, incarnation: int) -> None:
         if self._register is not None:
-            self._register.heard(host, told, incarnation)
+            self._register.receive(host, told, incarnation)
 
     def close(self) -> None:
         if self._timer is not None:

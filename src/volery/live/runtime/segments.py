@@ -20,7 +20,7 @@ from volery.core.errors import InputError
 from volery.core.model import Address, Key
 from volery.live.config.limits import Durability, JournalSize
 from volery.live.runtime.journal import SUFFIX, Header, JournalWriter, journal_order, journal_path, snapshot_path
-from volery.live.runtime.snapshots import UNFINISHED, obstacle, snapshot_apart, told_failure
+from volery.live.runtime.snapshots import UNFINISHED, failure_of, obstacle, snapshot_apart
 
 MB: Final = 1_000_000
 CLOSE_S: Final = 10.0
@@ -96,7 +96,7 @@ class SegmentedJournal(JournalWriter):
         self._child = 0
         snapshot = snapshot_path(self.path)
         if status or not snapshot.exists():
-            host, why = self._header.host, told_failure(snapshot)
+            host, why = self._header.host, failure_of(snapshot)
             log.error("no snapshot of host %s could be written, earlier files are kept: %s", host, why)
         else:
             prune(self._folder, self._header.host, self._keep, self.path)

@@ -206,7 +206,7 @@ def _write_durably(
     os.fsync(folder)
 
 
-def told_failure(path: Path) -> str:
+def failure_of(path: Path) -> str:
     """Why the process that was to write a snapshot has failed; what it left is removed."""
     fresh = path.with_suffix(UNFINISHED)
     try:

@@ -50,7 +50,7 @@ class _Write:
         except Exception as error:
             self._error = error
 
-    def tell(self) -> None:
+    def succeed(self) -> None:
         """Set the result of the committed write."""
         if self._error is not None:
             self.fail(self._error)
@@ -107,7 +107,7 @@ class BatchWriter:
 
     def acknowledge(self, agent: Address, end: tuple[int, int]) -> None:
         """Acknowledge an end (task, attempt) to an agent once the disk has it."""
-        self._ends.heard(agent, end)
+        self._ends.add(agent, end)
 
     async def written(self, write: Callable[[], T]) -> T:
         """The result of a write, once it is committed.
@@ -194,7 +194,7 @@ class BatchWriter:
         self._on_commit()
         self.commit_s += time.perf_counter() - began
         for write in writes:
-            write.tell()
+            write.succeed()
         for number in late:
             loop.call_later(self.reports_late_s, self._give_up_waiting, number)
         await self._checkpoints.after_batch()
@@ -309,7 +309,7 @@ class Acknowledgements:
         self._syncing: asyncio.Task[None] | None = None
         self._closed = False
 
-    def heard(self, agent: Address, end: tuple[TaskId, int]) -> None:
+    def add(self, agent: Address, end: tuple[TaskId, int]) -> None:
         """Add an end that an agent has reported to the next batch."""
         self._heard.setdefault(agent, []).append(end)
 

@@ -104,7 +104,7 @@ class Forecaster:
         answer = await self._in_turn(await _sketch(job))
         if answer.outlook is not None and (isinstance(job.tasks, int) or len(job.tasks) <= RECORDED_MAX):
             await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, answer.outlook.moments)
-        return _told(answer, task_count(job), who)
+        return _forecast_of(answer, task_count(job), who)
 
     async def _can_run(self, job: JobDescription) -> bool:
         async for one in in_slices(demands(job, self._fleet)):
@@ -120,7 +120,7 @@ class Forecaster:
         if made is None or (made.done() and time.monotonic() - self._made_s[job.id] > FRESH_S):
             made = self._made[job.id] = asyncio.ensure_future(self._in_turn(job.id))
             made.add_done_callback(lambda _: self._date(job.id))
-        return _told(await asyncio.shield(made), job.tasks, who)
+        return _forecast_of(await asyncio.shield(made), job.tasks, who)
 
     def _date(self, number: JobId) -> None:
         """Store the time of an answer about a job, and forget old ones."""
@@ -170,7 +170,7 @@ def _refused(tasks: int, problem: str) -> Forecast:
     return Forecast(made_us=0, tasks=tasks, runs=0, problem=problem)
 
 
-def _told(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
+def _forecast_of(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
     outlook = answer.outlook
     if outlook is None:
         return _refused(tasks, answer.problem)

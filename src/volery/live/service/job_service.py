@@ -141,7 +141,7 @@ class JobService(Component):
         self.queries.sharing.note(event)
 
     def on_output(self, event: OutputReply, source: Address, now: Time) -> None:
-        self.outputs.told(event, source)
+        self.outputs.receive(event, source)
 
     def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
         self.nodes.peer(event)
@@ -192,7 +192,7 @@ class JobService(Component):
         """Submit unfinished jobs to entries that have restarted, or are met first: they may have lost them."""
         self.nodes.forget_lost(entries)
         self._submissions.failover.greet(entries)
-        self.queries.sharing.tell(entries)
+        self.queries.sharing.send_weights(entries)
         await self._submissions.resubmit(entries)
 
     async def close(self) -> None:
@@ -257,7 +257,7 @@ class JobService(Component):
             raise InputError(f"nodes/{node}", problem)
         await self.writer.written(lambda: self._store.drain(node, drained))
         (self.nodes.drained.add if drained else self.nodes.drained.discard)(node)
-        self._tell_of_drain(node, drained)
+        self._order_drain(node, drained)
         return next(found for found in self.nodes.statuses() if found.address == node)
 
     def _repeat_orders(self) -> None:
@@ -265,11 +265,11 @@ class JobService(Component):
         if self.writer.closed:
             return
         for node in sorted(self.nodes.drained):
-            self._tell_of_drain(node, drained=True)
-        self.queries.sharing.tell()
+            self._order_drain(node, drained=True)
+        self.queries.sharing.send_weights()
         asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
 
-    def _tell_of_drain(self, node: Address, drained: bool) -> None:
+    def _order_drain(self, node: Address, drained: bool) -> None:
         for master in self.nodes.masters(node):
             self._order(master, Drain(node, drained))
 

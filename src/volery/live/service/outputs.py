@@ -106,7 +106,7 @@ class OutputRequests:
         finally:
             del self._open[number]
 
-    def told(self, told: OutputReply, source: Address) -> None:
+    def receive(self, told: OutputReply, source: Address) -> None:
         """Take an answer, which may come too late."""
         agent, answer = self._open.get(told.number, ("", None))
         if answer is not None and agent == source and not answer.done():

@@ -166,7 +166,7 @@ class JobQueries:
         again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
         return Why(
             job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
-            waiting=0 if job.ended else job.tasks - _heard(job),
+            waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
@@ -211,7 +211,7 @@ class JobQueries:
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
-        for first, count in ((_heard(job), 1), (0, LOOK_MAX)):
+        for first, count in ((_reported(job), 1), (0, LOOK_MAX)):
             for task in self._store.tasks(job.id, first, count):
                 if task.state == "pending":
                     return task.index
@@ -223,7 +223,7 @@ def started_tasks(job: JobStatus) -> int:
     return job.running + job.finished + job.failed + job.killed
 
 
-def _heard(job: JobStatus) -> int:
+def _reported(job: JobStatus) -> int:
     return started_tasks(job) + job.unsatisfiable
 
 

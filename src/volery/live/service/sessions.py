@@ -98,7 +98,7 @@ def is_foreign(request: HTTPConnection) -> bool:
     return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
 
 
-def says_origin(request: HTTPConnection) -> bool:
+def names_origin(request: HTTPConnection) -> bool:
     """True if a browser names the origin of a request; all recent browsers do."""
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 

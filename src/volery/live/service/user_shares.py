@@ -130,12 +130,12 @@ class UserShares:
             self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, _now_us()))
             self._weights, self._shares = weights, due
         log.info("the weight of %r is %d, and was %d%s", name, weight, was, f", by {by}" if by else "")
-        self.tell()
+        self.send_weights()
         after = self.found(name)
         assert after is not None
         return after
 
-    def tell(self, only: Collection[Address] | None = None) -> None:
+    def send_weights(self, only: Collection[Address] | None = None) -> None:
         """Send changed weights to the components that place tasks, or to some of them."""
         if self._number:
             message = Reweigh(self._number, tuple(sorted(self._weights.items())))

@@ -207,7 +207,7 @@ class BrokerTransport:
             await self.claim(name)
         assert self._client is not None
         self._on_frame, self._known_incarnation = on_frame, known_incarnation or self._known_incarnation
-        self._client.subscribe(self._subject("to", name, "*"), self._heard)
+        self._client.subscribe(self._subject("to", name, "*"), self._receive)
         await self._client.flush()
 
     async def meet(self, peers: Iterable[HostName]) -> None:
@@ -267,7 +267,7 @@ class BrokerTransport:
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
-    def _heard(self, subject: str, payload: bytes) -> None:
+    def _receive(self, subject: str, payload: bytes) -> None:
         sender = subject.rpartition(".")[2]
         assembly = self._assemblies.get(sender)
         if assembly is None:
@@ -284,7 +284,7 @@ class BrokerTransport:
             self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
             return
         if sender == self._name:
-            self._heard_oneself(hello)
+            self._receive_own(hello)
         elif hello.configuration != self._configuration:
             self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
         else:
@@ -301,7 +301,7 @@ class BrokerTransport:
         else:
             log.error("host %s: what host %s has met is no incarnation: %d", self._name, sender, incarnation)
 
-    def _heard_oneself(self, hello: _Hello) -> None:
+    def _receive_own(self, hello: _Hello) -> None:
         """Handle the hello of another process with this host's name: an earlier incarnation, a later one, a mistake."""
         if self._incarnation and hello.incarnation > self._incarnation:
             assert self._on_later is not None

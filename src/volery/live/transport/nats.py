@@ -91,7 +91,7 @@ class _Wire(asyncio.Protocol):
                 if begin + size + 2 > len(said):
                     break
                 at = begin + size + 2
-                self._client.heard(words[0], words[1], said[begin : begin + size])
+                self._client.deliver(words[0], words[1], said[begin : begin + size])
             else:
                 line, at = said[at:end], end + 2
                 self._on_line(line)
@@ -269,7 +269,7 @@ class NatsClient:
         """Take what has come in."""
         wire.take(said)
 
-    def heard(self, subject: bytes, sid: bytes, payload: bytes) -> None:
+    def deliver(self, subject: bytes, sid: bytes, payload: bytes) -> None:
         name = self._subjects.get(subject)
         if name is None:
             name = self._subjects[subject] = subject.decode()

@@ -170,16 +170,16 @@ def test_a_disk_that_refuses_delays_the_acknowledgement_and_an_agent_is_told_onc
 
     async def scenario() -> None:
         ends = Acknowledgements(sync, told.append)
-        ends.heard(AGENT, (1, 0))
+        ends.add(AGENT, (1, 0))
         ends.failed(ends.batch())
-        ends.heard(AGENT, (2, 0))
+        ends.add(AGENT, (2, 0))
         ends.committed(ends.batch(), durable=False)
         assert not told
         async with asyncio.timeout(LIMIT_S):
             while not told:
                 await asyncio.sleep(0.01)
         assert not refusals
-        ends.heard(AGENT, (3, 0))
+        ends.add(AGENT, (3, 0))
         ends.committed(ends.batch(), durable=True)
         await ends.close()
 

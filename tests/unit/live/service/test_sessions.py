@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.live.service import sessions
-from volery.live.service.sessions import COOKIE, SECURE_COOKIE, SESSION_S, Sessions, is_foreign, says_origin
+from volery.live.service.sessions import COOKIE, SECURE_COOKIE, SESSION_S, Sessions, is_foreign, names_origin
 from volery.live.service.tokens import Authenticator, TokenFile
 
 
@@ -103,4 +103,4 @@ def test_over_tls_the_cookie_is_bound_to_the_host(tokens: TokenFile) -> None:
     ],
 )
 def test_a_request_that_another_site_has_caused_is_foreign(headers: dict[str, str], foreign: bool, says: bool) -> None:
-    assert (is_foreign(request(headers)), says_origin(request(headers))) == (foreign, says)
+    assert (is_foreign(request(headers)), names_origin(request(headers))) == (foreign, says)

@@ -62,7 +62,7 @@ def test_a_new_weight_is_stored_and_sent_to_the_components_that_place_tasks(stor
     assert it.sent == [("gm/0", message), ("gm/1", message)]
     again = Shares(store)
     assert again.shares.weights() == {"ann": 3, "bob": 1}
-    again.shares.tell(["gm/1"])
+    again.shares.send_weights(["gm/1"])
     assert again.sent == [("gm/1", message)]
     (change,) = again.shares.changes(None, 9)
     assert (change.name, change.weight, change.was, change.by) == ("ann", 3, 1, "olga")
@@ -79,7 +79,7 @@ def test_a_scheduler_without_changeable_shares_refuses_weights_and_has_those_of_
     assert it.shares.due() == {"ann": Fraction(1, 3)}
     with pytest.raises(InputError, match="no shares that can change"):
         asyncio.run(it.shares.reweigh("ann", 2, ""))
-    it.shares.tell()
+    it.shares.send_weights()
     assert it.sent == []
 
 
