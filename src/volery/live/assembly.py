@@ -28,11 +28,12 @@ from volery.live.node.supervisor_client import SupervisorLost
 from volery.live.runtime.failure_detector import WatchList, watched_by
 from volery.live.runtime.host import Host
 from volery.live.runtime.incarnations import host_lock, next_incarnation, persist_incarnation
-from volery.live.runtime.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.runtime.journal import Header, JournalWriter, journal_path
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.presence import Presence
 from volery.live.runtime.segments import SegmentedJournal
 from volery.live.runtime.submitter import Frontend, MakeFrontend, SubmitterSite
+from volery.live.times import unix_now_us
 from volery.live.transport.codec import Codec
 from volery.live.transport.transport import Transport
 
@@ -252,7 +253,7 @@ def _journal(
     parameters = msgspec.to_builtins(plan.config)
     header = Header(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
-        plan.configuration, unix_us(),
+        plan.configuration, unix_now_us(),
     )  # fmt: skip
     size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
     components = {address: hosted[address] for address in addresses}

@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
-from volery.core.model import Time
-
-SECOND_US: Final = 1_000_000
+from volery.core.model import SECOND, Time
 
 Clock = Callable[[], Time]
 
@@ -20,6 +17,11 @@ def clock_from_now() -> Clock:
     """Microseconds since this call."""
     origin, read = time.monotonic_ns(), time.monotonic_ns
     return lambda: (read() - origin) // 1000
+
+
+def unix_now_us() -> Time:
+    """The wall clock, microseconds since 1970."""
+    return time.time_ns() // 1000
 
 
 def utc(unix_us: int, *, fine: bool = False) -> str:
@@ -32,8 +34,8 @@ def utc(unix_us: int, *, fine: bool = False) -> str:
     Raises:
         OverflowError, OSError, ValueError: it is beyond the platform's calendar.
     """
-    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(unix_us // SECOND_US))
-    return f"{shown}.{unix_us % SECOND_US // 1000:03d}Z" if fine else f"{shown}Z"
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(unix_us // SECOND))
+    return f"{shown}.{unix_us % SECOND // 1000:03d}Z" if fine else f"{shown}Z"
 
 
 class PlainLines(logging.Formatter):
@@ -43,7 +45,7 @@ class PlainLines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s: %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - its name
-        return utc(round(record.created * SECOND_US))
+        return utc(round(record.created * SECOND))
 
 
 class JsonLines(logging.Formatter):

@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 from starlette.responses import HTMLResponse, Response
 
+from volery.core.model import SECOND
 from volery.live.dashboard.html import Markup, escaped, joined, link, tag
 from volery.live.service.tokens import Principal
-from volery.live.times import SECOND_US, utc
+from volery.live.times import utc
 
 HOME: Final = "/"
 JOBS: Final = "/window/jobs"
@@ -138,7 +139,7 @@ def page(
 def _live(view: PageView, again: Again) -> Markup:
     told: dict[str, str] = {}
     if again.tag:
-        made = utc(round((time.time() - again.age_s) * SECOND_US))
+        made = utc(round((time.time() - again.age_s) * SECOND))
         told = {
             "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
             "data_idle": f"{view.idle_s:g}",

@@ -9,11 +9,12 @@ from functools import cache
 from typing import Final
 from urllib.parse import urlencode
 
-from volery.live.times import SECOND_US, utc
+from volery.core.model import SECOND
+from volery.live.times import utc
 
 MINUS: Final = "\N{MINUS SIGN}"
 NOTHING: Final = "\N{EN DASH}"
-RUNS_US: Final = 10 * 365 * 86_400 * SECOND_US
+RUNS_US: Final = 10 * 365 * 86_400 * SECOND
 """Runs count from their beginning, and none takes ten years; no federation has run in the ten years after 1970."""
 SHOWN_MAX: Final = 400
 """Characters of a name or a reason that are shown; the API has the rest."""
@@ -25,9 +26,9 @@ _SPECIAL: Final = re.compile(f"[&<>\"']|{TURNING.pattern}")
 _STEPS: Final = (
     (1, "\N{MICRO SIGN}s"),
     (1_000, "ms"),
-    (SECOND_US, "s"),
-    (60 * SECOND_US, "min"),
-    (3600 * SECOND_US, "h"),
+    (SECOND, "s"),
+    (60 * SECOND, "min"),
+    (3600 * SECOND, "h"),
 )
 
 
@@ -117,7 +118,7 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
     if us is None:
         return escaped(NOTHING)
     if 0 <= us < RUNS_US:
-        return tag("time", f"{us / SECOND_US:,.3f} s")
+        return tag("time", f"{us / SECOND:,.3f} s")
     try:
         shown = utc(us, fine=fine)
     except (OverflowError, OSError, ValueError):

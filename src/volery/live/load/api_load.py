@@ -20,6 +20,7 @@ from volery.live.asyncclient import AsyncClient
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.load.load import TOLD_EVERY_S, Loaded, LoadProgress
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
+from volery.live.times import unix_now_us
 
 Work = Literal["sleep", "spin"]
 _SPIN: Final = "import sys, time\nend = float(sys.argv[1])\nwhile time.thread_time() < end: pass"
@@ -58,11 +59,11 @@ class _Load:
         self.complete = asyncio.Event()
 
     def _now_us(self) -> int:
-        return time.time_ns() // 1000 - self._origin_us
+        return unix_now_us() - self._origin_us
 
     async def submit_all(self) -> None:
         """Hand every job over when it is due."""
-        self._origin_us = time.time_ns() // 1000
+        self._origin_us = unix_now_us()
         for job, due in enumerate(self._trace.arrival_us):
             await asyncio.sleep((due - self._now_us()) / SECOND)
             now = self._now_us()

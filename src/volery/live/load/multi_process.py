@@ -27,6 +27,7 @@ from volery.live.loop import run_loop
 from volery.live.messages import HostName, TaskReport
 from volery.live.runtime.host import Host
 from volery.live.runtime.submitter import Frontend, SubmitterSite
+from volery.live.times import unix_now_us
 
 REST_US: Final = SECOND
 """Before the first job: what hosts do at their beginning is no load."""
@@ -56,7 +57,7 @@ class RecordingLoader(Loader):
     """A loader that records the starts and ends of tasks by their nodes' clocks."""
 
     def start(self, now: Time) -> None:
-        self._offset = time.time_ns() // 1000 - now
+        self._offset = unix_now_us() - now
         super().start(now + REST_US)
 
     def on_report(self, message: Message, source: Address, now: Time) -> None:  # noqa: ARG002 - as any handler

@@ -7,13 +7,13 @@ turns into TaskFinished). The submitter gets more (exit code, times, where the o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId, Time
 from volery.live.messages import AttemptState, AttemptUsage, TaskReport
+from volery.live.times import unix_now_us
 
 OnEnd = Callable[[Task, int, Outcome], None]
 """Called with task, attempt and outcome on the event loop's thread, exactly once per start.
@@ -26,7 +26,7 @@ def report_now(
     node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
     folder: str = "", result: bytes = b"", usage: AttemptUsage | None = None, counted: int | None = None,
 ) -> TaskReport:  # fmt: skip
-    at_unix_us = time.time_ns() // 1000
+    at_unix_us = unix_now_us()
     return TaskReport(
         task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage, counted
     )  # fmt: skip

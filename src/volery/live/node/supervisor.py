@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +40,7 @@ from volery.live.node.supervisor_protocol import (
     TakeOver,
     socket_in,
 )
+from volery.live.times import unix_now_us
 
 READY: Final = b"ready\n"
 FIRST_S: Final = 60.0
@@ -149,7 +149,7 @@ class TaskSupervisor:
         bare = msgspec.structs.replace(message.task, payload=b"")
         self._attempts[key] = SupervisedAttempt(message.node, bare, message.attempt, message.note)
         if self._expired:  # sent before the host got the inventory, and void
-            at = time.time_ns() // 1000
+            at = unix_now_us()
             number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
             self._take_report(
                 TaskReport(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -39,7 +38,7 @@ from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.runtime.presence import Presence
-from volery.live.times import Clock
+from volery.live.times import Clock, unix_now_us
 from volery.live.transport.codec import Codec, CodecError, Parcel
 from volery.live.transport.delivery import Delivery, LaterIncarnation
 from volery.live.transport.transport import Transport
@@ -402,7 +401,7 @@ class Host:
                 log.warning(UNSEATED, mailbox.address, effect[1].amount)
             if type(effect[1]) in TOLD:
                 told = TOLD[type(effect[1])]
-                self._report(mailbox.address, told(mailbox.address, time.time_ns() // 1000, effect[1]))
+                self._report(mailbox.address, told(mailbox.address, unix_now_us(), effect[1]))
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))

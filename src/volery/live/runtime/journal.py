@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -271,8 +270,3 @@ class JournalReader:
                 return record
         self.torn_bytes = file.seek(0, os.SEEK_END) - at
         return None
-
-
-def unix_us() -> int:
-    """The wall clock, microseconds since 1970."""
-    return time.time_ns() // 1000

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -18,7 +17,7 @@ import volery
 from volery.core.model import Address, Message, Time
 from volery.live.messages import HostName, HostReport
 from volery.live.status import HostState, HostStatus, held_by
-from volery.live.times import utc
+from volery.live.times import unix_now_us, utc
 
 PRESENCE_S: Final = 1.0
 MISSED_MAX: Final = 5
@@ -29,11 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def this_host() -> HostReport:
-    return HostReport(volery.__version__, socket.gethostname(), os.getpid(), _unix_us())
-
-
-def _unix_us() -> Time:
-    return time.time_ns() // 1000
+    return HostReport(volery.__version__, socket.gethostname(), os.getpid(), unix_now_us())
 
 
 class _Entry:
@@ -60,7 +55,7 @@ class HostRegister:
 
     def __init__(
         self, layout: Mapping[HostName, Iterable[Address]], nodes: Collection[Address], me: HostName,
-        incarnation: int = 1, clock_us: Callable[[], Time] = _unix_us,
+        incarnation: int = 1, clock_us: Callable[[], Time] = unix_now_us,
         assigned: Callable[[], Mapping[Address, int]] = dict,
     ) -> None:  # fmt: skip
         self._assigned = assigned

@@ -18,6 +18,7 @@ from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
+from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
@@ -182,7 +183,7 @@ class BatchWriter:
         self._store.begin(durable=bool(writes))
         for write in writes:
             write.make()
-        late = self._store.take_in(news, _now_us())
+        late = self._store.take_in(news, unix_now_us())
         # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
         # them would have to win the interpreter back from a busy loop after each.
         loop = asyncio.get_running_loop()
@@ -207,12 +208,8 @@ class BatchWriter:
                 loop.create_future(),
             )
             written.add_done_callback(lambda done: done.exception() and again())
-            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, _now_us()), written))
+            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, unix_now_us()), written))
             self._wake.set()
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 IDLE_S: Final = 1.0

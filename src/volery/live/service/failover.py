@@ -20,6 +20,7 @@ from volery.core.events import Move, PeerBack, PeerLost
 from volery.core.model import SECOND, Address, JobId, Message, Time
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import AssignmentLedger
+from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
@@ -179,7 +180,7 @@ class Failover:
     async def _write(self, move: Move, jobs: Sequence[JobId], note: str) -> None:
         while True:
             try:
-                await self._written(lambda: self._book.add(move, jobs, note, time.time_ns() // 1000))
+                await self._written(lambda: self._book.add(move, jobs, note, unix_now_us()))
             except UnwrittenError:
                 await asyncio.sleep(AGAIN_S)
             else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Collection, Iterator, Mapping
 from operator import le
 from pathlib import Path
@@ -18,6 +17,7 @@ from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, Stand
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
+from volery.live.times import unix_now_us
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""
@@ -184,7 +184,7 @@ def standing(
     try:
         sql.execute("BEGIN")  # all of what follows is of one moment
         (before,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
-        at_us, lifetimes = time.time_ns() // 1000, Lifetimes(sql)
+        at_us, lifetimes = unix_now_us(), Lifetimes(sql)
         jobs, count, planned, number_asked = [], 0, None, None
         if isinstance(asked, JobDescription):
             waiting = tuple(_waiting(None, before, asked, fleet, lifetimes))

@@ -10,7 +10,6 @@ import os
 import sqlite3
 import statistics
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -24,6 +23,7 @@ from volery.live.service.forecast_inputs import reading
 from volery.live.service.listings import digest_of, encoded
 from volery.live.service.meters import Meter
 from volery.live.status import ActualMoments, ForecastOutcome, ForecastRecord, MomentRecord
+from volery.live.times import unix_now_us
 
 COUNTS_US: Final = 60 * SECOND
 """A job that is submitted later finds another federation."""
@@ -105,7 +105,7 @@ class ForecastLedger:
 
     def _settle(self) -> None:
         """Find the jobs of forecasts, and what became of those that have ended."""
-        now_us = time.time_ns() // 1000
+        now_us = unix_now_us()
         query = "SELECT id, made_us, next_job, user, description FROM forecasts WHERE came IS NULL ORDER BY id DESC"
         for number, made_us, next_job, user, content in self._sql.execute(query).fetchall():
             found = self._jobs.execute(_JOB, (user, next_job, made_us + COUNTS_US, digest_of(content))).fetchone()

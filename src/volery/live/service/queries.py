@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -30,6 +29,7 @@ from volery.live.status import (
     UserStatus,
     Why,
 )
+from volery.live.times import unix_now_us
 
 NODES_NAMED: Final = 8
 GROUPS_MAX: Final = 1_000
@@ -128,7 +128,7 @@ class JobQueries:
 
     @property
     def now_us(self) -> Time:
-        return time.time_ns() // 1000
+        return unix_now_us()
 
     def samples(self) -> list[Sample]:
         return list(self.history.samples)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.failover import Failover
 from volery.live.service.listings import OpenJob
 from volery.live.service.store import JobStore
+from volery.live.times import unix_now_us
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class JobSubmissions:
         except InputError as error:
             reason = f"not submitted again: {error}"
             try:
-                await self._writer.written(lambda: self._store.fail(job.id, reason, time.time_ns() // 1000))
+                await self._writer.written(lambda: self._store.fail(job.id, reason, unix_now_us()))
             except UnwrittenError:
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return

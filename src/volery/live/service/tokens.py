@@ -14,7 +14,6 @@ import hmac
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from msgspec import Meta
 
 from volery.core.errors import InputError
 from volery.live.locks import opened_lock
+from volery.live.times import unix_now_us
 
 FILE: Final = "tokens.json"
 PREFIX: Final = "volery"
@@ -99,7 +99,7 @@ class TokenFile:
         if not USER.fullmatch(user):
             problem = "a user has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit"
             raise InputError(f"user {user[:80]!r}", problem)
-        now_us = time.time_ns() // 1000
+        now_us = unix_now_us()
         identifier = secrets.token_hex(IDENTIFIER_BYTES)
         token = f"{PREFIX}_{identifier}_{secrets.token_urlsafe(SECRET_BYTES)}"
         kept = AccessToken(
@@ -204,7 +204,7 @@ class Authenticator:
         kept = self._tokens.get(parts[1])
         if kept is None or not hmac.compare_digest(kept.hash, _hash(token)):
             return None
-        if kept.expires_us is not None and time.time_ns() // 1000 >= kept.expires_us:
+        if kept.expires_us is not None and unix_now_us() >= kept.expires_us:
             return None
         return Principal(kept.user, kept.role)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any, Final
@@ -23,6 +22,7 @@ from volery.live.messages import PreemptionReport
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
+from volery.live.times import unix_now_us
 
 Written = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Writes in the next batch, and returns what that gave when it is committed."""
@@ -127,7 +127,7 @@ class UserShares:
             before = self.found(name)
             assert before is not None, "whose weight can change has one"
             was = before.weight
-            self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, _now_us()))
+            self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, unix_now_us()))
             self._weights, self._shares = weights, due
         log.info("the weight of %r is %d, and was %d%s", name, weight, was, f", by {by}" if by else "")
         self.send_weights()
@@ -191,7 +191,3 @@ def _seen_by(user: str, one: PreemptionStatus) -> PreemptionStatus:
     if one.for_user != user:
         one = msgspec.structs.replace(one, for_job=NOBODY, for_index=NOBODY, for_user="", gain=None)
     return one
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
