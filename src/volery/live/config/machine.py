@@ -36,6 +36,19 @@ _BUS: Final = re.compile(r"[0-9a-f]+(:[0-9a-f]+)*[.:][0-9a-f]+", re.IGNORECASE)
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The attributes of a machine.
+
+    Args:
+        arch: instruction set, as `uname -m` calls it.
+        os: operating system in lower case, for example `linux`.
+        kernel: major and minor version of its kernel, for example `6.1`.
+        cores: processors that its tasks may use, part of one left out.
+        memory_mb: main memory in MB (2^20 bytes) that they may use, rounded down to a multiple of 256.
+        labels: whatever its owner declares besides.
+        gpu: the first GPU, by the name of its driver; empty where there is none.
+        disk: the disk of the folder of its tasks: ssd, hdd or unknown.
+    """
+
     arch: str
     os: str
     kernel: str

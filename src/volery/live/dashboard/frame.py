@@ -109,6 +109,13 @@ def page(
     again: Again = NEVER,
     film: Markup | None = None,
 ) -> Response:
+    """Render a page as an answer.
+
+    Args:
+        who: the principal; None: nobody has signed in yet.
+        again: when it is to be fetched again.
+        film: moves through a recording, where the page shows one: nothing changes there by itself.
+    """
     nonce = secrets.token_urlsafe(16)
     head = tag(
         "head",

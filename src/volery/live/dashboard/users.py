@@ -170,6 +170,11 @@ def _changing(one: ShareStatus) -> Markup:
 
 
 def preemptions_view(queries: FederationView, request: Request) -> PageView:
+    """The view of preemptions.
+
+    Raises:
+        InputError: the query holds something else than it may.
+    """
     user, job = request.query_params.get("user") or None, number(request, "job", None)
     before, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
     who = principal(request)

@@ -43,6 +43,16 @@ class LoadProgress(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
+    """Result of a load.
+
+    Args:
+        records: arrivals are those of the submissions as they were made, all on the federation's clock.
+        late_us: per job, how much later than planned it was submitted.
+        failed: attempts that failed.
+        cpu_s: processor time of this process, from the first submission to the last answer.
+        journal: path of the journal; empty where none was kept.
+    """
+
     records: Records
     late_us: array[int]
     failed: int

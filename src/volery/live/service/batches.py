@@ -293,12 +293,12 @@ class Acknowledgements:
 
     Args:
         sync: brings what is committed to the disk; called in a thread.
-        tell: acknowledges ends to the agents that have reported them.
+        send: acknowledges ends to the agents that have reported them.
     """
 
-    def __init__(self, sync: Callable[[], None], tell: Callable[[Ends], None]) -> None:
+    def __init__(self, sync: Callable[[], None], send: Callable[[Ends], None]) -> None:
         self._sync = sync
-        self._tell = tell
+        self._send = send
         self._heard: Ends = {}
         self._committed: Ends = {}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
@@ -346,14 +346,14 @@ class Acknowledgements:
             _add(bringing, self._committed)
             self._committed = bringing
         else:
-            self._tell(bringing)
+            self._send(bringing)
         self._syncing = None
         if self._committed and not self._closed:
             self._soon()
 
     def _acknowledge(self) -> None:
         committed, self._committed = self._committed, {}
-        self._tell(committed)
+        self._send(committed)
 
     async def close(self) -> None:
         """Acknowledge nothing more; an agent reports its ends to the next incarnation again."""
