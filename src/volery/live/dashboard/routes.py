@@ -260,7 +260,7 @@ class _Access:
 
         return answer
 
-    def content(self, answer: Callable[[Request], Awaitable[NewOutput]]) -> Callable[[Request], Awaitable[Response]]:
+    def content(self, fetch: Callable[[Request], Awaitable[NewOutput]]) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of data for a page's script; it asks for a session."""
 
         async def answer(request: Request) -> Response:
@@ -269,7 +269,7 @@ class _Access:
                 return refusal("authorization", "sign in", 401)
             request.state.principal = who
             try:
-                return as_json(await answer(request))
+                return as_json(await fetch(request))
             except InputError as error:
                 return refusal(error.place, error.problem, 422)
             except NotThereError as error:

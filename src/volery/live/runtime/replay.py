@@ -274,7 +274,7 @@ def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> 
         except OtherVersionError as error:
             others.append(error)
             for reader in one.readers[done:]:
-                yield replace(_replayed(reader, 0, 0, None), left_out=error.problem)
+                yield replace(_result(reader, 0, 0, None), left_out=error.problem)
     if others and not replayed:
         raise others[0]
 
@@ -290,7 +290,7 @@ def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterat
         assert player is not None
         if unequal:
             problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
-            yield _replayed(reader, 0, 0, ReplayDifference(0, 0, "", "", "", (), problem))
+            yield _result(reader, 0, 0, ReplayDifference(0, 0, "", "", "", (), problem))
             return
         result = _replayed(reader, plan, player, None)
         yield result
@@ -317,16 +317,16 @@ def _replayed(reader: JournalReader, plan: FederationPlan, player: Player, witne
                     problem = f"the effects have checksum {found:#010x}, in the journal {expected:#010x}"
             if problem:
                 effects = tuple(str(effect) for effect in player.effects[:SHOWN_MAX])
-                return _replayed(
+                return _result(
                     reader, events, now, ReplayDifference(events, now, address, source, str(event), effects, problem)
                 )
             if witness is not None:
                 witness(now, address, source, event, player.effects, time.perf_counter() - began)
             player.effects.clear()
-    return _replayed(reader, events, now, None)
+    return _result(reader, events, now, None)
 
 
-def _replayed(reader: JournalReader, events: int, now: Time, difference: ReplayDifference | None) -> Replayed:
+def _result(reader: JournalReader, events: int, now: Time, difference: ReplayDifference | None) -> Replayed:
     header = reader.header
     return Replayed(
         str(reader.path), header.host, header.incarnation, header.architecture, events, now, reader.torn_bytes,
