@@ -31,7 +31,7 @@ ENTRY_POINTS = {
     "volery.cli.main",
     "volery.cli.__main__",
     "volery.__main__",
-    "volery.cli.forecasting",
+    "volery.cli.forecast",
 }
 FOR_TESTS = {"volery.conformance", "volery.live.transport.memory", "volery.sim.recording", "volery.theory"}
 """What authors of tests import, here and elsewhere."""

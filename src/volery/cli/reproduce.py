@@ -276,7 +276,7 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from volery.reproduction.formatting import ours, verdict
+    from volery.reproduction.notation import ours, verdict
     from volery.reproduction.papers import judged
 
     table = Table(

@@ -13,7 +13,7 @@ from volery.cli.timeline import RunName, RunSeed
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.cli.filming import Choice
+    from volery.cli.films import Choice
 
 ANY_PORT = 0
 
@@ -51,7 +51,7 @@ def watch(
     as_json: AsJson = False,
 ) -> None:
     """Play a run, or what a federation has journalled, on the live page, as it stood at any moment, until Ctrl-C."""
-    from volery.cli.filming import Choice, part_of
+    from volery.cli.films import Choice, part_of
 
     if demo == (place is not None):
         raise InputError("PLACE", "give a results folder or journals; or --demo, without them")

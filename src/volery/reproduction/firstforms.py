@@ -19,7 +19,7 @@ from volery.core.errors import InputError
 from volery.reproduction.claims import EFFECT_PERCENT, STRICT, Claim, Name
 from volery.reproduction.demands import FIRST
 from volery.reproduction.experiments import Experiment, Workload
-from volery.reproduction.formatting import claim_text, ours
+from volery.reproduction.notation import claim_text, ours
 from volery.reproduction.ledger import Record, content_sha256
 
 FIRST_FORMS: Final = "first_forms.jsonl"

@@ -14,7 +14,7 @@ from volery.study.pool import LookWatcher, Outcomes, Watcher, check_places, each
 from volery.study.results import sole_writer
 from volery.study.runs import check_roles, rehearse
 from volery.study.spec import StudySpec
-from volery.study.stopping import (
+from volery.study.looks import (
     by_seed,
     grown,
     is_whole,

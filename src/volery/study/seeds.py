@@ -11,7 +11,7 @@ from volery.core.bounds import SECONDS_MAX, SEEDS_MAX
 from volery.core.errors import InputError
 from volery.setting import checked_value
 from volery.statistics import SEEDS_MIN
-from volery.statistics.stopping import Looks, looks
+from volery.statistics.looks import Looks, looks
 
 AUTO: Final = "auto"
 LIMIT: Final = 30

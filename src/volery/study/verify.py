@@ -19,7 +19,7 @@ from volery.study.results import ResultsFolder, StudyManifest, damage
 from volery.study.runs import Outcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
-from volery.study.stopping import stopping
+from volery.study.looks import stopping
 from volery.study.writer import ResultsWriter, new_manifest
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)

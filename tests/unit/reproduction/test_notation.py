@@ -6,7 +6,7 @@ import pytest
 
 from volery.report.units import NOTHING, TIMES
 from volery.reproduction.claims import Claim, Side
-from volery.reproduction.formatting import amount, claim_text, ours, spread, verdict
+from volery.reproduction.notation import amount, claim_text, ours, spread, verdict
 from volery.reproduction.judgement import Look, Missing, Scope, Values, judge
 
 P50 = "delay_s.p50"
