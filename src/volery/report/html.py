@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from volery.core.flow import Flow
 from volery.metrics import RunSummary
-from volery.report import best, flowplot, gantt, stageplot, stopping
+from volery.report import best, flowplot, gantt, stageplot
 from volery.report.axes import bare_label
 from volery.report.demand import conflict_table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
 from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
 from volery.report.groups import RunGroup, group_runs, shortened
-from volery.report.notes import notes, warnings
+from volery.report.notes import end_rule, end_sentence, notes, warnings
 from volery.report.page import Row, code, definitions, figure, folded, page, paragraph, section, table, write_page
 from volery.report.paired import comparisons_part
 from volery.report.pictures import (
@@ -189,7 +189,7 @@ def _verdict(results: StoredResults) -> str:
     warning = caution(differences, on_days)
     sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
     more = "More such sentences: see the tables below." if beyond > 0 else ""
-    drawn = stopping.sentence(results.manifest.stopping) if results.manifest.stopping else ""
+    drawn = end_sentence(results.manifest.stopping) if results.manifest.stopping else ""
     remarks = "".join(paragraph(note, "note") for note in (more, drawn, warning) if note)
     body = "".join(map(paragraph, sentences)) + remarks
     return f'<div class="verdict">{body}</div>'
@@ -215,7 +215,7 @@ def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> str:
             ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
             ("Settings", _settings(manifest.config)),
             ("Seeds", ", ".join(map(str, manifest.seeds))),
-            ("When to stop", stopping.explanation(manifest.stopping) if manifest.stopping else ""),
+            ("When to stop", end_rule(manifest.stopping) if manifest.stopping else ""),
             (
                 "Runs",
                 f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else ""),

@@ -19,8 +19,8 @@ from volery.core.errors import InputError
 from volery.reproduction.claims import EFFECT_PERCENT, STRICT, Claim, Name
 from volery.reproduction.demands import FIRST
 from volery.reproduction.experiments import Experiment, Workload
-from volery.reproduction.notation import claim_text, ours
 from volery.reproduction.ledger import Record, content_sha256
+from volery.reproduction.notation import claim_text, ours
 
 FIRST_FORMS: Final = "first_forms.jsonl"
 TESTED: Final = (

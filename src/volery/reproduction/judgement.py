@@ -30,7 +30,7 @@ from volery.reproduction.claims import (
 )
 from volery.reproduction.measures import is_share
 from volery.reproduction.tolerance import Tolerance, tolerance_of_claim
-from volery.statistics import CONFIDENCE, Interval, holm, interval_of_mean
+from volery.statistics import CONFIDENCE, InterimLook, Interval, holm, interval_of_mean
 
 ROUNDING: Final = 1e-9
 """Relative slack of the relations that allow equality: the same number, reached by two sums, is equal."""
@@ -59,13 +59,6 @@ class Values(msgspec.Struct, frozen=True):
     is_random: bool = True
 
 
-class Look(msgspec.Struct, frozen=True):
-    """A moment at which claims are judged: after so many seeds, by intervals of this confidence."""
-
-    seeds: int
-    confidence: float = CONFIDENCE
-
-
 Lookup = Callable[[str, str, str, str], "Values | Missing"]
 """From metric, architecture, workload and population to the values."""
 
@@ -84,7 +77,7 @@ class Scope(msgspec.Struct, frozen=True):
     workloads: Sequence[str]
     populations: Sequence[str]
     seeds: Sequence[int]
-    looks: Sequence[Look]
+    looks: Sequence[InterimLook]
     stand_ins: Mapping[str, str] = {}
 
 
@@ -142,7 +135,7 @@ class _Trial:
         self.claim, self.workload, self.population, self.pair = claim, workload, population, pair
         self.places = [side.on or workload for side in claim.sides]
         self.stand_in = any(on in scope.stand_ins for on in self.places)
-        self.looks: list[tuple[Look, list[float], list[float]]] = []
+        self.looks: list[tuple[InterimLook, list[float], list[float]]] = []
         self.is_random = True
         measured = self._measure(lookup)
         self.missing = measured if isinstance(measured, Missing) else self._pair(*measured, scope)
@@ -164,7 +157,7 @@ class _Trial:
     def _pair(self, left: Values, right: Values, scope: Scope) -> Missing | None:
         """Pair the values by seed, look by look; a look whose values are not all there ends the looking."""
         self.is_random = left.is_random or right.is_random
-        looks = scope.looks if self.is_random else (Look(1),)
+        looks = scope.looks if self.is_random else (InterimLook(1),)
         for look in looks:
             seeds = scope.seeds[: look.seeds]
             if len(seeds) < look.seeds or any(

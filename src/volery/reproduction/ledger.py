@@ -16,7 +16,6 @@ import volery
 from volery.core.errors import InputError
 from volery.reproduction.claims import VERDICTS, Judgement
 from volery.reproduction.experiments import RESULTS, Experiment
-from volery.reproduction.judgement import Look
 from volery.reproduction.measures import SETTLED
 from volery.reproduction.reproduce import Reproduction
 from volery.reproduction.values import (
@@ -30,6 +29,7 @@ from volery.reproduction.values import (
     ValueTable,
     full_label,
 )
+from volery.statistics import InterimLook
 from volery.study.results import replacing
 from volery.study.sources import code_digest
 from volery.study.steadystate import Window
@@ -129,7 +129,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     runs_sha256: str = ""
     judged: str = ""
     rules: int = 0
-    looks: tuple[Look, ...] = ()
+    looks: tuple[InterimLook, ...] = ()
     stopped: str = ""
     metrics: tuple[str, ...] = ()
     input_metrics: tuple[str, ...] = ()

@@ -30,8 +30,8 @@ from volery.reproduction.experiments import (
     read_toml,
 )
 from volery.reproduction.firstforms import FirstForm, check_first_forms, claim_id, read_first_forms
-from volery.reproduction.notation import amount, claim_text, ours, spread, verdict
 from volery.reproduction.ledger import SHORT, Fact, Record, content_sha256, read_record, record_path, state
+from volery.reproduction.notation import amount, claim_text, ours, spread, verdict
 from volery.reproduction.things import CONTENTS, STATUSES, Thing, counts_rows, read_things, things_tables
 
 COLUMNS = (

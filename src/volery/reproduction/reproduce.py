@@ -27,7 +27,7 @@ from volery.metrics import (
 from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, Population, Workload, find_input
-from volery.reproduction.judgement import Look, Missing
+from volery.reproduction.judgement import Missing
 from volery.reproduction.measures import SETTLED, InputMeasures, check_metric, constraint_statistics, value
 from volery.reproduction.stagecosts import STAGE_COSTS, Measured, kept_costs, measure_costs
 from volery.reproduction.values import (
@@ -43,6 +43,7 @@ from volery.reproduction.values import (
     kept_metrics,
     rounded,
 )
+from volery.statistics import InterimLook
 from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import ResultsFolder, write_json
@@ -161,7 +162,7 @@ class Reproduction(msgspec.Struct):
     steady: dict[str, Settled] = {}
     interrupted: bool = False
     seeds: tuple[int, ...] = ()
-    looks: tuple[Look, ...] = ()
+    looks: tuple[InterimLook, ...] = ()
     stopped: str = ""
 
     @property
@@ -353,7 +354,7 @@ def reproduce(
     planned = plan_experiment(experiment, traces, drawn)
     store = _open(folder)
     found = Reproduction(experiment, planned, store, kept)
-    found.seeds, found.looks = experiment.seeds, (Look(len(experiment.seeds)),)
+    found.seeds, found.looks = experiment.seeds, (InterimLook(len(experiment.seeds)),)
     everything = {run.key: run for runs in planned.runs.values() for run in runs}
     for key in everything:
         stored = store.finished(key)

@@ -13,13 +13,13 @@ import msgspec
 from volery.core.errors import InputError
 from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
 from volery.study.equality import COMPARED, MEASURED, Same, of_trees, without_measured
+from volery.study.looks import study_end
 from volery.study.plan import PlannedRun, content_digest, outline
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import ResultsFolder, StudyManifest, damage
 from volery.study.runs import Outcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
-from volery.study.looks import stopping
 from volery.study.writer import ResultsWriter, new_manifest
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
@@ -234,7 +234,7 @@ class _Again:
         )
         keep = ResultsWriter(fresh, self._planned, self._new, self._done)
         if old.stopping and old.config.auto:
-            keep.manifest = msgspec.structs.replace(fresh, stopping=stopping(keep, old.stopping.baseline))
+            keep.manifest = msgspec.structs.replace(fresh, stopping=study_end(keep, old.stopping.baseline))
         keep.write_tables()
         if len(old.runs) == planned and (old.stopping or not old.config.auto):
             keep.complete()

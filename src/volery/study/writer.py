@@ -21,10 +21,10 @@ from volery.report.schema import (
     SUMMARY,
     FinishedRun,
     StoredRun,
+    StudyEnd,
     Summary,
     TraceFacts,
 )
-from volery.report.stopping import Stopping
 from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.differences import JobTimes, differences, on_days_like_this
 from volery.study.flows import write_flows
@@ -62,7 +62,7 @@ class Results(msgspec.Struct):
     traces: dict[str, TraceFacts] = {}
     folder: Path | None = None
     interrupted: bool = False
-    stopping: Stopping | None = None
+    stopping: StudyEnd | None = None
 
 
 class ResultsWriter:
