@@ -110,7 +110,7 @@ def test_type_checkers_know_every_field_as_it_is_declared() -> None:
 
 def test_python_takes_paths_tuples_and_any_mapping() -> None:
     found = compare(
-        "oracle", trace="syn:5x6", workers=60, links=MappingProxyType({"a:b": 5}), window=("0%", 5), load=None
+        "oracle", trace="syn:5x6", workers=60, links=MappingProxyType({"oracle:node": 5}), window=("0%", 5), load=None
     )
     assert found.study.axes["window"] == (["0%", 5],)
-    assert found.study.axes["links"] == ({"a:b": 5},)
+    assert found.study.axes["links"] == ({"oracle:node": 5},)

@@ -17,7 +17,7 @@ from volery.report.demand import conflict_table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
 from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
-from volery.report.groups import RunGroup, group_runs, shortened
+from volery.report.groups import RunGroup, group_runs, setting_of, shortened
 from volery.report.notes import end_rule, end_sentence, notes, warnings
 from volery.report.page import Row, code, definitions, figure, folded, page, paragraph, section, table, write_page
 from volery.report.paired import comparisons_part
@@ -276,10 +276,10 @@ def _best_table(groups: Sequence[RunGroup], confidence: float) -> str:
         for one in ranking:
             first = (one.setting, one.jobs) != before
             before = (one.setting, one.jobs)
-            lowest = [one.label, best.written(one.mean, one.unit), ", ".join(one.level) or NOTHING]
-            after = [", ".join(one.next) or NOTHING, best.written(one.next_mean, one.unit) if one.next else NOTHING]
+            mean, after = one.amounts
+            cells = [one.label, mean, ", ".join(one.level) or NOTHING, ", ".join(one.next) or NOTHING, after]
             where = f"{one.jobs}, {one.setting}" if several else one.jobs
-            yield Row([where if first else "", one.quantity, *lowest, *after], "first" * first)
+            yield Row([where if first else "", one.quantity, *cells], "first" * first)
 
     heads = ["jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean"]
     return paragraph(best.told(groups)) + table(heads, rows(), text_columns=2, names={2, 4, 5})
@@ -352,8 +352,7 @@ def _stage_figures(results: StoredResults) -> Iterator[str]:
     """A picture per setting, of as many settings as a page bears."""
     settings: dict[str, list[StageProfile]] = {}
     for profile in results.profiles:
-        _, bracket, rest = profile.label.rpartition(" [")
-        settings.setdefault(rest.removesuffix("]") if bracket else "", []).append(profile)
+        settings.setdefault(setting_of(profile.label), []).append(profile)
     for place, (setting, profiles) in enumerate(list(settings.items())[:FIGURES_MAX]):
         picture = stageplot.stage_times(profiles)
         if picture:

@@ -11,11 +11,9 @@ from volery.report.units import MINUS, confidence
 from volery.report.verdict import (
     PAIRS_TOLD_WHOLE,
     against,
-    amount,
+    by_quantity,
+    comparison_columns,
     confidence_of,
-    effect,
-    interval,
-    reading,
     rule,
 )
 
@@ -29,14 +27,12 @@ def _caption(differences: Sequence[Compared]) -> str:
 
 
 def _against(differences: Sequence[Compared]) -> str:
-    """How the others stand to the first, one line per class of jobs."""
-    quantities = list(dict.fromkeys(d.quantity for d in differences))
-    found = {(d.a, d.b, d.jobs, d.quantity): d for d in differences}
+    """A line per pair and class of jobs: b beside a in every quantity."""
+    quantities, lines = by_quantity(differences)
 
     def rows() -> Iterator[Row]:
         before = ("", "")
-        for a, b, jobs in dict.fromkeys((d.a, d.b, d.jobs) for d in differences):
-            known = [found.get((a, b, jobs, quantity)) for quantity in quantities]
+        for (a, b, jobs), known in lines.items():
             first = (a, b) != before
             before = (a, b)
             name = f"{b} against {a}" if first else ""
@@ -46,20 +42,20 @@ def _against(differences: Sequence[Compared]) -> str:
 
 
 def _table(differences: Sequence[Compared]) -> str:
+    columns = comparison_columns(differences)
+    chosen = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
+
     def rows() -> Iterator[Row]:
         before, jobs_before = None, ""
         for d in differences:
             pair = (d.a, d.b)
             jobs = d.jobs if (pair, d.jobs) != (before, jobs_before) else ""
             name = f"a: {d.a}, b: {d.b}" if pair != before else ""
-            numbers = [amount(d.a_mean, d.unit), amount(d.b_mean, d.unit), effect(d), interval(d.difference, d.unit)]
-            cells = [name, jobs, d.quantity, reading(d), *numbers, d.difference.method]
+            cells = [name, jobs, *(text(d) for _, text in chosen)]
             yield Row(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
             before, jobs_before = pair, d.jobs
 
-    bounded = f"{confidence(confidence_of(differences))} interval"
-    heads = ["pair", "jobs", "quantity", "verdict", "a", "b", f"b / a, b {MINUS} a", bounded, "method"]
-    return table(heads, rows(), text_columns=4, names={8})
+    return table(["pair", "jobs", *(head for head, _ in chosen)], rows(), text_columns=4, names={8})
 
 
 def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> str:

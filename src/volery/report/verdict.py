@@ -5,7 +5,7 @@ Readers see b against a, the baseline: the ratio b / a, the difference b - a. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from volery.report.groups import Compared, shortened
@@ -113,6 +113,29 @@ def against(compared: Compared) -> str:
     if not found.is_shown and not is_exact(found):
         return f"no diff.{MARK * (found.verdict == CORRECTED)} ({bounds})"
     return f"{effect(compared)} ({bounds})" if bounds else effect(compared)
+
+
+def comparison_columns(differences: Sequence[Compared]) -> dict[str, tuple[str, Callable[[Compared], str]]]:
+    """The columns of a table of comparisons by name: the head, and the text of a cell."""
+    return {
+        "quantity": ("quantity", lambda one: one.quantity),
+        "a": ("a", lambda one: amount(one.a_mean, one.unit)),
+        "b": ("b", lambda one: amount(one.b_mean, one.unit)),
+        "effect": (f"b / a, b {MINUS} a", effect),
+        "interval": (
+            f"{confidence(confidence_of(differences))} interval", lambda one: interval(one.difference, one.unit)
+        ),
+        "verdict": ("verdict", reading),
+        "method": ("method", lambda one: one.difference.method),
+    }  # fmt: skip
+
+
+def by_quantity(differences: Sequence[Compared]) -> tuple[list[str], dict[tuple[str, str, str], list[Compared | None]]]:
+    """The quantities, and by pair and class of jobs the comparison of each quantity, where there is one."""
+    quantities = list(dict.fromkeys(one.quantity for one in differences))
+    found = {(one.a, one.b, one.jobs, one.quantity): one for one in differences}
+    lines = dict.fromkeys((one.a, one.b, one.jobs) for one in differences)
+    return quantities, {line: [found.get((*line, quantity)) for quantity in quantities] for line in lines}
 
 
 def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
