@@ -29,7 +29,7 @@ def browse(
     """Show a results folder on a page that can answer about every job and task, until Ctrl-C."""
     from volery.report.explore.server import LOCAL_NAMES, Site, open_server, url_of
     from volery.report.explore.site import ResultsSite
-    from volery.study.explanations import Explanations
+    from volery.study.why import Explanations
 
     waiting = Waiting()
     site = ResultsSite(folder, lambda: Explanations(folder), waiting.told, waiting.failed)

@@ -43,9 +43,9 @@ def show_stages(
     ours = [mappings.declared(entry) for entry in entries]
     theirs = mappings.from_paper() if with_paper else []
     if html is not None:
-        from volery.report import page, stagepage
+        from volery.report.page import write_page
 
-        page.write_page(html, stagepage.render(ours, theirs))
+        write_page(html, mappings.render(ours, theirs))
     if as_json:
         print_json(_content(ours, theirs, with_paper))
         return

@@ -208,7 +208,7 @@ def _draw(
     path: Path,
 ) -> None:
     """Probabilities and times over the load, one line per quantity and number of workers."""
-    from volery.report.analysisplot import Line, draw_analysis
+    from volery.report.axisplot import Line, draw_analysis
 
     panels: dict[str, list[Line]] = {}
     quantities = [name for name in rows[0] if name not in GIVEN]

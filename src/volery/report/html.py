@@ -13,6 +13,7 @@ from volery.core.flow import Flow
 from volery.metrics import RunSummary
 from volery.report import best, flowplot, gantt, stageplot
 from volery.report.axes import bare_label
+from volery.report.comparisons import comparisons_part
 from volery.report.demand import conflict_table
 from volery.report.explore import embed
 from volery.report.explore.content import Content, ToldRun, explored
@@ -20,7 +21,6 @@ from volery.report.folder import ShownManifest, StoredResults, read_results, rea
 from volery.report.groups import RunGroup, group_runs, setting_of, shortened
 from volery.report.notes import end_rule, end_sentence, notes, warnings
 from volery.report.page import Row, code, definitions, figure, folded, page, paragraph, section, table, write_page
-from volery.report.paired import comparisons_part
 from volery.report.pictures import (
     FIGURES_MAX,
     PARTS,

@@ -1,19 +1,50 @@
-"""Metric paths of claims: which there are, and their values in the measures of a run or of an input."""
+"""Metric paths of claims and their values in the measures of a run or of an input; CPU costs of stages.
+
+Costs of stages come from runs made again with their methods measured.
+"""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
 from volery.core.errors import InputError, suggestion
+from volery.core.stages import Stage
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
-from volery.reproduction.stagecosts import ALL, COUNTED, STAGE_COSTS
+from volery.report.schema import StageProfile
+from volery.study.plan import PlannedRun
+from volery.study.results import write_json
+from volery.study.stagetime import profile_run
 from volery.study.steadystate import Settled
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
+INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
+_SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed")
+_CONFLICTS: Final = ("waiting", "collisions")
+_OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
+SETTLED: Final = "settled"
+"""Measures of a run without its warm-up, see `volery.study.steadystate`."""
+_FRACTIONS: Final = frozenset(
+    ("attainment", "busyness", "busyness_mad", "useful", "wasted", "fruitless", "conflict_fraction", "wasted_fraction",
+     "under_accuracy", "over_accuracy", "under_share", "over_share", "of_oracle", "above_oracle")
+)  # fmt: skip
+"""Last parts of further metrics from 0 to about 1; tables print them as plain numbers."""
+STAGE_COSTS: Final = "stage_cpu_s"
+"""Root of their metrics."""
+COUNTED: Final[Mapping[str, frozenset[Stage]]] = {
+    "T1": frozenset({Stage.T1}),
+    "T2": frozenset({Stage.T2, Stage.J3}),
+    "R4": frozenset({Stage.R4}),
+    "R5": frozenset({Stage.R5}),
+}
+"""The stages that were measured for SC 2018, section V-C. A queue that is kept sorted is sorted where tasks join it."""
+ALL: Final = "all"
+WARM_UPS: Final = 4
+"""Runs that are made and thrown away before (SC 2018, section V-A3)."""
 
 
 class InputMeasures(msgspec.Struct, frozen=True):
@@ -33,12 +64,6 @@ class InputMeasures(msgspec.Struct, frozen=True):
     loads: tuple[ConstraintLoad, ...] = ()
 
 
-INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
-_SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed")
-_CONFLICTS: Final = ("waiting", "collisions")
-_OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
-
-
 def constraint_statistics(loads: Sequence[ConstraintLoad]) -> dict[str, dict[str, float]]:
     """`InputMeasures.constraint_load` from the loads of all constraints."""
     found = {f"c{one.constraint}": {name: getattr(one, name) for name in LOAD_STATISTICS} for one in loads}
@@ -51,10 +76,6 @@ def constraint_statistics(loads: Sequence[ConstraintLoad]) -> dict[str, dict[str
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-SETTLED: Final = "settled"
-"""Measures of a run without its warm-up, see `volery.study.steadystate`."""
 
 
 def check_metric(path: str, place: str) -> bool:
@@ -128,13 +149,6 @@ def value(measures: Any, path: str) -> float | None:
     return float(measures)
 
 
-_FRACTIONS: Final = frozenset(
-    ("attainment", "busyness", "busyness_mad", "useful", "wasted", "fruitless", "conflict_fraction", "wasted_fraction",
-     "under_accuracy", "over_accuracy", "under_share", "over_share", "of_oracle", "above_oracle")
-)  # fmt: skip
-"""Last parts of further metrics from 0 to about 1; tables print them as plain numbers."""
-
-
 def is_share(path: str) -> bool:
     """Whether a metric is a fraction, which is compared by differences."""
     return unit(path) == "%" or path.rpartition(".")[2] in _FRACTIONS or path.startswith("utilisation.")
@@ -148,3 +162,61 @@ def unit(path: str) -> str:
     if root == "locality" and part != "tasks":
         return "%"
     return "s" if any(part.endswith("_s") and not part.endswith("per_cpu_s") for part in path.split(".")) else ""
+
+
+class Measured(msgspec.Struct):
+    """What was measured of a run.
+
+    Args:
+        costs: per repetition, CPU seconds by stage, and of these stages together.
+        profile: of the last repetition.
+    """
+
+    costs: list[dict[str, float]]
+    profile: StageProfile
+
+
+def costs_of(profile: StageProfile) -> dict[str, float]:
+    """CPU seconds by stage, less what measuring adds to each call."""
+    found = dict.fromkeys(COUNTED, 0.0)
+    for time in profile.times:
+        net_s = max(0.0, time.cpu_s - time.calls * profile.own_costs_s[0])
+        for name, stages in COUNTED.items():
+            if not stages.isdisjoint(time.stages):
+                found[name] += net_s
+    return found | {ALL: sum(found.values())}
+
+
+def kept_costs(runs: Path, key: str) -> Measured | None:
+    """What was measured earlier of the run with this key; None also where it is damaged."""
+    try:
+        return msgspec.json.decode(_path(runs, key).read_bytes(), type=Measured)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def measure_costs(groups: Sequence[Sequence[PlannedRun]], repetitions: int, runs: Path) -> None:
+    """Measure runs and keep each measure; those of one architecture form a group, and architectures take turns.
+
+    What was measured before somebody stopped it is not measured again, but everybody warms up anew.
+
+    Args:
+        groups: the runs of each architecture, one or as many as repetitions.
+        repetitions: measured runs of each architecture.
+        runs: the folder where finished runs are kept.
+    """
+    for group in groups:
+        for _ in range(WARM_UPS):
+            profile_run(group[0].spec)
+    for number in range(repetitions):
+        for group in groups:
+            run = group[number % len(group)]
+            kept = kept_costs(runs, run.key)
+            costs = [] if kept is None else kept.costs
+            if len(costs) <= number // len(group):
+                profile = profile_run(run.spec, run.key)
+                write_json(_path(runs, run.key), Measured([*costs, costs_of(profile)], profile))
+
+
+def _path(runs: Path, key: str) -> Path:
+    return runs / f"{key}.stages"

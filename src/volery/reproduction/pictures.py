@@ -10,7 +10,7 @@ import numpy as np
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report import plots
-from volery.report.analysisplot import Line, analysis_curves
+from volery.report.axisplot import Line, analysis_curves
 from volery.report.plots import Series
 from volery.report.stageplot import stage_times
 from volery.reproduction.experiments import Workload

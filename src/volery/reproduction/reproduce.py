@@ -28,8 +28,17 @@ from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, Population, Workload, find_input
 from volery.reproduction.judgement import Missing
-from volery.reproduction.measures import SETTLED, InputMeasures, check_metric, constraint_statistics, value
-from volery.reproduction.stagecosts import STAGE_COSTS, Measured, kept_costs, measure_costs
+from volery.reproduction.measures import (
+    SETTLED,
+    STAGE_COSTS,
+    InputMeasures,
+    Measured,
+    check_metric,
+    constraint_statistics,
+    kept_costs,
+    measure_costs,
+    value,
+)
 from volery.reproduction.values import (
     COUNTERS,
     Absent,

@@ -16,8 +16,8 @@ from volery.report.notes import limit_reached
 from volery.reproduction.claims import EVERY, Case, Claim, Judgement
 from volery.reproduction.experiments import Experiment
 from volery.reproduction.ledger import Record, reusable
+from volery.reproduction.measures import STAGE_COSTS
 from volery.reproduction.reproduce import Reproduction, reproduce
-from volery.reproduction.stagecosts import STAGE_COSTS
 from volery.reproduction.values import Place, ValueTable, claim_metrics, full_label
 from volery.statistics import SEEDS_MIN, InterimLook, looks
 from volery.study.pool import Watcher

@@ -14,8 +14,7 @@ from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Judgement
 from volery.reproduction.experiments import Experiment
 from volery.reproduction.judgement import Lookup, Missing, Scope, Values, judge
-from volery.reproduction.measures import check_metric
-from volery.reproduction.stagecosts import STAGE_COSTS
+from volery.reproduction.measures import STAGE_COSTS, check_metric
 from volery.statistics import InterimLook
 
 FACTS: Final = (

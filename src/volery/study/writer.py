@@ -198,7 +198,7 @@ class ResultsWriter:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
-        from volery.study.explanations import Explanations
+        from volery.study.why import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")

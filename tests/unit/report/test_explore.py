@@ -22,9 +22,8 @@ from volery.report.explore.answers import Answers
 from volery.report.explore.content import Content, Explored, ToldTask, as_json, explored
 from volery.report.explore.delays import counted, rows_at
 from volery.report.explore.embed import CONTENT_ID, script
-from volery.report.explore.grid import CELLS, Grid
 from volery.report.explore.pairs import pair
-from volery.report.explore.ranked import rank
+from volery.report.explore.ranked import CELLS, Grid, rank
 from volery.report.folder import StoredResults, read_results
 from volery.report.html import render, write_report
 from volery.report.parquet import RunJobs, read_jobs

@@ -12,9 +12,8 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.report.explore.content import ToldTask
 from volery.report.explore.delays import rows_at
-from volery.report.explore.grid import Grid
 from volery.report.explore.pairs import Pair, pair
-from volery.report.explore.ranked import Ranked
+from volery.report.explore.ranked import Grid, Ranked
 from volery.report.groups import CLASSES, JobClass
 
 COUNT_MAX: Final = 500

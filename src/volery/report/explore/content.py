@@ -11,12 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.report.explore.conflicts import Conflicts, conflicts_of
-from volery.report.explore.course import Course, course
+from volery.report.explore.course import Conflicts, Course, conflicts_of, course
 from volery.report.explore.delays import Counted, Rows, counted, kept_rows
-from volery.report.explore.grid import CELLS, Grid
 from volery.report.explore.pairs import Pair, pair
-from volery.report.explore.ranked import Ranked, rank
+from volery.report.explore.ranked import CELLS, Grid, Ranked, rank
 from volery.report.folder import StoredResults
 from volery.report.groups import by_setting, group_runs
 from volery.report.page import shown

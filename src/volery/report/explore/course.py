@@ -1,4 +1,4 @@
-"""Utilisation, tasks that wait and jobs that are not done, over time, as a page holds them: means over seeds."""
+"""Courses over time as a page holds them: utilisation, waiting tasks, unfinished jobs, conflicts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from volery.metrics import busy_time_us
 from volery.metrics.columns import Floats
+from volery.report.demand import ConflictTable
+from volery.report.page import shown
 from volery.report.parquet import RunJobs
 from volery.report.plots import Curve, over_seeds
 
@@ -93,3 +95,36 @@ def short(values: Floats) -> list[float]:
     """Numbers of three digits; whole numbers stay whole."""
     found: list[Any] = [float(f"{value:.3g}") for value in values.tolist()]
     return [int(value) if value == int(value) else value for value in found]
+
+
+class Conflicts(msgspec.Struct, frozen=True):
+    """Conflicts per second of one workload, in intervals evenly spaced from begin_s to (but without) end_s.
+
+    Args:
+        name: of workload and cluster.
+        waiting, collisions: mean of the interval, mean over seeds.
+        waiting_max, collisions_max: of the worst second, of any seed.
+    """
+
+    name: str
+    begin_s: float
+    end_s: float
+    waiting: list[float]
+    waiting_max: list[float]
+    collisions: list[float]
+    collisions_max: list[float]
+
+
+def conflicts_of(found: ConflictTable) -> Conflicts:
+    """As the page's script reads them; the last interval may end before the place that its width gives it."""
+    begin = float(found.begin_s[0])
+    width = float(found.end_s[0]) - begin
+    return Conflicts(
+        shown(found.title),
+        begin,
+        begin + width * len(found.begin_s),
+        short(found.mean["waiting"]),
+        short(found.largest["waiting"]),
+        short(found.mean["collisions"]),
+        short(found.largest["collisions"]),
+    )

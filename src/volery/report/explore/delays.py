@@ -15,8 +15,7 @@ import numpy as np
 
 from volery.metrics import Distribution, distribution
 from volery.metrics.columns import Longs
-from volery.report.explore.grid import Grid
-from volery.report.explore.ranked import Ranked
+from volery.report.explore.ranked import Grid, Ranked
 from volery.report.groups import CLASSES, JobClass
 
 LONGEST_SHARE: Final = 2

@@ -10,8 +10,7 @@ import numpy as np
 
 from volery.metrics.columns import Floats, Longs
 from volery.report.explore.delays import sparse
-from volery.report.explore.grid import CELLS, UNMEASURED, Grid
-from volery.report.explore.ranked import Bytes, Ranked
+from volery.report.explore.ranked import CELLS, UNMEASURED, Bytes, Grid, Ranked
 from volery.report.parquet import RunJobs
 
 OUTLIERS: Final = 20
