@@ -127,7 +127,7 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
 
 
 def hop_us() -> int:
-    """What a frame takes between two hosts in this process."""
+    """The time of a frame between two hosts in this process, us."""
     import asyncio
 
     from volery.live.calibration.calibrate import hop_us as measured_us

@@ -1,4 +1,4 @@
-"""Where films come from: a results folder, journals, the demonstration."""
+"""The sources of films: a results folder, journals, the demonstration."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def ends_early(self) -> bool:
-        """Whether an end was asked for."""
+        """True if the options give an end."""
         return self.end_s is not None
 
 
 def part_of(begin_s: float | None, end_s: float | None) -> Part:
-    """What is asked for.
+    """The part of the run that the options choose.
 
     Raises:
         InputError: it ends before it begins.
@@ -122,7 +122,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
 
 
 class Choice(msgspec.Struct, frozen=True, eq=False):
-    """What was asked for.
+    """The options of `volery watch`.
 
     Args:
         place: of results or journals; None: the demonstration.
@@ -151,7 +151,6 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
             raise InputError("--run", "journals are of one federation; --run and --seed are for results")
 
     def reel(self) -> Reel:
-        """The film."""
         if self.place is None:
             return of_demonstration(self.part)
         if found := journals_of(self.place):
@@ -219,7 +218,7 @@ def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> 
 
 
 def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
-    """What a federation has lived through.
+    """The film of a federation, from its journals.
 
     Raises:
         InputError: a file is no journal of the same federation, or does not replay.

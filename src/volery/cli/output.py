@@ -1,4 +1,4 @@
-"""What every command prints the same way: JSON, errors, the table of a study's results."""
+"""The common output of commands: JSON, errors, the table of a study's results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table_width() -> int | None:
 
 
 def terminal(*, highlight: bool = True) -> Console:
-    """Where tables and sentences are printed. No text is markup: labels and names may hold brackets."""
+    """The console for tables and sentences. No text is markup: labels and names may hold brackets."""
     from rich.console import Console
 
     return Console(width=table_width(), markup=False, highlight=highlight)
@@ -115,7 +115,7 @@ def print_results(
 
 
 def omission_rows(found: Omissions) -> list[tuple[str, str]]:
-    """What a run leaves out of a trace, as names and figures: in all, and by reason."""
+    """The work that a run leaves out of a trace, as names and figures: in all, and by reason."""
     from volery.report.notes import share
     from volery.report.units import percent
 

@@ -25,7 +25,7 @@ GIVEN: Final = ("load", "workers", "jobs", "skips", "fanout", "probe_ratio", "ch
 
 
 class Model(StrEnum):
-    """What can be asked for."""
+    """The models of `volery theory`."""
 
     MM1 = "mm1"
     MMC = "mmc"

@@ -168,6 +168,6 @@ def family_of(run: RunSummary, axis: str = "") -> str:
 
 
 def bare_label(run: RunSummary) -> str:
-    """What a run is called without its setting in square brackets."""
+    """The label of a run without its setting in square brackets."""
     label = label_of(run)
     return label.removesuffix(f" [{setting_of(label)}]")

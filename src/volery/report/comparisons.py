@@ -70,7 +70,7 @@ def _table(differences: Sequence[Compared]) -> str:
 
 
 def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> str:
-    """What the comparisons mean, their picture and table; empty where nothing was compared.
+    """The caption of comparisons, their picture and their table; empty where nothing was compared.
 
     Args:
         differences: over seeds, or of single runs job by job.

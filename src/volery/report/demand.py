@@ -1,4 +1,4 @@
-"""What a workload asks for before any scheduler has a say: load per constraint, and scheduling conflicts over time."""
+"""The demand of a workload before any scheduler decides: load per constraint, and scheduling conflicts over time."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Comparisons(Protocol):
 
     @property
     def differences(self) -> Sequence[Compared]:
-        """Over the seeds."""
+        """The paired differences over the seeds."""
 
     @property
     def on_days_like_this(self) -> Sequence[Compared] | None:

@@ -45,7 +45,7 @@ ShownManifest = Manifest[dict[str, Any]]
 
 
 class KeptTimeline(msgspec.Struct, frozen=True):
-    """That a folder tells what ran where and when in a run; `read_timeline` reads it.
+    """A run whose timeline a results folder has; `read_timeline` reads it.
 
     Args:
         machines: how many there are.
@@ -59,7 +59,7 @@ class KeptTimeline(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, eq=False):
-    """What ran where and when in one run (`volery.metrics.timeline`).
+    """The task runs of one run by machine and time (`volery.metrics.timeline`).
 
     Args:
         machines, is_small: as in `KeptTimeline`; the columns are those of task runs, or those of a heat map.
@@ -76,7 +76,7 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
     curve: tuple[Floats, Floats]
 
     def span_us(self) -> tuple[int, int]:
-        """When the first job came, or the first task began, and when the last task ended; microseconds."""
+        """The span from the first job or task to the end of the last task, us."""
         begin, end = ("start_us", "finish_us") if self.is_small else ("begin_us", "end_us")
         first = int(self.columns[begin].min())
         if self.is_small and self.submit_s.size:
@@ -266,7 +266,7 @@ def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
 
 
 def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
-    """What ran where and when in one of the runs that a results folder has kept that of.
+    """The timeline of one of the runs for which a results folder has one.
 
     Raises:
         InputError: when a file of the folder is missing or damaged.

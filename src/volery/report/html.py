@@ -226,7 +226,7 @@ def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> str:
 
 
 def _settings(config: Mapping[str, Any]) -> str:
-    """What a study sets beside its traces and its cluster, and every value of an axis of it."""
+    """The settings of a study beside traces and cluster, with every value of their axes."""
     axes = {**(config.get("axes") or {}), **(config.get("parameters") or {})}
     told = [(name, list(map(str, values))) for name, values in axes.items() if name not in TOLD_APART]
     lists = (f"{name} {', '.join(map(shortened, values))}" for name, values in told if (name, len(values)) != ONE_MODEL)

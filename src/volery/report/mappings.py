@@ -85,7 +85,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def published(self) -> bool:
-        """Whether the paper has mapped it, not we."""
+        """True for a mapping of the paper, false for ours."""
         return not self.methods
 
     def symbols(self, group: Group) -> str:
@@ -101,7 +101,7 @@ def paper() -> Paper:
 
 
 def declared(architecture: Architecture) -> Row:
-    """What a registry entry says of itself."""
+    """The mapping that a registry entry declares."""
     methods = architecture.stages
     marks: dict[Stage, Mark] = {stage: methods[stage].extent if stage in methods else "none" for stage in Stage}
     percent = {group: mean(RATINGS[marks[stage]] for stage in stages) for group, stages in BY_GROUP.items()}
@@ -149,7 +149,7 @@ def class_means(name: str) -> dict[Stage, tuple[float, float]]:
 
 
 def cut() -> list[str]:
-    """Where the paper's table II prints less than the rounded percentage, in words: it cuts some and rounds others."""
+    """The cells of the paper's table II that print less than the rounded percentage, in words."""
     return [
         f"{scheduler.name} {group} {scheduler.percent[group]} for {row.percent[group]:.1f}"
         for scheduler, row in zip(paper().scheduler, from_paper(), strict=True)

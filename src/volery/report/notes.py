@@ -29,7 +29,7 @@ LOAD_BY: Final = {
 
 
 def notes(groups: Sequence[RunGroup]) -> list[str]:
-    """What a reader of the numbers must know: definition, seeds, what was left out."""
+    """The notes below the tables: definitions, seeds, and work that was left out."""
     seeds = sorted({len(group.runs) for group in groups})
     if seeds == [1]:
         count = "One seed."
@@ -92,7 +92,7 @@ def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def measured_notes(runs: Sequence[RunSummary]) -> Iterator[str]:
-    """What a reader must know of load, estimates and measurement windows; nothing where all is as the trace says."""
+    """Notes on load, estimates and measurement windows; none where all is as in the trace."""
     for load_by in dict.fromkeys(run.load_by for run in runs if run.load_by):
         sizes = [run.workers for run in runs if run.load_by == load_by]
         counted = f" {min(sizes):,} to {max(sizes):,} machines." if load_by == "machines" else ""
@@ -143,7 +143,7 @@ def _sentence(name: str, found: Omissions, several: bool) -> str:
 
 
 def share(found: Omissions) -> str:
-    """How many jobs or tasks, and which share of the machine time."""
+    """The number of jobs or tasks that are left out, and their share of the machine time."""
     if found.jobs_left_out:
         counted = f"{found.jobs_left_out:,} of {found.jobs:,} jobs ({percent(found.jobs_left_out / found.jobs)})"
         in_part = sum(one.tasks for one in found.reasons) > found.jobs_left_out

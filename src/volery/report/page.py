@@ -1,4 +1,4 @@
-"""What every page that we write has: one HTML file that needs nothing else and says what matters without scripts."""
+"""The parts of every page: one HTML file that needs no other, and that can be read without scripts."""
 
 from __future__ import annotations
 

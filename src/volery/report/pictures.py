@@ -110,7 +110,7 @@ def utilisation_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> 
 
 
 def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[Picture]:
-    """Where the allocation time went."""
+    """Pictures of the parts of the allocation time."""
     for setting, members in settings(groups):
         parts = {name: [mean_part_s(group, of) for group in members] for name, of in PARTS}
         labels = [_without(group.label, setting) for group in members]
@@ -119,14 +119,14 @@ def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[Picture]:
 
 
 def load_pictures(results: StoredResults) -> Iterator[Picture]:
-    """What the workload asks for, per placement constraint."""
+    """Pictures of the load per placement constraint."""
     for load in results.loads[:FIGURES_MAX]:
         caption = "Load per constraint" + (f", {shortened(load.title)}." if load.title else ".")
         yield Picture(slug("constraint-load", load.title), plots.constraint_load_bars(load.loads), caption)
 
 
 def conflict_pictures(results: StoredResults) -> Iterator[Picture]:
-    """How many tasks are in each other's way, second by second."""
+    """Pictures of scheduling conflicts, second by second."""
     for one in results.conflicts[:FIGURES_MAX]:
         caption = "Scheduling conflicts per second" + (f", {shortened(one.title)}" if one.title else "")
         name = slug("conflicts", one.title)

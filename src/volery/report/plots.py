@@ -75,7 +75,7 @@ SCREEN: Final = Size()
 
 
 class Series(msgspec.Struct, frozen=True, eq=False):
-    """What a group of runs contributes to a picture: one array per seed (delays in seconds), or x and y per seed."""
+    """The values of a group of runs in a picture: one array per seed (delays in seconds), or x and y per seed."""
 
     label: str
     per_seed: tuple[Floats, ...]
@@ -90,7 +90,7 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 
 
 def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
-    """Which fraction of jobs is delayed by at most so much: a bold line over all seeds, a thin one per seed."""
+    """Cumulative fractions of jobs by delay: a bold line over all seeds, a thin one per seed."""
     with style():
         return svg_text(delay_figure(series, title), 0)
 

@@ -113,7 +113,7 @@ class StudyEnd(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True):
-    """What was run.
+    """The content of manifest.json: the study, its inputs and its finished runs.
 
     Args:
         format: layout of the folder.

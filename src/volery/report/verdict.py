@@ -86,7 +86,7 @@ def interval(difference: Difference, unit: str) -> str:
 
 
 def is_exact(difference: Difference) -> bool:
-    """Whether nothing is random in a difference that is not zero: every seed gave the same two runs."""
+    """True for a difference without chance that is not zero: every seed gave the same two runs."""
     return difference.verdict == NOT_RANDOM
 
 
@@ -103,7 +103,7 @@ def reading(compared: Compared) -> str:
 
 
 def against(compared: Compared) -> str:
-    """How b stands to a: the ratio b / a of durations with its interval, the difference b - a of all else."""
+    """The cell that compares b with a: the ratio of durations, the difference of all else, and the interval."""
     found = compared.difference
     if found.verdict == IDENTICAL:
         return IDENTICAL
@@ -253,7 +253,7 @@ def is_of_one_seed(differences: Sequence[Compared]) -> bool:
 
 
 def caution(differences: Sequence[Compared], on_days: Sequence[Compared] | None = None) -> str:
-    """What the seeds do not tell; empty when there is nothing to warn of.
+    """A warning of what the seeds do not show; empty where there is none.
 
     Args:
         differences: over the seeds.

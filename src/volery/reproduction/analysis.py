@@ -42,7 +42,7 @@ class Analysis(msgspec.Struct, frozen=True):
     measured: dict[str, str]
 
     def expected(self, measures: Mapping[str, float]) -> float:
-        """What theory expects of a run with these measures, by metric."""
+        """The expectation of theory for a run with these measures, by metric."""
         given = {name: measures[metric] for name, metric in self.measured.items()}
         form: Callable[..., float] = FORMS[self.form]
         return form(**self.numbers, **given)
@@ -95,7 +95,7 @@ MILLISECONDS: Final = 1_000
 
 
 class Point(msgspec.Struct, frozen=True):
-    """What a closed form is worked out for.
+    """The parameters of a closed form.
 
     Args:
         load: offered work per worker.
@@ -179,7 +179,7 @@ def _span_s(outcome: Outcome) -> float:
 
 
 class DelayPoint(msgspec.Struct, frozen=True):
-    """What the analysis of delay scheduling is worked out for.
+    """The parameters of the analysis of delay scheduling.
 
     Args:
         workers, slots: machines, and what each runs at once.

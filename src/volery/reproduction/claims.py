@@ -86,7 +86,7 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a paper says, as a test.
+    """A statement of a paper as a test.
 
     Args:
         id: unique in its experiment.
@@ -136,7 +136,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The measured sides."""
+        """The sides of a claim that are measured."""
         return (self.left, self.right) if isinstance(self.right, Side) else (self.left,)
 
     @property

@@ -92,7 +92,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What messages and work cost in every run of an experiment.
+    """The costs of messages and work in every run of an experiment.
 
     Args:
         delay_us, links, costs, hosts, frames: as in a study's file.
@@ -229,7 +229,7 @@ def experiments_folder(given: Path | None = None) -> Path:
 
 
 def traces_folder(experiments: Path, given: Path | None = None) -> Path:
-    """Where traces are: given, from the environment, or beside the source tree. It need not exist."""
+    """The folder of traces: given, from the environment, or beside the source tree. It need not exist."""
     if given is not None:
         return given
     if TRACES_VARIABLE in os.environ:

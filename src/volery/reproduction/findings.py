@@ -107,7 +107,7 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Findings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The file findings.toml."""
+    """The content of findings.toml, in its order."""
 
     introduction: Name
     finding: Annotated[tuple[Finding, ...], msgspec.Meta(min_length=1)]
@@ -202,7 +202,7 @@ def _record(folder: Path, name: str, place: str) -> Record:
 
 
 def _fact(record: Record, wanted: Place, place: str) -> Fact:
-    """Over all populations."""
+    """The recorded mean and range of a place over all populations."""
     named = (wanted.workload, wanted.of, wanted.metric)
     found = [fact for fact in record.facts if (fact.workload, fact.of, fact.metric) == named]
     if not found:
@@ -254,7 +254,7 @@ def range_svg(title: str, rows: Sequence[Range], *, log: bool = False) -> str:
 
 
 class _Places:
-    """Where values stand."""
+    """The horizontal places of values on a linear or logarithmic axis."""
 
     def __init__(self, lows: Sequence[float], highs: Sequence[float], left: float, log: bool) -> None:
         self._left, self._log = left, log

@@ -48,7 +48,7 @@ WARM_UPS: Final = 4
 
 
 class InputMeasures(msgspec.Struct, frozen=True):
-    """What a workload asks of its cluster, before any scheduler has a say.
+    """The demand of a workload on its cluster before any scheduler decides.
 
     Args:
         load: of the cluster as a whole, over seconds (slots needed / slots).
@@ -79,7 +79,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def check_metric(path: str, place: str) -> bool:
-    """Whether the metric is one of the input, else it is one of a run.
+    """True for a metric of the input, false for one of a run.
 
     Raises:
         InputError: at `place`, when there is no such metric.
@@ -150,7 +150,7 @@ def value(measures: Any, path: str) -> float | None:
 
 
 def is_share(path: str) -> bool:
-    """Whether a metric is a fraction, which is compared by differences."""
+    """True for a metric that is a fraction, which is compared by differences."""
     return unit(path) == "%" or path.rpartition(".")[2] in _FRACTIONS or path.startswith("utilisation.")
 
 
@@ -165,7 +165,7 @@ def unit(path: str) -> str:
 
 
 class Measured(msgspec.Struct):
-    """What was measured of a run.
+    """The measured CPU costs of the stages of a run.
 
     Args:
         costs: per repetition, CPU seconds by stage, and of these stages together.
@@ -188,7 +188,7 @@ def costs_of(profile: StageProfile) -> dict[str, float]:
 
 
 def kept_costs(runs: Path, key: str) -> Measured | None:
-    """What was measured earlier of the run with this key; None also where it is damaged."""
+    """The stored costs of the run with this key; None also where they are damaged."""
     try:
         return msgspec.json.decode(_path(runs, key).read_bytes(), type=Measured)
     except (OSError, msgspec.DecodeError):

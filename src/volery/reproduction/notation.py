@@ -33,7 +33,7 @@ def spread(metric: str, mean: float, low: float, high: float) -> str:
 
 
 def ours(claim: Claim, judgement: Judgement) -> list[str]:
-    """What was measured, one text per pair of architectures and workload; a dash where nothing was."""
+    """The measured values, one text per pair of architectures and workload; a dash where nothing was measured."""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in judgement.cases:
         if case.left is not None:
@@ -65,7 +65,7 @@ def _values(claim: Claim, cases: Sequence[Case]) -> str:
 
 
 def _times(a: float, b: float) -> str:
-    """How many times b is a; a part of b as one over a number."""
+    """The ratio a / b as text; below one as one over a number."""
     if a <= 0 or b <= 0:
         return ""
     larger = a >= b * (1 - STEADY)

@@ -209,7 +209,7 @@ def _counts_row(title: str, experiments: int, counts: Counter[str]) -> tuple[str
 
 
 def _verdicts(experiment: Experiment, record: Record | None) -> Counter[str]:
-    """How many verdicts of each kind; a claim without a judgement is not tried."""
+    """The number of verdicts of each kind; a claim without a judgement is not tried."""
     found = Counter[str]()
     for claim in experiment.claim:
         judgements = _judgements(claim, record)
@@ -315,7 +315,7 @@ def _workload(workload: Workload) -> str:
 
 
 def _state(experiment: Experiment, record: Record) -> str:
-    """When and with which code the record was made, what changed since, and whether other code gave the same."""
+    """The date and code of a record, the changes since, and checks by other code."""
     text = f"Recorded on {record.date} with code `{record.code_sha256[:SHORT]}`"
     if record.judged:
         text += f", judged on {record.judged}"

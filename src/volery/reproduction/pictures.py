@@ -99,7 +99,7 @@ def _mean_loads(found: Reproduction, workload: Workload) -> list[ConstraintLoad]
 
 
 def _utilisation_cdf(series: Sequence[Series], title: str) -> str:
-    """Which share of the time the utilisation is at most so much."""
+    """The cumulative share of the time by utilisation."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):
@@ -153,7 +153,7 @@ def _mean_utilisation(found: Reproduction, of: str, workload: str) -> float:
 
 
 def _analysis(found: Reproduction) -> str:
-    """What was simulated beside what theory expects of it, one line per claim that holds them against each other."""
+    """Simulation beside theory, one line per claim that compares them."""
     panels: dict[str, list[Line]] = {}
     claims = {claim.id: claim for claim in found.experiment.claim if isinstance(claim.right, str)}
     for judgement in found.judgements():

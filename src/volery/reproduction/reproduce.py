@@ -112,7 +112,7 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
 
 
 def _architecture(text: str, place: str) -> ArchitectureChoice:
-    """What a text names, its parameters checked."""
+    """The architecture that a text names, its parameters checked."""
     choice = parse_architecture(text, place)
     try:
         architectures.configure(architectures.lookup(choice.name), choice.parameters)
@@ -176,7 +176,7 @@ class Reproduction(msgspec.Struct):
 
     @property
     def complete(self) -> bool:
-        """Whether every run is finished, and every input measured where that is asked for."""
+        """True if every run is finished, and every input measured where that is asked for."""
         recorded = self.recorded_runs()
         runs = {run.key for runs in self.planned.runs.values() for run in runs} - recorded.keys()
         unmeasured = False
@@ -191,12 +191,12 @@ class Reproduction(msgspec.Struct):
 
     @property
     def begun(self) -> bool:
-        """Whether anything is finished."""
+        """True if any run or input is finished."""
         return bool(self.finished or self.measured or self.recorded_runs())
 
     @property
     def drawable(self) -> bool:
-        """Whether every run that counts has its columns here, of which pictures are made."""
+        """True if every run that counts has its columns here, from which pictures are made."""
         return not self.recorded_runs()
 
     def repetitions(self) -> dict[str, int]:
@@ -259,7 +259,7 @@ class Reproduction(msgspec.Struct):
         )
 
     def _kept(self, run: PlannedRun, metric: str) -> Kept:
-        """What is kept of a finished run."""
+        """The row that a table of values keeps of a finished run."""
         root, _, rest = metric.partition(".")
         if root == STAGE_COSTS:
             timed = self.stages.get(run.key)
@@ -307,7 +307,7 @@ class Reproduction(msgspec.Struct):
 
 
 def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
-    """Whether the stages of a recorded run were timed as often as is asked for."""
+    """True if the stages of a recorded run were timed as often as is asked for."""
     return not repetitions or all(
         isinstance(kept, tuple) and len(kept) == repetitions
         for kept, metric in zip(row.values, metrics, strict=True)
@@ -316,7 +316,7 @@ def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
 
 
 def _has_conflicts(row: InputValues, metrics: Sequence[str]) -> bool:
-    """Whether conflicts were measured on a recorded input."""
+    """True if conflicts were measured on a recorded input."""
     return any(
         kept is not None and metric.startswith(f"{CONFLICTS}.")
         for kept, metric in zip(row.values, metrics, strict=True)
@@ -449,7 +449,7 @@ def _measure_stages(found: Reproduction, only_finished: bool) -> None:
 
 
 def _input_roots(experiment: Experiment) -> set[str]:
-    """Which measures of the input claims and pictures ask for; what is empty asks for none."""
+    """The measures of the input that claims and pictures need; empty for none."""
     metrics = [side.metric for claim in experiment.claim for side in claim.sides]
     roots = {metric.partition(".")[0] for metric in metrics if check_metric(metric, experiment.name)}
     return roots | (set(experiment.pictures) & {"constraint_load", "conflicts"})
@@ -460,7 +460,7 @@ def _measures_path(run: PlannedRun, store: ResultsFolder) -> Path:
 
 
 def _kept_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures | None:
-    """What was measured earlier, unless it is damaged or lacks the conflicts; without them where nobody asks for them.
+    """The stored measures, unless they are damaged or lack conflicts that are needed.
 
     So an experiment's record says the same whatever was run before it in the same folder.
     """

@@ -47,7 +47,7 @@ class UnwantedRunError(RuntimeError):
 
 
 class Code(msgspec.Struct, frozen=True):
-    """What a worker would run: version of volery and digest of its sources, or what is the matter with it."""
+    """The code of a worker: version of volery and digest of its sources, or the error of reading them."""
 
     version: str = ""
     digest: str = ""
@@ -96,7 +96,6 @@ class DaskOutcomes:
         self._outcomes = self._each()
 
     def __iter__(self) -> Iterator[tuple[PlannedRun, Outcome]]:
-        """Itself."""
         return self
 
     def __next__(self) -> tuple[PlannedRun, Outcome]:
@@ -167,7 +166,7 @@ class DaskOutcomes:
             tell(self._watcher, self._runs[key], msgspec.convert(event["report"], REPORTS[event["kind"]]))
 
     def _outcome(self, run: PlannedRun, future: Any) -> Outcome:
-        """What a finished task holds."""
+        """The outcome that a finished task holds."""
         name = f"{run.spec.label} (seed {run.spec.seed})"
         if future.status in ("cancelled", "lost"):
             raise LostRunError(
@@ -227,7 +226,7 @@ def code_here(names: Sequence[str]) -> tuple[str, str, str]:
 
 
 def _unlike(theirs: Code, ours: Code) -> str:
-    """What to do about a worker whose code is another; empty where it is the same."""
+    """The advice for a worker with other code; empty where it has the same."""
     if theirs.problem:
         return f"{theirs.problem} (volery {ours.version} and the study's schedulers must be installed on every worker)"
     if theirs.version != ours.version:

@@ -64,7 +64,7 @@ PURE_NAMES: Final = frozenset({("random", "Random"), ("datetime", "timedelta")})
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What one check found.
+    """The result of one check of a policy.
 
     Args:
         check: its name.
@@ -182,7 +182,7 @@ class Example:
 
 
 def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[Any, str]]:
-    """What a policy decides on an example, and what is wrong with it, or ""."""
+    """The decisions of a policy on an example, and their defect, or ""."""
     decide: Any = policy
     view, draw = example.view, Random(11)
     tasks = list(example.state.waiting.values())
@@ -296,7 +296,7 @@ def _turns(decide: Any, view: View, tasks: list[Waiting]) -> Iterator[tuple[Any,
 
 
 def fingerprints(stage: Stage, policy: Policy) -> list[str]:
-    """What is decided on each example, as text."""
+    """The decisions on each example, as text."""
     return [repr([found for found, _ in decisions(stage, policy, Example(seed))]) for seed in SEEDS]
 
 

@@ -32,8 +32,7 @@ class Outcomes(Protocol):
     Closing it (as an exception in the caller's loop must, Ctrl-C for one) ends the runs that are not finished.
     """
 
-    def __iter__(self) -> Iterator[tuple[PlannedRun, Outcome]]:
-        """Itself."""
+    def __iter__(self) -> Iterator[tuple[PlannedRun, Outcome]]: ...
 
     def __next__(self) -> tuple[PlannedRun, Outcome]:
         """Wait for the next."""
@@ -47,10 +46,10 @@ class LostRunError(RuntimeError):
 
 
 class Watcher(Protocol):
-    """Whoever wants to know how far the runs are."""
+    """An observer of the progress of runs."""
 
     def expected(self, run_count: int) -> None:
-        """So many runs will be run."""
+        """Announce the number of runs."""
 
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""

@@ -187,7 +187,7 @@ class ResultsFolder:
         return found
 
     def has(self, key: str, part: str) -> bool:
-        """Whether a finished run has kept a part; its columns are not read.
+        """True if a finished run has a part; its columns are not read.
 
         Raises:
             InputError: when they are missing or damaged.
@@ -220,7 +220,7 @@ def damage() -> tuple[type[Exception], ...]:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether an archive is there, and every part of it has its checksum."""
+    """True if an archive is there and every part of it has its checksum."""
     import zipfile
 
     try:

@@ -39,7 +39,7 @@ CURVE_POINTS = 1000
 
 
 class Outcome(msgspec.Struct):
-    """What a run leaves.
+    """The measures and columns of a finished run.
 
     Args:
         summary: its measures.
@@ -283,7 +283,7 @@ def _measured_as(run: RunSpec, inputs: Inputs, window: metrics.Window | None) ->
 
 
 def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
-    """What of the workload the run's architecture ignores, leaves to the driver, or keeps silent about."""
+    """The features of the workload that the run's architecture ignores, leaves to the driver, or does not declare."""
     architecture = architectures.lookup(run.architecture)
     left = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
     present = [*features_of(inputs.trace), *left]

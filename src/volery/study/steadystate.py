@@ -1,4 +1,4 @@
-"""What a run shows once its queues have settled: measures that closed forms speak of, without the jobs of the start.
+"""Measures of a run in its steady state, as closed forms have them: without the jobs of the start.
 
 A run begins with an empty cluster, which no steady state is. What was submitted during the warm-up is left out, and so
 is the time after the last submission, when the queues run empty. Everything is taken from the columns that a finished
@@ -32,7 +32,7 @@ def longest_wait_us(records: Records) -> Longs:
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs count, and what of their delay is no queueing.
+    """The jobs that count, and the part of their delay that is no queueing.
 
     Args:
         warm_up_s: jobs that were submitted earlier, counted from the first one, are left out.

@@ -44,7 +44,7 @@ class Verified(msgspec.Struct, frozen=True):
 
     @property
     def agrees(self) -> bool:
-        """Whether the digests are equal."""
+        """True if the digests are equal."""
         return self.recorded == self.found
 
 
@@ -66,7 +66,7 @@ class Verification(msgspec.Struct, frozen=True):
 
     @property
     def agrees(self) -> bool:
-        """Whether every digest and every number agrees."""
+        """True if every digest and every number agrees."""
         return not self.differences and all(run.agrees for run in self.runs)
 
 
@@ -286,6 +286,6 @@ def _tree(path: Path) -> Any:
 
 
 def _as_measured(found: Any, recorded: Any) -> Any:
-    """What was found now with the processor times and the memory of the record."""
+    """The new value with the processor times and the memory of the record."""
     names = MEASURED.intersection(found.__struct_fields__)
     return msgspec.structs.replace(found, **{name: getattr(recorded, name) for name in names})

@@ -52,7 +52,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class TaskAnswer(msgspec.Struct, frozen=True):
-    """What happened to one task; times in seconds, None: it did not happen.
+    """The course of one task; times in seconds, None: it did not happen.
 
     Args:
         job, place: the task is the one at this place of the job, from 0.
@@ -71,7 +71,7 @@ class TaskAnswer(msgspec.Struct, frozen=True):
 
 
 class JobAnswer(msgspec.Struct, frozen=True):
-    """What happened to the tasks of one job.
+    """The course of the tasks of one job.
 
     Args:
         job: number.
@@ -95,7 +95,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """What one run says; without a question, how old its views were.
+    """The answer of one run; without a question, the ages of its views.
 
     Args:
         label, seed: of the run.
@@ -175,7 +175,7 @@ def _passed(decisions: Mapping[str, Any], rows: Any) -> tuple[tuple[str, str, in
 
 
 def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> TaskAnswer:
-    """What happened to one task, from the columns of its run."""
+    """The course of one task, from the columns of its run."""
     job = int(tasks["job"][task])
     first = int(np.searchsorted(tasks["job"], job))
     low, high = (int(np.searchsorted(decisions["task"], task, side)) for side in ("left", "right"))
@@ -249,7 +249,7 @@ def _can(choice: ArchitectureChoice) -> bool:
 
 
 class Explanations:
-    """What the runs of a results folder say of their tasks.
+    """The decisions about tasks in the runs of a results folder that explain themselves.
 
     Raises:
         InputError: when the folder or a run in it is damaged.

@@ -37,7 +37,7 @@ from volery.study.tables import write_conflicts, write_constraint_load, write_ta
 
 
 class Results(msgspec.Struct):
-    """What a study gave.
+    """The results of a study: runs, comparisons, and their folder.
 
     Args:
         study: what was run.
@@ -112,7 +112,7 @@ class ResultsWriter:
 
     @classmethod
     def reopen(cls, path: Path, baseline: str = "") -> ResultsWriter:
-        """What a folder holds, whether or not its inputs and the code that made it are still there.
+        """The writer of a folder, whether or not its inputs and the code that made it are still there.
 
         Args:
             path: of the folder.
@@ -205,7 +205,7 @@ class ResultsWriter:
         return write_report(self.folder.path, Explanations(self.folder.path).longest())
 
     def results(self) -> Results:
-        """What is finished, in the order of the tables."""
+        """The finished runs in the order of the tables."""
         finished = self._finished()
         return Results(
             self.study,
@@ -341,7 +341,7 @@ def _digests(study: StudySpec) -> dict[str, str]:
 
 
 def load_results(path: Path, baseline: str = "") -> Results:
-    """What a results folder holds, finished or not.
+    """The results in a folder, of a study that is finished or not.
 
     Args:
         path: of the folder.

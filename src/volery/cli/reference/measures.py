@@ -103,7 +103,7 @@ def _rows(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
 
 
 def unit(name: str, hint: Any) -> str:
-    """What the name ends in; whole numbers count something, and other numbers have none."""
+    """The unit at the end of a name; whole numbers count something, and other numbers have none."""
     ends = (end for end in sorted(UNITS, key=len, reverse=True) if name.endswith(f"_{end}"))
     found = next(ends, None)
     if found is not None:

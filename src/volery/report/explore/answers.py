@@ -1,4 +1,4 @@
-"""What a served page is told beyond what it embeds: any job of a range, any pair, and why of any task."""
+"""Answers to a served page beyond its embedded content: any job of a range, any pair, the reasons of any task."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Answers:
         self._compared = functools.lru_cache(maxsize=PAIRS_KEPT)(self._compare)
 
     def answer(self, question: str, query: Query) -> Any:
-        """What is asked, ready to be encoded.
+        """The answer to a question, ready to be encoded.
 
         Raises:
             InputError: what is asked is not there, or the query is wrong.
@@ -94,7 +94,7 @@ Span = tuple[Ranked, int, int]
 
 
 def part(spans: Sequence[Span], first: int, count: int, jobs: JobClass = "all") -> list[tuple[int, int]]:
-    """Where the jobs with the places [first, first + count) are in spans merged by falling delay, then span and rank.
+    """Span and rank of the jobs at the places [first, first + count) of all spans, merged by falling delay.
 
     Neither the length of the spans nor how far down the part begins matters: nothing is merged that is not in it.
     """

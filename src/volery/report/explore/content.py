@@ -1,4 +1,4 @@
-"""What the scripts of a report read: labels, settings, delays, courses over time, pairs and reasons, within bounds.
+"""The content that a report's scripts read: labels, settings, delays, courses, pairs and reasons, within bounds.
 
 The bounds keep a page of ten architectures on 300,000 tasks well below 5 MB; the same page, served, asks for the rest.
 """
@@ -26,7 +26,7 @@ PAIRS_MAX: Final = 150
 
 
 class ToldTask(msgspec.Struct, frozen=True, array_like=True):
-    """What happened to a task, and the decisions about it; times in seconds, None where it did not happen.
+    """The course of a task and the decisions about it; times in seconds, None where it did not happen.
 
     Args:
         job, place: the task is the one at this place of the job, from 0.

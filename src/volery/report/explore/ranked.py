@@ -45,7 +45,7 @@ class Ranked(msgspec.Struct, frozen=True, eq=False):
     cells: Bytes
 
     def total(self, jobs: JobClass = "all") -> int:
-        """How many there are."""
+        """The number of measured jobs of a class."""
         return int(self.order[jobs].size)
 
     def within(self, from_bin: int, to_bin: int, jobs: JobClass = "all") -> tuple[int, int]:

@@ -51,7 +51,7 @@ class Edition(msgspec.Struct, frozen=True, eq=False):
 
 
 class ResultsSite:
-    """What is served of a folder.
+    """The report of a results folder as a site, with answers to its page.
 
     Args:
         folder: of the results.
@@ -105,7 +105,7 @@ class ResultsSite:
         return _still(HTTPStatus.ACCEPTED, "Getting ready", self._said, AGAIN)
 
     def answer(self, question: str, query: Query) -> object:
-        """What a page asks.
+        """The answer to a request of the page.
 
         Raises:
             InputError: the page is of another edition, or asks what is not there.
