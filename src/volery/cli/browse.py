@@ -31,7 +31,7 @@ def browse(
     from volery.report.explore.site import ResultsSite
     from volery.study.why import Explanations
 
-    waiting = Waiting()
+    waiting = BrowseServer()
     site = ResultsSite(folder, lambda: Explanations(folder), waiting.told, waiting.failed)
     site.begin()
     names = LOCAL_NAMES if host == LOOPBACK else (*LOCAL_NAMES, host, f"[{host}]")
@@ -44,7 +44,7 @@ def browse(
     waiting.serve(server)
 
 
-class Waiting:
+class BrowseServer:
     """Serves while the folder is got ready, tells on the terminal how far it is, and ends where it cannot be read."""
 
     def __init__(self) -> None:

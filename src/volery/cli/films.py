@@ -35,7 +35,7 @@ DEMO_S = 15
 USUAL_S = 30
 
 
-class Part(msgspec.Struct, frozen=True):
+class FilmSpan(msgspec.Struct, frozen=True):
     """The part of a run that is asked for, seconds; None: from its beginning, to its end."""
 
     begin_s: float | None = None
@@ -62,7 +62,7 @@ class Part(msgspec.Struct, frozen=True):
         return self.end_s is not None
 
 
-def part_of(begin_s: float | None, end_s: float | None) -> Part:
+def part_of(begin_s: float | None, end_s: float | None) -> FilmSpan:
     """The part of the run that the options choose.
 
     Raises:
@@ -70,7 +70,7 @@ def part_of(begin_s: float | None, end_s: float | None) -> Part:
     """
     if begin_s is not None and end_s is not None and end_s <= begin_s:
         raise InputError("--to", f"{end_s:g} s is not after {begin_s:g} s, where the film begins")
-    return Part(begin_s, end_s)
+    return FilmSpan(begin_s, end_s)
 
 
 class Reel(msgspec.Struct, frozen=True, eq=False):
@@ -121,7 +121,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
         return chrome_trace(self.filmed, len(self.cluster.constraints), self.title)
 
 
-class Choice(msgspec.Struct, frozen=True, eq=False):
+class FilmOptions(msgspec.Struct, frozen=True, eq=False):
     """The options of `volery watch`.
 
     Args:
@@ -134,7 +134,7 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     place: Path | None
     run: str | None
     seed: int | None
-    part: Part
+    part: FilmSpan
     silent: bool
 
     def check(self) -> None:
@@ -166,7 +166,7 @@ def journals_of(place: Path) -> list[Path]:
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
-def of_demonstration(part: Part) -> Reel:
+def of_demonstration(part: FilmSpan) -> Reel:
     """A small Megha at work."""
     from volery.playback.demonstration import LENGTH_US, demonstration
 
@@ -178,7 +178,7 @@ def of_demonstration(part: Part) -> Reel:
     return _reel(title, subtitle, made, told, DEMO_S)
 
 
-def of_results(folder: Path, run: str | None, seed: int | None, part: Part, *, silent: bool) -> Reel:
+def of_results(folder: Path, run: str | None, seed: int | None, part: FilmSpan, *, silent: bool) -> Reel:
     """A kept run, run again under a camera.
 
     Raises:
@@ -197,7 +197,7 @@ def _reel(title: str, subtitle: str, made: FilmedRun, told: dict[str, object], l
     )  # fmt: skip
 
 
-def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> FilmedRun:
+def filmed_run(folder: Path, one: KeptTimeline, part: FilmSpan, *, silent: bool) -> FilmedRun:
     """A kept run, run again."""
     from volery.playback.filming import film_run
     from volery.report.folder import read_timeline
@@ -217,7 +217,7 @@ def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> 
         return film_run(folder, one.label, one.seed, begin, end, part=part.ends_early, watch=moved)
 
 
-def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
+def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
     """The film of a federation, from its journals.
 
     Raises:

@@ -15,7 +15,7 @@ from volery.core.model import SECOND
 
 if TYPE_CHECKING:
     from volery.sim import Progress as SimProgress
-    from volery.study import Outcome, PlannedRun, TraceFacts
+    from volery.study import PlannedRun, RunOutcome, TraceFacts
 
 LABEL_WIDTH = 44
 REDRAWS_PER_S = 4
@@ -111,7 +111,7 @@ class LiveProgress(_Drawn):
         self._shares[run.key] = progress.jobs_done / max(jobs, 1)
         self._draw_all()
 
-    def ended(self, run: PlannedRun, outcome: Outcome) -> None:  # noqa: ARG002 - the table shows the outcome
+    def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:  # noqa: ARG002 - the table shows the outcome
         """A run is finished."""
         self._display.remove_task(self._lines.pop(run.key))
         self._shares.pop(run.key, None)

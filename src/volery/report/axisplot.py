@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.report.axes import Panel, Point
+from volery.report.axes import AxisPoint, Panel
 from volery.report.plots import (
     HEIGHT_INCHES,
     LEGEND_LINE_INCHES,
@@ -48,7 +48,7 @@ def axis_svg(panel: Panel) -> str:
         return svg_text(axis_figure(panel, panel.setting), 0)
 
 
-def _bounds(point: Point) -> tuple[float, float]:
+def _bounds(point: AxisPoint) -> tuple[float, float]:
     return (point.mean, point.mean) if point.interval is None else (point.interval.low, point.interval.high)
 
 
@@ -101,7 +101,7 @@ def _scales(axes: Axes, panel: Panel) -> None:
     axes.yaxis.set_minor_formatter(lambda _value, _: "")
 
 
-class Line(msgspec.Struct, frozen=True):
+class AnalysisLine(msgspec.Struct, frozen=True):
     """A quantity as theory gives it, with simulated values beside it.
 
     Args:
@@ -115,7 +115,9 @@ class Line(msgspec.Struct, frozen=True):
     simulated: tuple[tuple[float, float], ...] = ()
 
 
-def draw_analysis(panels: Mapping[str, Sequence[Line]], path: Path, *, title: str = "", x_label: str = "load") -> None:
+def draw_analysis(
+    panels: Mapping[str, Sequence[AnalysisLine]], path: Path, *, title: str = "", x_label: str = "load"
+) -> None:
     """Write a picture, theory as lines and simulation as circles; the same values give the same bytes.
 
     Args:
@@ -135,13 +137,13 @@ def draw_analysis(panels: Mapping[str, Sequence[Line]], path: Path, *, title: st
             raise InputError(str(path), f"cannot be written: {error.strerror or error}; choose another place") from None
 
 
-def analysis_curves(panels: Mapping[str, Sequence[Line]], *, title: str = "", x_label: str = "load") -> str:
+def analysis_curves(panels: Mapping[str, Sequence[AnalysisLine]], *, title: str = "", x_label: str = "load") -> str:
     """The picture of `draw_analysis` as SVG text."""
     with style():
         return svg_text(_analysis_figure(panels, title, x_label), 0)
 
 
-def _analysis_figure(panels: Mapping[str, Sequence[Line]], title: str, x_label: str) -> Figure:
+def _analysis_figure(panels: Mapping[str, Sequence[AnalysisLine]], title: str, x_label: str) -> Figure:
     from matplotlib.figure import Figure
 
     lines = sum(len(shown) for shown in panels.values())

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from volery.report.groups import Compared, setting_of, shortened
-from volery.report.page import Row, escaped, figure, folded, paragraph, table
+from volery.report.groups import Comparison, setting_of, shortened
+from volery.report.page import TableRow, escaped, figure, folded, paragraph, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.units import MINUS, confidence
 from volery.report.verdict import (
@@ -29,7 +29,7 @@ ROWS_MAX: Final = 40
 GREY: Final = PALETTE[6]
 
 
-def _caption(differences: Sequence[Compared]) -> str:
+def _caption(differences: Sequence[Comparison]) -> str:
     return (
         f"Ratios b / a on a logarithmic scale, the stroke is 1; differences b {MINUS} a, the stroke is 0. Each "
         f"quantity has a scale of its own, lines are {confidence(confidence_of(differences))} intervals. Grey and "
@@ -37,39 +37,39 @@ def _caption(differences: Sequence[Compared]) -> str:
     )
 
 
-def _against(differences: Sequence[Compared]) -> str:
+def _against(differences: Sequence[Comparison]) -> str:
     """A line per pair and class of jobs: b beside a in every quantity."""
     quantities, lines = by_quantity(differences)
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         before = ("", "")
         for (a, b, jobs), known in lines.items():
             first = (a, b) != before
             before = (a, b)
             name = f"{b} against {a}" if first else ""
-            yield Row([name, jobs, *(against(d) if d else "" for d in known)], "first" if first else "part")
+            yield TableRow([name, jobs, *(against(d) if d else "" for d in known)], "first" if first else "part")
 
     return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
 
 
-def _table(differences: Sequence[Compared]) -> str:
+def _table(differences: Sequence[Comparison]) -> str:
     columns = comparison_columns(differences)
     chosen = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         before, jobs_before = None, ""
         for d in differences:
             pair = (d.a, d.b)
             jobs = d.jobs if (pair, d.jobs) != (before, jobs_before) else ""
             name = f"a: {d.a}, b: {d.b}" if pair != before else ""
             cells = [name, jobs, *(text(d) for _, text in chosen)]
-            yield Row(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
+            yield TableRow(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
             before, jobs_before = pair, d.jobs
 
     return table(["pair", "jobs", *(head for head, _ in chosen)], rows(), text_columns=4, names={8})
 
 
-def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> str:
+def comparisons_part(differences: Sequence[Comparison], name: str, said: str) -> str:
     """The caption of comparisons, their picture and their table; empty where nothing was compared.
 
     Args:
@@ -94,13 +94,13 @@ def comparisons_part(differences: Sequence[Compared], name: str, said: str) -> s
     return told + _against(differences) + picture + everything
 
 
-def interval_picture(differences: Sequence[Compared]) -> str:
+def interval_picture(differences: Sequence[Comparison]) -> str:
     """One panel per quantity and setting, each on a scale of its own; empty where there is nothing to draw.
 
     A common scale would shrink what is small at a low load to nothing.
     """
 
-    def kind_of(one: Compared) -> tuple[str, str, str]:
+    def kind_of(one: Comparison) -> tuple[str, str, str]:
         return one.jobs, one.quantity, setting_of(one.a)
 
     kinds = list(dict.fromkeys(map(kind_of, differences)))
@@ -118,7 +118,7 @@ def interval_picture(differences: Sequence[Compared]) -> str:
     )
 
 
-def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
+def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
     places = [_places(one, ratios=all(factor(one) is not None for one in panel)) for one in panel]
     low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
@@ -151,7 +151,7 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
         )
 
 
-def _places(one: Compared, *, ratios: bool) -> tuple[float, float, float]:
+def _places(one: Comparison, *, ratios: bool) -> tuple[float, float, float]:
     """Beginning of the interval, dot and end: of b - a, or of the logarithm of b / a; three equal ones without."""
     found, of_b = one.difference, factor(one)
     if not ratios:

@@ -20,7 +20,7 @@ that no terminal should obey and no XML may hold; tab and new line stay."""
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
-class Compared(Protocol):
+class Comparison(Protocol):
     """The comparison of one quantity of two groups (read-only)."""
 
     @property

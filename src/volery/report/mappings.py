@@ -17,8 +17,7 @@ import msgspec
 
 from volery.core.component import Architecture
 from volery.core.stages import BY_GROUP, GROUPS, POLICIES, STAGES, Group, Realisation, Stage
-from volery.report.page import Row as TableRow
-from volery.report.page import escaped, page, paragraph, section, table
+from volery.report.page import TableRow, escaped, page, paragraph, section, table
 
 Mark = Literal["full", "partial", "none", "undetermined"]
 MARKS: Final[dict[str, Mark]] = {"F": "full", "~": "partial", ".": "none", "?": "undetermined"}
@@ -35,7 +34,7 @@ LEGEND: Final[dict[Mark, str]] = {
 Bounds = Mapping[Stage, tuple[float, float]]
 
 
-class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A scheduler of the paper's; the fields are explained in published_stages.toml."""
 
     name: str
@@ -49,7 +48,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cells: dict[Group, str]
 
 
-class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedMappings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The paper's mappings, and mean matches by class and stage.
 
     Args:
@@ -58,12 +57,12 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ranges: the least and the greatest mean that the stages can have which those tables leave out.
     """
 
-    scheduler: tuple[Published, ...]
+    scheduler: tuple[PublishedMapping, ...]
     means: dict[str, dict[Stage, int]]
     ranges: dict[str, dict[Stage, tuple[float, float]]]
 
 
-class Row(msgspec.Struct, frozen=True):
+class MappingRow(msgspec.Struct, frozen=True):
     """A scheduler in the matrix.
 
     Args:
@@ -94,27 +93,27 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @cache
-def paper() -> Paper:
+def paper() -> PublishedMappings:
     """The paper's tables as far as they can be known."""
     text = resources.files("volery.report").joinpath("published_stages.toml").read_bytes()
-    return msgspec.toml.decode(text, type=Paper)
+    return msgspec.toml.decode(text, type=PublishedMappings)
 
 
-def declared(architecture: Architecture) -> Row:
+def declared(architecture: Architecture) -> MappingRow:
     """The mapping that a registry entry declares."""
     methods = architecture.stages
     marks: dict[Stage, Mark] = {stage: methods[stage].extent if stage in methods else "none" for stage in Stage}
     percent = {group: mean(RATINGS[marks[stage]] for stage in stages) for group, stages in BY_GROUP.items()}
     bounds = {stage: (RATINGS[mark], RATINGS[mark]) for stage, mark in marks.items()}
-    return Row(architecture.name, architecture.source, marks, percent, bounds, methods)
+    return MappingRow(architecture.name, architecture.source, marks, percent, bounds, methods)
 
 
-def from_paper() -> list[Row]:
+def from_paper() -> list[MappingRow]:
     """The fourteen schedulers in the paper's order."""
     return [_row(scheduler) for scheduler in paper().scheduler]
 
 
-def _row(scheduler: Published) -> Row:
+def _row(scheduler: PublishedMapping) -> MappingRow:
     marks: dict[Stage, Mark] = {}
     bounds: dict[Stage, tuple[float, float]] = {}
     percent: dict[Group, float] = {}
@@ -128,16 +127,16 @@ def _row(scheduler: Published) -> Row:
             mark = marks[stage] = MARKS[symbol]
             known = RATINGS.get(mark)
             bounds[stage] = (least, max(ratings)) if known is None else (known, known)
-    return Row(scheduler.name, scheduler.source, marks, percent, bounds)
+    return MappingRow(scheduler.name, scheduler.source, marks, percent, bounds)
 
 
-def of_class(name: str) -> list[Row]:
+def of_class(name: str) -> list[MappingRow]:
     """The published schedulers of one of `CLASSES`."""
     members = [found.name for found in paper().scheduler if name in (found.designed, found.published)]
     return [row for row in from_paper() if row.name in members]
 
 
-def mean_bounds(rows: Sequence[Row], stage: Stage) -> tuple[float, float]:
+def mean_bounds(rows: Sequence[MappingRow], stage: Stage) -> tuple[float, float]:
     """The least and the greatest mean match of a stage, in per cent: equal where every row is determined."""
     return mean(row.bounds[stage][0] for row in rows), mean(row.bounds[stage][1] for row in rows)
 
@@ -169,7 +168,7 @@ def mean(values: Iterable[float]) -> float:
     return sum(found) / len(found)
 
 
-def render(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
+def render(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
     """The page as text; `theirs` is empty where the paper's mappings are not wanted."""
     boxes = [_panel("Volery", {stage: mean_bounds(ours, stage) for stage in Stage}, frozenset())]
     classes = CLASSES if theirs else ()
@@ -192,7 +191,7 @@ def _note(text: str) -> str:
     return paragraph(text, "note")
 
 
-def _remarks(theirs: Sequence[Row]) -> Iterator[str]:
+def _remarks(theirs: Sequence[MappingRow]) -> Iterator[str]:
     yield "Percentages: means over a group's stages; a full match counts 100, a partial one 50. Ours rate the code."
     if theirs:
         yield (
@@ -203,7 +202,7 @@ def _remarks(theirs: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _about_means(theirs: Sequence[Row]) -> Iterator[str]:
+def _about_means(theirs: Sequence[MappingRow]) -> Iterator[str]:
     yield "Mean match in per cent over the schedulers of a class: the deeper the colour, the more have the stage."
     if theirs:
         yield (
@@ -212,13 +211,13 @@ def _about_means(theirs: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def _legend(theirs: Sequence[Row]) -> str:
+def _legend(theirs: Sequence[MappingRow]) -> str:
     marks = [mark for mark in LEGEND if theirs or mark != "undetermined"]
     entries = (f'<span><i class="{mark}">{SHOWN[mark]}</i>{escaped(LEGEND[mark])}</span>' for mark in marks)
     return f'<div class="legend">{"".join(entries)}</div>'
 
 
-def _matrix(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
+def _matrix(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
     head = "<th></th>" + "".join(
         f'<th{_opens(place)} title="{escaped(STAGES[stage].name)}">{stage.value}</th>'
         for stages in BY_GROUP.values()
@@ -240,7 +239,7 @@ def _opens(place: int) -> str:
     return "" if place else ' class="opens"'
 
 
-def _line(row: Row) -> str:
+def _line(row: MappingRow) -> str:
     cells = [
         f'<td class="cell {row.marks[stage]}{"" if place else " opens"}" title="{escaped(_said(row, stage))}">'
         f"{SHOWN[row.marks[stage]]}</td>"
@@ -251,7 +250,7 @@ def _line(row: Row) -> str:
     return f"<tr><th>{escaped(row.name)}</th>{''.join(cells)}</tr>"
 
 
-def _said(row: Row, stage: Stage) -> str:
+def _said(row: MappingRow, stage: Stage) -> str:
     said = f"{row.name}, {stage.value} {STAGES[stage].name}: {row.marks[stage]}"
     found = row.methods.get(stage)
     if found is None:
@@ -281,7 +280,7 @@ def _box(stage: Stage, bounds: tuple[float, float], printed: bool) -> str:
     return f'<div class="{kind}" style="{style}" title="{name}"><b>{stage.value}</b>{shown}</div>'
 
 
-def _methods(ours: Sequence[Row]) -> str:
+def _methods(ours: Sequence[MappingRow]) -> str:
     rows = []
     for row in ours:
         found_of = [(stage, row.methods[stage]) for stage in Stage if stage in row.methods]
@@ -303,5 +302,5 @@ def _stages() -> str:
     return table(("group", "id", "stage", "mode", "takes", "gives", "policies named"), rows, text_columns=7)
 
 
-def _sources(rows: Iterable[Row]) -> str:
+def _sources(rows: Iterable[MappingRow]) -> str:
     return table(("scheduler", "source"), [TableRow((row.name, row.source)) for row in rows], text_columns=2)

@@ -112,7 +112,7 @@ class StudyEnd(msgspec.Struct, frozen=True):
     budget_s: float | None = None
 
 
-class Manifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True):
+class ResultsManifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True):
     """The content of manifest.json: the study, its inputs and its finished runs.
 
     Args:
@@ -158,7 +158,7 @@ class StoredRun(msgspec.Struct, frozen=True):
     trace: TraceFacts
 
 
-class Summary(msgspec.Struct, frozen=True):
+class StudySummary(msgspec.Struct, frozen=True):
     """The measures of all finished runs, and their comparisons; a folder of an earlier version has none by job."""
 
     runs: list[RunSummary]

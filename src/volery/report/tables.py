@@ -15,7 +15,7 @@ from rich.text import Text
 
 from volery.metrics import RunSummary
 from volery.report.best import Best, best
-from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
+from volery.report.groups import Comparison, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.notes import notes, warnings
 from volery.report.sections import Section, sections
 from volery.report.units import (
@@ -51,7 +51,7 @@ MEAN_PLACE = 1
 """Of the mean among these."""
 
 
-class Cost(msgspec.Struct, frozen=True):
+class CostColumn(msgspec.Struct, frozen=True):
     """A column of the table of costs.
 
     Args:
@@ -68,13 +68,13 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 COSTS: Final = (
-    Cost("mean utilisation", "util.", lambda run: run.utilisation_mean, percent),
-    Cost("makespan", "", lambda run: run.makespan_s, duration),
-    Cost("messages per task", "msg/task", lambda run: run.messages_per_task, digits),
-    Cost("wall time", "wall", lambda run: run.wall_s, duration),
-    Cost("CPU time", "", lambda run: run.cpu_s, duration),
-    Cost("tasks per CPU s", "tasks/s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format),
-    Cost("peak memory", "", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
+    CostColumn("mean utilisation", "util.", lambda run: run.utilisation_mean, percent),
+    CostColumn("makespan", "", lambda run: run.makespan_s, duration),
+    CostColumn("messages per task", "msg/task", lambda run: run.messages_per_task, digits),
+    CostColumn("wall time", "wall", lambda run: run.wall_s, duration),
+    CostColumn("CPU time", "", lambda run: run.cpu_s, duration),
+    CostColumn("tasks per CPU s", "tasks/s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format),
+    CostColumn("peak memory", "", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
 )
 BRIEF: Final = tuple(cost for cost in COSTS if cost.head)
 """The costs that stand in a terminal of 80 columns."""
@@ -82,8 +82,8 @@ BRIEF: Final = tuple(cost for cost in COSTS if cost.head)
 
 def comparison(
     runs: Sequence[RunSummary],
-    differences: Sequence[Compared] = (),
-    on_days: Sequence[Compared] | None = None,
+    differences: Sequence[Comparison] = (),
+    on_days: Sequence[Comparison] | None = None,
     *,
     width: int = 80,
     baseline: str = "",
@@ -121,8 +121,8 @@ def comparison(
 def print_comparison(
     console: Console,
     runs: Sequence[RunSummary],
-    differences: Sequence[Compared] = (),
-    on_days: Sequence[Compared] | None = None,
+    differences: Sequence[Comparison] = (),
+    on_days: Sequence[Comparison] | None = None,
     baseline: str = "",
 ) -> None:
     """Print the tables, fitted to the console's width."""
@@ -132,8 +132,8 @@ def print_comparison(
 
 def plain(
     runs: Sequence[RunSummary],
-    differences: Sequence[Compared] = (),
-    on_days: Sequence[Compared] | None = None,
+    differences: Sequence[Comparison] = (),
+    on_days: Sequence[Comparison] | None = None,
     *,
     width: int = 80,
 ) -> str:
@@ -144,7 +144,7 @@ def plain(
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
-def _difference_tables(differences: Sequence[Compared], chance: str, width: int) -> list[RenderableType]:
+def _difference_tables(differences: Sequence[Comparison], chance: str, width: int) -> list[RenderableType]:
     """A table per pair while they are few; else one per first architecture, a line per other and class of jobs.
 
     Args:
@@ -154,7 +154,7 @@ def _difference_tables(differences: Sequence[Compared], chance: str, width: int)
     """
     if not differences:
         return []
-    pairs: dict[tuple[str, str], list[Compared]] = {}
+    pairs: dict[tuple[str, str], list[Comparison]] = {}
     for compared in differences:
         pairs.setdefault((compared.a, compared.b), []).append(compared)
     parts: list[RenderableType] = []
@@ -277,7 +277,7 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     return table
 
 
-def _against_table(title: str, differences: Sequence[Compared], width: int) -> Table:
+def _against_table(title: str, differences: Sequence[Comparison], width: int) -> Table:
     """A line per other architecture and class of jobs, which are compared with one architecture."""
     table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
@@ -305,7 +305,7 @@ def _against_table(title: str, differences: Sequence[Compared], width: int) -> T
     return table
 
 
-def _difference_table(title: str, differences: Sequence[Compared], width: int) -> Table:
+def _difference_table(title: str, differences: Sequence[Comparison], width: int) -> Table:
     table = _new_table(title)
     columns = comparison_columns(differences)
     classes = len({compared.jobs for compared in differences}) > 1

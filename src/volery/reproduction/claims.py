@@ -172,7 +172,7 @@ class Quantity(msgspec.Struct, frozen=True):
     high: float
 
 
-class Case(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClaimCase(msgspec.Struct, frozen=True, omit_defaults=True):
     """A claim on one workload, pair of architectures and population.
 
     Args:
@@ -216,7 +216,7 @@ class Judgement(msgspec.Struct, frozen=True):
     reading: str
     verdict: Verdict
     why: str
-    cases: tuple[Case, ...]
+    cases: tuple[ClaimCase, ...]
     stand_in: bool = False
 
     @property

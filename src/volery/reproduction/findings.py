@@ -34,7 +34,7 @@ PLOT: Final = 300
 """Width of the plot itself, in pixels."""
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value of a record: the mean over populations of machines, from the least to the largest of all runs.
 
     Args:
@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     over: str = ""
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PictureRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A row of a picture.
 
     Args:
@@ -65,7 +65,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marked: bool = False
 
 
-class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FindingPicture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A picture of one metric.
 
     Args:
@@ -81,7 +81,7 @@ class Picture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Name
     alt: Name
     metric: Name
-    row: Annotated[tuple[Row, ...], msgspec.Meta(min_length=2)]
+    row: Annotated[tuple[PictureRow, ...], msgspec.Meta(min_length=2)]
     log: bool = False
 
 
@@ -101,9 +101,9 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: Name
     experiment: Name
     text: Name
-    value: Mapping[str, Place] = {}
+    value: Mapping[str, RecordedValue] = {}
     rests_on: Mapping[str, Name] = {}
-    picture: Picture | None = None
+    picture: FindingPicture | None = None
 
 
 class Findings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,10 +176,10 @@ def _grounds(folder: Path, finding: Finding, place: str) -> str:
     return "It rests on: " + "; ".join(f"`{name}` ({verdict})" for name, verdict in finding.rests_on.items()) + "."
 
 
-def _drawn(record: Record, picture: Picture, place: str) -> str:
+def _drawn(record: Record, picture: FindingPicture, place: str) -> str:
     rows = []
     for k, row in enumerate(picture.row):
-        fact = _fact(record, Place(row.workload, row.of, picture.metric), f"{place}.row[{k}]")
+        fact = _fact(record, RecordedValue(row.workload, row.of, picture.metric), f"{place}.row[{k}]")
         shown = amount(fact.metric, fact.mean)
         rows.append(Range(row.label, fact.mean, fact.low, fact.high, shown, row.marked))
     if picture.log and min(row.low for row in rows) <= 0:
@@ -187,10 +187,12 @@ def _drawn(record: Record, picture: Picture, place: str) -> str:
     return range_svg(picture.title, rows, log=picture.log)
 
 
-def _rows_text(folder: Path, finding: Finding, picture: Picture, place: str) -> str:
+def _rows_text(folder: Path, finding: Finding, picture: FindingPicture, place: str) -> str:
     """The rows of a picture as text, for those who do not see it."""
     record = _record(folder, finding.experiment, place)
-    facts = [(row.label, _fact(record, Place(row.workload, row.of, picture.metric), place)) for row in picture.row]
+    facts = [
+        (row.label, _fact(record, RecordedValue(row.workload, row.of, picture.metric), place)) for row in picture.row
+    ]
     return "; ".join(f"{label} {amount(fact.metric, fact.mean)}" for label, fact in facts)
 
 
@@ -201,7 +203,7 @@ def _record(folder: Path, name: str, place: str) -> Record:
     return record
 
 
-def _fact(record: Record, wanted: Place, place: str) -> Fact:
+def _fact(record: Record, wanted: RecordedValue, place: str) -> Fact:
     """The recorded mean and range of a place over all populations."""
     named = (wanted.workload, wanted.of, wanted.metric)
     found = [fact for fact in record.facts if (fact.workload, fact.of, fact.metric) == named]

@@ -21,8 +21,8 @@ from volery.reproduction.claims import (
     STRICT,
     THEORY,
     UNDECIDED,
-    Case,
     Claim,
+    ClaimCase,
     Judgement,
     Quantity,
     Side,
@@ -219,7 +219,7 @@ class _Trial:
                 return True
         return False
 
-    def case(self, failed: bool, cases: int) -> Case:
+    def case(self, failed: bool, cases: int) -> ClaimCase:
         """The case with its verdict.
 
         Args:
@@ -227,7 +227,7 @@ class _Trial:
             cases: how many the claim has.
         """
         if isinstance(self.missing, Missing):
-            return Case(self.workload, self.population, UNDECIDED, why=self.missing.why, stand_in=self.stand_in)
+            return ClaimCase(self.workload, self.population, UNDECIDED, why=self.missing.why, stand_in=self.stand_in)
         held = self.held_at < len(self.looks)
         verdict = _word(FAILS if failed else HOLDS if held else OPEN, self.stand_in)
         look, left, right = self.looks[min(self.held_at, len(self.looks) - 1)]
@@ -237,7 +237,7 @@ class _Trial:
             against = _quantity(self.pair[1], self.places[1], right)
         elif isinstance(self.claim.right, str):
             against = _quantity(THEORY, "", right)
-        return Case(
+        return ClaimCase(
             self.workload,
             self.population,
             verdict,
@@ -372,7 +372,7 @@ def _judged(claim: Claim, trials: Sequence[_Trial], reading: str, stand_in: bool
     return Judgement(claim.id, reading, verdict, why, cases, stand_in)
 
 
-def _together(cases: Sequence[Case], stand_in: bool) -> tuple[Verdict, str]:
+def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]:
     """The verdict over cases of one kind, and the reason for it."""
     if not cases:
         return UNDECIDED, "nothing was measured"
@@ -396,7 +396,7 @@ def _told(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:
     return f"{first} stands for {stand_ins[first]}{more}"
 
 
-def _name(case: Case, cases: Sequence[Case]) -> str:
+def _name(case: ClaimCase, cases: Sequence[ClaimCase]) -> str:
     """Name the workload, architectures and population by which a case differs from the others."""
     parts = [case.workload] if len({one.workload for one in cases}) > 1 else []
     pairs = {(one.left and one.left.of, one.right and one.right.of) for one in cases}
@@ -408,7 +408,7 @@ def _name(case: Case, cases: Sequence[Case]) -> str:
     return ", ".join(parts)
 
 
-def _where(failed: Sequence[Case], cases: Sequence[Case]) -> str:
+def _where(failed: Sequence[ClaimCase], cases: Sequence[ClaimCase]) -> str:
     """Name the workloads of the failed cases and count these; empty where all cases failed."""
     if len(failed) == len(cases):
         return ""

@@ -32,7 +32,7 @@ from volery.reproduction.values import (
 from volery.statistics import InterimLook
 from volery.study.results import replacing
 from volery.study.sources import code_digest
-from volery.study.steadystate import Window
+from volery.study.steadystate import SettledWindow
 
 VERDICTS_FILE: Final = "verdicts.json"
 SHORT: Final = 8
@@ -135,7 +135,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     input_metrics: tuple[str, ...] = ()
     inputs: tuple[InputValues, ...] = ()
     absent: tuple[Absent, ...] = ()
-    settled: Window | None = None
+    settled: SettledWindow | None = None
 
     @property
     def is_former(self) -> bool:

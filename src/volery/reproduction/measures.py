@@ -19,7 +19,7 @@ from volery.report.schema import StageProfile
 from volery.study.plan import PlannedRun
 from volery.study.results import write_json
 from volery.study.stagetime import profile_run
-from volery.study.steadystate import Settled
+from volery.study.steadystate import SteadyState
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
 INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
@@ -96,7 +96,7 @@ def check_metric(path: str, place: str) -> bool:
         _expect(rest, [_CONFLICTS, Distribution.__struct_fields__], place, path)
         return True
     if root == SETTLED:
-        _expect(rest, [Settled.__struct_fields__], place, path)
+        _expect(rest, [SteadyState.__struct_fields__], place, path)
         return False
     if root == STAGE_COSTS:
         _expect(rest, [(*COUNTED, ALL)], place, path)
@@ -164,7 +164,7 @@ def unit(path: str) -> str:
     return "s" if any(part.endswith("_s") and not part.endswith("per_cpu_s") for part in path.split(".")) else ""
 
 
-class Measured(msgspec.Struct):
+class StageCosts(msgspec.Struct):
     """The measured CPU costs of the stages of a run.
 
     Args:
@@ -187,10 +187,10 @@ def costs_of(profile: StageProfile) -> dict[str, float]:
     return found | {ALL: sum(found.values())}
 
 
-def kept_costs(runs: Path, key: str) -> Measured | None:
+def kept_costs(runs: Path, key: str) -> StageCosts | None:
     """The stored costs of the run with this key; None also where they are damaged."""
     try:
-        return msgspec.json.decode(_path(runs, key).read_bytes(), type=Measured)
+        return msgspec.json.decode(_path(runs, key).read_bytes(), type=StageCosts)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -215,7 +215,7 @@ def measure_costs(groups: Sequence[Sequence[PlannedRun]], repetitions: int, runs
             costs = [] if kept is None else kept.costs
             if len(costs) <= number // len(group):
                 profile = profile_run(run.spec, run.key)
-                write_json(_path(runs, run.key), Measured([*costs, costs_of(profile)], profile))
+                write_json(_path(runs, run.key), StageCosts([*costs, costs_of(profile)], profile))
 
 
 def _path(runs: Path, key: str) -> Path:

@@ -26,13 +26,13 @@ from volery.metrics import (
 )
 from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
-from volery.reproduction.experiments import Experiment, Population, Workload, find_input
+from volery.reproduction.experiments import Experiment, MachinePopulation, Workload, find_input
 from volery.reproduction.judgement import Missing
 from volery.reproduction.measures import (
     SETTLED,
     STAGE_COSTS,
     InputMeasures,
-    Measured,
+    StageCosts,
     check_metric,
     constraint_statistics,
     kept_costs,
@@ -58,7 +58,7 @@ from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
-from volery.study.steadystate import Settled, settle
+from volery.study.steadystate import SteadyState, settle
 
 CONFLICTS = "conflicts"
 IDLE = "oracle"
@@ -68,7 +68,7 @@ Drawn = Mapping[Place, Sequence[int]]
 """Place -> its seeds, where these are more than the experiment names; the empty architecture stands for the input."""
 
 
-class Plan(msgspec.Struct):
+class ExperimentPlan(msgspec.Struct):
     """The runs of an experiment by place, in order of seeds, and the places that have none with the reason."""
 
     runs: dict[Place, list[PlannedRun]] = {}
@@ -76,13 +76,13 @@ class Plan(msgspec.Struct):
     missing: dict[tuple[str, str], Missing] = {}
 
 
-def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = None) -> Plan:
+def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = None) -> ExperimentPlan:
     """Work out the runs, with the experiment's seeds, or those drawn for a place.
 
     Raises:
         InputError: for an unknown architecture or parameter, or a value that is wrong.
     """
-    found, drawn = Plan(), drawn or {}
+    found, drawn = ExperimentPlan(), drawn or {}
     variants = [(full_label(label, reading), text) for label, reading, text in experiment.variants()]
     places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
               experiment.variants()}  # fmt: skip
@@ -129,7 +129,9 @@ def _labelled(run: PlannedRun, label: str) -> PlannedRun:
     return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, label=label))
 
 
-def _axes(workload: Workload, population: Population, traces: Path, beside: Path) -> dict[str, list[Any]] | Missing:
+def _axes(
+    workload: Workload, population: MachinePopulation, traces: Path, beside: Path
+) -> dict[str, list[Any]] | Missing:
     """The setting of a workload on a population, as axes of one value each."""
     trace = find_input(workload.trace, traces)
     if trace is None:
@@ -162,13 +164,13 @@ class Reproduction(msgspec.Struct):
     """
 
     experiment: Experiment
-    planned: Plan
+    planned: ExperimentPlan
     store: ResultsFolder
     kept: ValueTable | None = None
     finished: dict[str, StoredRun] = {}
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
-    stages: dict[str, Measured] = {}
-    steady: dict[str, Settled] = {}
+    stages: dict[str, StageCosts] = {}
+    steady: dict[str, SteadyState] = {}
     interrupted: bool = False
     seeds: tuple[int, ...] = ()
     looks: tuple[InterimLook, ...] = ()
@@ -293,7 +295,7 @@ class Reproduction(msgspec.Struct):
             return [value(self.settled(run), rest) for run in runs if run.key in self.finished]
         return [value(one, metric) for one in self.summaries(runs)]
 
-    def settled(self, run: PlannedRun) -> Settled:
+    def settled(self, run: PlannedRun) -> SteadyState:
         """The measures of a finished run without its warm-up."""
         if run.key not in self.steady:
             assert self.experiment.settled is not None, "claims about settled runs come with a window"

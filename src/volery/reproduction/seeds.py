@@ -13,7 +13,7 @@ from typing import Any
 
 from volery.core.errors import InputError
 from volery.report.notes import limit_reached
-from volery.reproduction.claims import EVERY, Case, Claim, Judgement
+from volery.reproduction.claims import EVERY, Claim, ClaimCase, Judgement
 from volery.reproduction.experiments import Experiment
 from volery.reproduction.ledger import Record, reusable
 from volery.reproduction.measures import STAGE_COSTS
@@ -156,7 +156,7 @@ def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[
     return found
 
 
-def _sides(experiment: Experiment, judgement: Judgement, case: Case, population: str) -> list[Place]:
+def _sides(experiment: Experiment, judgement: Judgement, case: ClaimCase, population: str) -> list[Place]:
     found = []
     for side in (case.left, case.right):
         if side is None or not side.on or side.of in experiment.unseeded:

@@ -38,7 +38,7 @@ from volery.workload.clusters import in_order_of, parse_amounts
 CURVE_POINTS = 1000
 
 
-class Outcome(msgspec.Struct):
+class RunOutcome(msgspec.Struct):
     """The measures and columns of a finished run.
 
     Args:
@@ -198,7 +198,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)
 
 
-def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
+def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     """Run it.
 
     CPU time is that of building the components and simulating, with the objects for jobs and tasks, in this thread: a
@@ -248,7 +248,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     )
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return Outcome(
+    return RunOutcome(
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},

@@ -14,7 +14,7 @@ from volery import architectures
 from volery.core.errors import InputError
 from volery.core.model import NEVER
 from volery.metrics.why import REASONS, Staleness, staleness
-from volery.report.explore.content import ToldRun, ToldTask
+from volery.report.explore.content import RunExplanation, TaskExplanation
 from volery.report.schema import FinishedRun
 from volery.study.results import ResultsFolder
 from volery.study.spec import ArchitectureChoice, StudySpec
@@ -94,7 +94,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
     slowest: TaskAnswer
 
 
-class Explained(msgspec.Struct, frozen=True):
+class RunAnswer(msgspec.Struct, frozen=True):
     """The answer of one run; without a question, the ages of its views.
 
     Args:
@@ -112,7 +112,7 @@ class Explained(msgspec.Struct, frozen=True):
     task: TaskAnswer | None = None
 
 
-def explain(path: Path, question: str | None = None, *, label: str | None = None, seed: int | None = None) -> Explained:
+def explain(path: Path, question: str | None = None, *, label: str | None = None, seed: int | None = None) -> RunAnswer:
     """Answer from a results folder.
 
     Args:
@@ -135,7 +135,7 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
     others = tuple((other.label, other.seed) for other in able if other is not line)
     decisions = folder.columns(line.key, "why")
     if question is None:
-        return Explained(
+        return RunAnswer(
             line.label,
             line.seed,
             others,
@@ -147,10 +147,10 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
     if not len(members):
         raise InputError(question, f"there is no job {job}; the run has jobs 0 to {int(tasks['job'].max())}")
     if place is None:
-        return Explained(line.label, line.seed, others, job=_job(job, members, tasks, decisions))
+        return RunAnswer(line.label, line.seed, others, job=_job(job, members, tasks, decisions))
     if place >= len(members):
         raise InputError(question, f"job {job} has tasks 0 to {len(members) - 1}")
-    return Explained(line.label, line.seed, others, task=task_answer(int(members[place]), tasks, decisions))
+    return RunAnswer(line.label, line.seed, others, task=task_answer(int(members[place]), tasks, decisions))
 
 
 def parsed(question: str) -> tuple[int, int | None]:
@@ -260,12 +260,12 @@ class Explanations:
         self._lines = [line for line in self._folder.manifest().runs if self._folder.has(line.key, "why")]
         self._columns = functools.lru_cache(maxsize=RUNS_OPEN)(self._read)
 
-    def longest(self, most: int = TASKS_MAX) -> list[ToldRun]:
+    def longest(self, most: int = TASKS_MAX) -> list[RunExplanation]:
         """Of each run the tasks that waited longest, those that never started first; at most so many in all."""
         each = most // max(1, len(self._lines))
         return [self._longest(place, line, each) for place, line in enumerate(self._lines)]
 
-    def answer(self, run: int, question: str) -> Sequence[ToldTask]:
+    def answer(self, run: int, question: str) -> Sequence[TaskExplanation]:
         """One task, or the tasks of a job that waited longest.
 
         Args:
@@ -288,11 +288,13 @@ class Explanations:
         chosen = members if place is None else members[place : place + 1]
         return [_told(int(task), tasks, decisions) for task in chosen]
 
-    def _longest(self, place: int, line: FinishedRun, most: int) -> ToldRun:
+    def _longest(self, place: int, line: FinishedRun, most: int) -> RunExplanation:
         tasks, decisions = self._columns(place)
         decided = np.unique(decisions["task"])
         chosen = decided[np.argsort(-_waits(tasks, decided), kind="stable")[:most]]
-        return ToldRun(line.label, line.seed, decided.size, [_told(int(task), tasks, decisions) for task in chosen])
+        return RunExplanation(
+            line.label, line.seed, decided.size, [_told(int(task), tasks, decisions) for task in chosen]
+        )
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, Any]]:
         key = self._lines[place].key
@@ -305,12 +307,12 @@ def _waits(tasks: dict[str, Any], some: Any) -> Any:
     return np.where(started == NEVER, np.iinfo(np.int64).max, started - tasks["submit_us"][some])
 
 
-def _told(task: int, tasks: dict[str, Any], decisions: dict[str, Any]) -> ToldTask:
+def _told(task: int, tasks: dict[str, Any], decisions: dict[str, Any]) -> TaskExplanation:
     found = task_answer(task, tasks, decisions)
     steps = [
         (step.at_s, step.by, step.chosen, step.machine, step.asked, step.view_age_s, list(step.passed), step.omitted)
         for step in found.steps
     ]
-    return ToldTask(
+    return TaskExplanation(
         found.job, found.place, found.submitted_s, found.started_s, found.finished_s, found.machine, steps
     )  # fmt: skip

@@ -22,7 +22,7 @@ from volery.report.schema import (
     FinishedRun,
     StoredRun,
     StudyEnd,
-    Summary,
+    StudySummary,
     TraceFacts,
 )
 from volery.statistics import ComparedJobs, ComparedMeans
@@ -30,7 +30,7 @@ from volery.study.differences import JobTimes, differences, on_days_like_this
 from volery.study.flows import write_flows
 from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
 from volery.study.results import ResultsFolder, StudyManifest, write_json
-from volery.study.runs import Outcome
+from volery.study.runs import RunOutcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
 from volery.study.tables import write_conflicts, write_constraint_load, write_tables
@@ -140,7 +140,7 @@ class ResultsWriter:
             )
         return cls(manifest, planned, folder, done)
 
-    def add(self, run: PlannedRun, outcome: Outcome) -> None:
+    def add(self, run: PlannedRun, outcome: RunOutcome) -> None:
         """Keep a finished run; in a folder it is safe when this returns."""
         if self.folder is None:
             self.done[run.key] = StoredRun(run.key, outcome.summary, outcome.trace)
@@ -170,7 +170,7 @@ class ResultsWriter:
             return
         self.write_manifest()
         results = self.results()
-        summary = Summary(results.runs, results.differences, results.on_days_like_this)
+        summary = StudySummary(results.runs, results.differences, results.on_days_like_this)
         write_json(self.folder.path / SUMMARY, summary)
         write_tables(self.folder, [run for run, _ in self._finished()], self.study)
 

@@ -29,7 +29,7 @@ UNMEASURED: Final = 255
 """Stands for the cell of a job without a delay."""
 
 
-class Ranked(msgspec.Struct, frozen=True, eq=False):
+class RankedJobs(msgspec.Struct, frozen=True, eq=False):
     """The measured jobs of a label, all seeds together.
 
     Args:
@@ -78,7 +78,7 @@ class Ranked(msgspec.Struct, frozen=True, eq=False):
         return self.cells[begin : begin + run.delay_s.size]
 
 
-def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[Grid, list[Ranked]]:
+def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[DelayGrid, list[RankedJobs]]:
     """One grid for the runs of all labels, so that a choice means the same for each; and their jobs by rank."""
     orders = [_orders(runs) for runs in labels]
     low, high = np.inf, 0.0
@@ -89,7 +89,7 @@ def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[Grid, list[Ranked]]:
         above = int(np.searchsorted(rising, 0.0, side="right"))
         if above < rising.size:
             low, high = min(low, float(rising[above])), max(high, float(rising[-1]))
-    grid = Grid(low, max(high, 10 * low)) if high > 0 else Grid(1.0, 10.0)
+    grid = DelayGrid(low, max(high, 10 * low)) if high > 0 else DelayGrid(1.0, 10.0)
     return grid, [_ranked(*one, grid) for one in zip(labels, orders, sorted_s, strict=True)]
 
 
@@ -106,7 +106,7 @@ def _orders(runs: Sequence[RunJobs]) -> dict[JobClass, Places]:
     return {"all": order, "short": order[short], "long": order[~short]}
 
 
-def _ranked(runs: Sequence[RunJobs], order: dict[JobClass, Places], rising: Floats, grid: Grid) -> Ranked:
+def _ranked(runs: Sequence[RunJobs], order: dict[JobClass, Places], rising: Floats, grid: DelayGrid) -> RankedJobs:
     bounds = np.append(0.0, grid.bounds_s())
     below: dict[JobClass, Longs] = {"all": np.searchsorted(rising, bounds, side="right")}
     delays = _delays(runs)
@@ -115,10 +115,10 @@ def _ranked(runs: Sequence[RunJobs], order: dict[JobClass, Places], rising: Floa
     cells = np.full(delays.size, UNMEASURED, dtype=np.uint8)
     of_bin = grid.cells(np.arange(grid.bins + 1)).astype(np.uint8)
     cells[order["all"][::-1]] = np.repeat(of_bin, np.diff(below["all"], prepend=0))
-    return Ranked(runs, order, below, cells)
+    return RankedJobs(runs, order, below, cells)
 
 
-class Grid(msgspec.Struct, frozen=True):
+class DelayGrid(msgspec.Struct, frozen=True):
     """Bounds of bins: bin 0 holds delays of zero, bin i those in (bound i-1, bound i] with bounds from low_s to high_s.
 
     The bounds are low_s * (high_s / low_s) ** ((i - 1) / (bins - 1)); bin 1 holds all above zero up to low_s.
