@@ -1,4 +1,4 @@
-"""Metric paths: which are known, what they give, and in which unit."""
+"""Metric paths: their values and units; costs of stages, and architectures that draw nothing."""
 
 from __future__ import annotations
 

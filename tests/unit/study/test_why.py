@@ -1,4 +1,4 @@
-"""`volery why`: answers from a results folder."""
+"""Answers of `volery why`, and the longest waits of a report."""
 
 from __future__ import annotations
 
