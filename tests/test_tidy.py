@@ -31,7 +31,7 @@ ENTRY_POINTS = {
     "volery.cli.main",
     "volery.cli.__main__",
     "volery.__main__",
-    "volery.cli.forecasting",
+    "volery.cli.forecast",
 }
 FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
 """What authors of tests import, here and elsewhere."""

@@ -12,7 +12,7 @@ from tests.live.commands import volery
 from tests.live.serving import serving
 
 from volery import workload
-from volery.cli.loading import federation_of, load_here, report_of
+from volery.cli.generator import federation_of, load_here, report_of
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, Task

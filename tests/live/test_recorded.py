@@ -16,7 +16,7 @@ from tests.live.shown import showing
 from tests.live.test_replay import record
 
 from volery import architectures, sim
-from volery.cli.filming import Part, of_demonstration, of_journals
+from volery.cli.films import FilmSpan, of_demonstration, of_journals
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -141,7 +141,7 @@ PATHS = (
 
 def test_pages_are_of_their_moment_take_no_orders_and_hold_nothing_hostile() -> None:
     with (
-        showing(of_demonstration(Part()).app()) as url,
+        showing(of_demonstration(FilmSpan()).app()) as url,
         httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
     ):
         for path in PATHS:
@@ -189,7 +189,7 @@ def test_hostile_names_are_text() -> None:
 def test_journals_are_shown_by_the_calendar(tmp_path: Path) -> None:
     record("megha", tmp_path, split=True)
     paths = sorted(tmp_path.glob("*.journal"))
-    reel = of_journals(paths, Part(), silent=True)
+    reel = of_journals(paths, FilmSpan(), silent=True)
     filmed: RunLog = reel.filmed
     with showing(reel.app()) as url, httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http:
         end = filmed.end_us / SECOND
@@ -198,7 +198,7 @@ def test_journals_are_shown_by_the_calendar(tmp_path: Path) -> None:
         assert len(ended) == len(filmed.jobs) > 0
         assert re.search(r'<time datetime="20\d\d-', page)
     half = (filmed.begin_us + filmed.end_us) / 2 / SECOND
-    part = of_journals(paths, Part(end_s=half), silent=True).filmed
+    part = of_journals(paths, FilmSpan(end_s=half), silent=True).filmed
     assert part.end_us == round(half * SECOND)
     assert 0 < len(part.attempts["task"]) <= len(filmed.attempts["task"])
     assert all(job.submitted_us <= part.end_us for job in part.jobs)

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.live.browsing import BROWSER, chromium, opened
 from tests.live.shown import showing
 
-from volery.cli.filming import Part, of_demonstration
+from volery.cli.films import FilmSpan, of_demonstration
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 
@@ -43,7 +43,7 @@ def field(page: Page, cell: int) -> str:
 
 
 def test_megha_is_explained_and_walked_through(browser: Browser) -> None:
-    with showing(of_demonstration(Part()).app()) as url:
+    with showing(of_demonstration(FilmSpan()).app()) as url:
         page, complaints = opened(browser, url, 400, "dark")
         expect(page.locator("#pulse")).to_have_text("recorded")
         moment(page, "an internal match")

@@ -1,4 +1,4 @@
-"""`volery up` and `replay`: a federation in one process, and what a journal proves."""
+"""`volery up`, `replay` and `discover`: a federation in one process, its journals, and the machine as a table."""
 
 from __future__ import annotations
 
@@ -227,3 +227,29 @@ def _print_replays(results: list[Replayed]) -> None:
     count = len(results) - left_out
     outcome = f"{wrong} of {count} journals differ" if wrong else f"All {count} journals replay"
     typer.echo(f"{outcome}; {left_out} of another version are left out." if left_out else f"{outcome}.")
+
+
+def discover(
+    folder: Annotated[Path, typer.Option("-o", "--folder", help="Where tasks will run.")] = Path("federation"),
+    as_json: AsJson = False,
+) -> None:
+    """Say what this machine is and has, as a table "machines" for a federation's file."""
+    from volery.live.config import machine
+    from volery.live.node.confinement import permitted
+
+    found = machine.discover(folder=folder)
+    capacity, disk, gpus = machine.amounts(folder), machine.disk_of(folder), machine.installed_gpus()
+    groups = permitted()
+    if as_json:
+        content = {"machine": msgspec.to_builtins(found), "capacity": capacity, "control_groups": groups}
+        print_json(content | {"gpus": [gpu._asdict() for gpu in gpus], "disk": disk._asdict()})
+        return
+    typer.echo("[[machines]]")
+    for name in machine.ATTRIBUTES:
+        value = getattr(found, name)
+        typer.echo(f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}")
+    typer.echo(f"capacity = {{ {', '.join(f'{name} = {amount}' for name, amount in capacity.items())} }}")
+    typer.echo(f"# disk of {folder}: {disk.kind}, {disk.free_mb:,} of {disk.size_mb:,} MB free")
+    for gpu in gpus:
+        typer.echo(f"# GPU {gpu.name}: {gpu.model}")
+    typer.echo(f"# {groups}")

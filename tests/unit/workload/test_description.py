@@ -1,4 +1,4 @@
-"""What a trace is said to be."""
+"""Descriptions of traces, and pictures of load curves."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from volery.live.service.requests import as_json, described, principal, seen_job
 from volery.live.service.tokens import Principal
 from volery.live.status import Forecast, ForecastRecord, JobStatus
 
-COMMAND: Final = (sys.executable, "-m", "volery.cli.forecasting")
+COMMAND: Final = (sys.executable, "-m", "volery.cli.forecast")
 BUDGET_S: Final = 5.0
 """Processor time for the runs of one forecast."""
 LIMIT_S: Final = 30.0

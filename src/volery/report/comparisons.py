@@ -1,10 +1,4 @@
-"""Comparisons as SVG text: a dot for the mean, a line for its interval, a stroke where both are equal.
-
-Ratios stand on a logarithmic scale with the stroke at 1, differences on a linear one with the stroke at zero. The same
-comparisons give the same bytes. A difference that is shown is filled and in colour, another is hollow and grey, so that
-the picture claims no more than the table beside it. One seed, and runs in which nothing is random, have no interval: a
-dot alone.
-"""
+"""The comparisons of a study on a page: drawn, in a table, and for many pairs in a line each."""
 
 from __future__ import annotations
 
@@ -12,11 +6,21 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from volery.report.groups import Compared, setting_of, shortened
-from volery.report.page import escaped
+from volery.report.groups import Comparison, setting_of, shortened
+from volery.report.page import TableRow, escaped, figure, folded, paragraph, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE
-from volery.report.units import MINUS
-from volery.report.verdict import effect, factor, interval
+from volery.report.units import MINUS, confidence
+from volery.report.verdict import (
+    PAIRS_TOLD_WHOLE,
+    against,
+    by_quantity,
+    comparison_columns,
+    confidence_of,
+    effect,
+    factor,
+    interval,
+    rule,
+)
 
 WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
 """In the picture's own units; a page scales it, and its letters stay readable on a telephone."""
@@ -25,13 +29,78 @@ ROWS_MAX: Final = 40
 GREY: Final = PALETTE[6]
 
 
-def interval_picture(differences: Sequence[Compared]) -> str:
+def _caption(differences: Sequence[Comparison]) -> str:
+    return (
+        f"Ratios b / a on a logarithmic scale, the stroke is 1; differences b {MINUS} a, the stroke is 0. Each "
+        f"quantity has a scale of its own, lines are {confidence(confidence_of(differences))} intervals. Grey and "
+        "hollow: the corrected verdict shows no difference."
+    )
+
+
+def _against(differences: Sequence[Comparison]) -> str:
+    """A line per pair and class of jobs: b beside a in every quantity."""
+    quantities, lines = by_quantity(differences)
+
+    def rows() -> Iterator[TableRow]:
+        before = ("", "")
+        for (a, b, jobs), known in lines.items():
+            first = (a, b) != before
+            before = (a, b)
+            name = f"{b} against {a}" if first else ""
+            yield TableRow([name, jobs, *(against(d) if d else "" for d in known)], "first" if first else "part")
+
+    return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
+
+
+def _table(differences: Sequence[Comparison]) -> str:
+    columns = comparison_columns(differences)
+    chosen = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
+
+    def rows() -> Iterator[TableRow]:
+        before, jobs_before = None, ""
+        for d in differences:
+            pair = (d.a, d.b)
+            jobs = d.jobs if (pair, d.jobs) != (before, jobs_before) else ""
+            name = f"a: {d.a}, b: {d.b}" if pair != before else ""
+            cells = [name, jobs, *(text(d) for _, text in chosen)]
+            yield TableRow(cells, "first " * (pair != before) + "part" * (not d.difference.is_shown))
+            before, jobs_before = pair, d.jobs
+
+    return table(["pair", "jobs", *(head for head, _ in chosen)], rows(), text_columns=4, names={8})
+
+
+def comparisons_part(differences: Sequence[Comparison], name: str, said: str) -> str:
+    """The caption of comparisons, their picture and their table; empty where nothing was compared.
+
+    Args:
+        differences: over seeds, or of single runs job by job.
+        name: of the pictures, unlike that of any other of the page.
+        said: which chance they are about.
+    """
+    if not differences:
+        return ""
+    drawn = [d for d in differences if d.jobs == "all"]
+    picture = figure(interval_picture(drawn), name, _caption(drawn))
+    classes = [d for d in differences if d.jobs != "all"]
+    if classes:
+        picture += folded(
+            "Short and long jobs, drawn", figure(interval_picture(classes), f"{name}-classes", _caption(classes))
+        )
+    told = paragraph(f"{said} {rule(differences)}")
+    pairs = len({(d.a, d.b) for d in differences})
+    if pairs <= PAIRS_TOLD_WHOLE:
+        return told + picture + _table(differences)
+    everything = folded(f"The {len(differences)} comparisons of {pairs} pairs", _table(differences))
+    return told + _against(differences) + picture + everything
+
+
+def interval_picture(differences: Sequence[Comparison]) -> str:
     """One panel per quantity and setting, each on a scale of its own; empty where there is nothing to draw.
 
     A common scale would shrink what is small at a low load to nothing.
     """
 
-    def kind_of(one: Compared) -> tuple[str, str, str]:
+    def kind_of(one: Comparison) -> tuple[str, str, str]:
         return one.jobs, one.quantity, setting_of(one.a)
 
     kinds = list(dict.fromkeys(map(kind_of, differences)))
@@ -49,7 +118,7 @@ def interval_picture(differences: Sequence[Compared]) -> str:
     )
 
 
-def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
+def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
     places = [_places(one, ratios=all(factor(one) is not None for one in panel)) for one in panel]
     low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
@@ -82,7 +151,7 @@ def _panel(panel: Sequence[Compared], top: float) -> Iterator[str]:
         )
 
 
-def _places(one: Compared, *, ratios: bool) -> tuple[float, float, float]:
+def _places(one: Comparison, *, ratios: bool) -> tuple[float, float, float]:
     """Beginning of the interval, dot and end: of b - a, or of the logarithm of b / a; three equal ones without."""
     found, of_b = one.difference, factor(one)
     if not ratios:

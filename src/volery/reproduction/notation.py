@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from volery.report.units import NOTHING, TIMES, digits, duration
-from volery.reproduction.claims import STRICT, Case, Claim, Judgement, Quantity, Side
+from volery.reproduction.claims import STRICT, Claim, ClaimCase, Judgement, Quantity, Side
 from volery.reproduction.judgement import allowed
 from volery.reproduction.measures import unit
 
@@ -33,8 +33,8 @@ def spread(metric: str, mean: float, low: float, high: float) -> str:
 
 
 def ours(claim: Claim, judgement: Judgement) -> list[str]:
-    """What was measured, one text per pair of architectures and workload; a dash where nothing was."""
-    groups: dict[tuple[str, ...], list[Case]] = {}
+    """The measured values, one text per pair of architectures and workload; a dash where nothing was measured."""
+    groups: dict[tuple[str, ...], list[ClaimCase]] = {}
     for case in judgement.cases:
         if case.left is not None:
             groups.setdefault((case.workload, *_names(case.left), *_names(case.right)), []).append(case)
@@ -53,7 +53,7 @@ def _names(quantity: Quantity | None) -> tuple[str, str]:
     return ("", "") if quantity is None else (quantity.of, quantity.on)
 
 
-def _values(claim: Claim, cases: Sequence[Case]) -> str:
+def _values(claim: Claim, cases: Sequence[ClaimCase]) -> str:
     left = [case.left for case in cases if case.left is not None]
     text = _over(claim.left.metric, left)
     if isinstance(claim.right, float):
@@ -65,7 +65,7 @@ def _values(claim: Claim, cases: Sequence[Case]) -> str:
 
 
 def _times(a: float, b: float) -> str:
-    """How many times b is a; a part of b as one over a number."""
+    """The ratio a / b as text; below one as one over a number."""
     if a <= 0 or b <= 0:
         return ""
     larger = a >= b * (1 - STEADY)

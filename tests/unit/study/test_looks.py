@@ -13,7 +13,7 @@ from tests.unit.study.test_lab import Diary, digests
 from volery.cli.output import print_tables
 from volery.core.errors import InputError
 from volery.report.html import write_report
-from volery.report.stopping import BUDGET, DECIDED, LIMIT
+from volery.report.schema import BUDGET, DECIDED, LIMIT
 from volery.statistics import IDENTICAL, NOT_RANDOM, ONE_SEED, SPANS_ZERO, ComparedMeans, Difference
 from volery.study import (
     Results,
@@ -27,7 +27,7 @@ from volery.study import (
     verify,
     write_results_report,
 )
-from volery.study.stopping import deciding, is_decided, undecided
+from volery.study.looks import deciding, is_decided, undecided
 from volery.study.writer import ResultsWriter
 
 WORK: dict[str, Any] = {"trace": "syn:20x8", "workers": 60}

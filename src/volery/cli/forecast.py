@@ -18,7 +18,6 @@ NICE: Final = 10
 
 
 def main() -> None:
-    """Answer one question."""
     os.nice(NICE)
     import msgspec
 
@@ -29,7 +28,7 @@ def main() -> None:
 
 
 def answer(question: ForecastRequest) -> ForecastReply:
-    """What the lab makes of the federation as it stands now."""
+    """The forecast of the lab for the state of a federation."""
     import msgspec
 
     from volery.architectures import lookup

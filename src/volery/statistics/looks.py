@@ -21,6 +21,18 @@ GROWTH: Final = 1.6
 """From one look to the next: looks at equal steps would spend the error on looks that have little new."""
 
 
+class InterimLook(msgspec.Struct, frozen=True):
+    """One judgement of a study that grows.
+
+    Args:
+        seeds: number of seeds at hand.
+        confidence: of each interval at this look.
+    """
+
+    seeds: int
+    confidence: float = CONFIDENCE
+
+
 class Looks(msgspec.Struct, frozen=True):
     """The looks of one study; see `looks`.
 

@@ -1,4 +1,4 @@
-"""Where films come from: a results folder, journals, the demonstration."""
+"""The sources of films: a results folder, journals, the demonstration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEMO_S = 15
 USUAL_S = 30
 
 
-class Part(msgspec.Struct, frozen=True):
+class FilmSpan(msgspec.Struct, frozen=True):
     """The part of a run that is asked for, seconds; None: from its beginning, to its end."""
 
     begin_s: float | None = None
@@ -58,19 +58,19 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def ends_early(self) -> bool:
-        """Whether an end was asked for."""
+        """True if the options give an end."""
         return self.end_s is not None
 
 
-def part_of(begin_s: float | None, end_s: float | None) -> Part:
-    """What is asked for.
+def part_of(begin_s: float | None, end_s: float | None) -> FilmSpan:
+    """The part of the run that the options choose.
 
     Raises:
         InputError: it ends before it begins.
     """
     if begin_s is not None and end_s is not None and end_s <= begin_s:
         raise InputError("--to", f"{end_s:g} s is not after {begin_s:g} s, where the film begins")
-    return Part(begin_s, end_s)
+    return FilmSpan(begin_s, end_s)
 
 
 class Reel(msgspec.Struct, frozen=True, eq=False):
@@ -121,8 +121,8 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
         return chrome_trace(self.filmed, len(self.cluster.constraints), self.title)
 
 
-class Choice(msgspec.Struct, frozen=True, eq=False):
-    """What was asked for.
+class FilmOptions(msgspec.Struct, frozen=True, eq=False):
+    """The options of `volery watch`.
 
     Args:
         place: of results or journals; None: the demonstration.
@@ -134,7 +134,7 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     place: Path | None
     run: str | None
     seed: int | None
-    part: Part
+    part: FilmSpan
     silent: bool
 
     def check(self) -> None:
@@ -151,7 +151,6 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
             raise InputError("--run", "journals are of one federation; --run and --seed are for results")
 
     def reel(self) -> Reel:
-        """The film."""
         if self.place is None:
             return of_demonstration(self.part)
         if found := journals_of(self.place):
@@ -167,7 +166,7 @@ def journals_of(place: Path) -> list[Path]:
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
-def of_demonstration(part: Part) -> Reel:
+def of_demonstration(part: FilmSpan) -> Reel:
     """A small Megha at work."""
     from volery.playback.traced_runs import LENGTH_US, demonstration
 
@@ -179,7 +178,7 @@ def of_demonstration(part: Part) -> Reel:
     return _reel(title, subtitle, made, told, DEMO_S)
 
 
-def of_results(folder: Path, run: str | None, seed: int | None, part: Part, *, silent: bool) -> Reel:
+def of_results(folder: Path, run: str | None, seed: int | None, part: FilmSpan, *, silent: bool) -> Reel:
     """A kept run, run again under a tracer.
 
     Raises:
@@ -198,7 +197,7 @@ def _reel(title: str, subtitle: str, made: TracedRun, told: dict[str, object], l
     )  # fmt: skip
 
 
-def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> TracedRun:
+def filmed_run(folder: Path, one: KeptTimeline, part: FilmSpan, *, silent: bool) -> TracedRun:
     """A kept run, run again."""
     from volery.playback.traced_runs import trace_run
     from volery.report.folder import read_timeline
@@ -218,8 +217,8 @@ def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> 
         return trace_run(folder, one.label, one.seed, begin, end, part=part.ends_early, watch=moved)
 
 
-def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
-    """What a federation has lived through.
+def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
+    """The film of a federation, from its journals.
 
     Raises:
         InputError: a file is no journal of the same federation, or does not replay.

@@ -6,8 +6,9 @@ import pytest
 
 from volery.report.units import NOTHING, TIMES
 from volery.reproduction.claims import Claim, Side
-from volery.reproduction.formatting import amount, claim_text, ours, spread, verdict
-from volery.reproduction.judgement import Look, Missing, Scope, Values, judge
+from volery.reproduction.judgement import Missing, Scope, Values, judge
+from volery.reproduction.notation import amount, claim_text, ours, spread, verdict
+from volery.statistics import InterimLook
 
 P50 = "delay_s.p50"
 
@@ -54,7 +55,7 @@ def test_a_claim_is_written_as_its_inequality() -> None:
 def test_ours_names_what_differs_between_its_values_and_gives_both_sides() -> None:
     values = {("a", "v"): [0.002], ("a", "w"): [0.004], ("b", "v"): [0.001], ("b", "w"): [1.0]}
     claim = Claim("c", "6", "s", "p", Side(P50, "a"), "<", Side(P50, "b"))
-    scope = Scope(["v", "w"], ["p"], [0], [Look(1)])
+    scope = Scope(["v", "w"], ["p"], [0], [InterimLook(1)])
     [judged] = judge(claim, scope, lambda _metric, of, on, _population: Values({0: values[of, on][0]}, False))
     assert ours(claim, judged) == [f"v: 2.00 ms against 1.00 ms, 2.00{TIMES}", "w: 4.00 ms against 1.00 s, 1/250"]
     assert verdict(judged) == "differs: in 1 of 2 cases (v)"
@@ -62,6 +63,6 @@ def test_ours_names_what_differs_between_its_values_and_gives_both_sides() -> No
 
 def test_nothing_measured_is_a_dash() -> None:
     claim = Claim("c", "6", "s", "p", Side(P50, "a"), "<", 1.0)
-    [judged] = judge(claim, Scope(["v"], ["p"], [0], [Look(1)]), lambda *_: Missing("trace v is not here"))
+    [judged] = judge(claim, Scope(["v"], ["p"], [0], [InterimLook(1)]), lambda *_: Missing("trace v is not here"))
     assert ours(claim, judged) == [NOTHING]
     assert verdict(judged) == "not decidable: trace v is not here"

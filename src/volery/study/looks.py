@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from volery.report.stopping import BUDGET, DECIDED, LIMIT, Look, Reason, Stopping
+from volery.report.schema import BUDGET, DECIDED, LIMIT, Reason, StudyEnd, StudyLook
 from volery.statistics import IDENTICAL, NOT_RANDOM, ComparedMeans
 from volery.study.plan import PlannedRun
 from volery.study.spec import StudySpec
@@ -80,8 +80,8 @@ def whole_seeds(keep: ResultsWriter) -> StudySpec:
     return msgspec.structs.replace(keep.study, seeds=tuple(range(count)), auto=auto)
 
 
-def stopping(keep: ResultsWriter, baseline: str = "") -> Stopping:
-    """The reason why a study that adds seeds has ended, and all its looks.
+def study_end(keep: ResultsWriter, baseline: str = "") -> StudyEnd:
+    """The end of a study that adds seeds: its reason, and all looks.
 
     Args:
         keep: every run of the study is finished.
@@ -92,7 +92,9 @@ def stopping(keep: ResultsWriter, baseline: str = "") -> Stopping:
     looks = auto.looks_of(count)
     counts = [one for one in looks.counts if one <= count]
     found = [deciding(keep.differences(one, baseline)) for one in counts]
-    told = [Look(one, looks.confidence_at(one), undecided(at)) for one, at in zip(counts, found, strict=True)]
+    told = [
+        StudyLook(one, looks.confidence_at(one), undecided=undecided(at)) for one, at in zip(counts, found, strict=True)
+    ]
     reason: Reason = DECIDED if not told[-1].undecided else LIMIT if count >= auto.seeds_max else BUDGET
     against = baseline or keep.study.baseline or keep.study.choices()[0].label
-    return Stopping(reason, against, len(found[-1]), tuple(told), auto.seeds_max, auto.budget_s)
+    return StudyEnd(reason, against, len(found[-1]), tuple(told), auto.seeds_max, auto.budget_s)

@@ -29,7 +29,7 @@ from volery.metrics.allocation import allocation_parts
 
 
 class LoadReport(msgspec.Struct, kw_only=True):
-    """What a load has come to.
+    """The result of a load test: its jobs, tasks and times.
 
     Args:
         architecture: of the federation; empty where only its API is known.
