@@ -31,7 +31,7 @@ from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.election import LEADERSHIP, Leadership
+from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership
 from volery.roles.recovery.leases import Active, Deposed, Forget, Result
 
 Updates = Literal["deltas", "snapshots"]
@@ -375,6 +375,7 @@ class LocalMaster(Component):
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         **LEADERSHIP,
+        **MOVES_AND_DRAINS,
         Request: on_request,
         Preempt: on_preempt,
         Answer: on_answer,

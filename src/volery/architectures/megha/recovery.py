@@ -20,7 +20,7 @@ from volery.core.events import Drain, Move, Moved, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.election import LEADERSHIP, Leadership, pair_sends
+from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
 from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status, Stop
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Paired:
         leadership: who leads, and the nodes.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP})
+    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
         pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget, Fence) | sent_to("gm", Report, Lost)
     )
