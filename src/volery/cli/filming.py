@@ -12,7 +12,7 @@ from volery.cli.timeline import kept_runs
 from volery.core.component import Architecture, Deployment
 from volery.core.errors import InputError
 from volery.core.model import Cluster, Time
-from volery.playback.film import Filmed
+from volery.playback.run_log import RunLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from volery.core.model import Address
     from volery.live.dashboard.frame import PageView
     from volery.live.runtime.journal import Header
-    from volery.playback.filming import FilmedRun
+    from volery.playback.traced_runs import TracedRun
     from volery.report.folder import KeptTimeline
     from volery.report.schema import TraceFacts
     from volery.sim import Progress
@@ -87,7 +87,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
 
     title: str
     subtitle: str
-    filmed: Filmed
+    filmed: RunLog
     cluster: Cluster
     deployment: Deployment
     architecture: Architecture
@@ -99,12 +99,12 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
         """The live page of it."""
         from volery.core.flow import flow_of
         from volery.playback.design import design_view
-        from volery.playback.recording import Recording, staged
-        from volery.playback.serving import Theatre
+        from volery.playback.recording import Recording, source_of
+        from volery.playback.server import PlaybackApp
         from volery.report.designpage import explanation
         from volery.report.flowplot import flow_svg
 
-        stage = staged(self.title, self.subtitle, self.cluster, self.deployment, self.origin_us)
+        stage = source_of(self.title, self.subtitle, self.cluster, self.deployment, self.origin_us)
 
         def design() -> PageView:
             text = explanation(self.architecture)
@@ -112,7 +112,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
                 self.architecture, self.deployment, text, lambda: flow_svg(flow_of(self.deployment))
             )  # fmt: skip
 
-        return Theatre(Recording(self.filmed, stage), design, self.lasts_s).app()
+        return PlaybackApp(Recording(self.filmed, stage), design, self.lasts_s).app()
 
     def chrome_trace(self) -> bytes:
         """The film as a Chrome trace."""
@@ -169,7 +169,7 @@ def journals_of(place: Path) -> list[Path]:
 
 def of_demonstration(part: Part) -> Reel:
     """A small Megha at work."""
-    from volery.playback.demonstration import LENGTH_US, demonstration
+    from volery.playback.traced_runs import LENGTH_US, demonstration
 
     begin, end = part.of(0, LENGTH_US)
     made = demonstration(begin, end, part=part.ends_early)
@@ -180,7 +180,7 @@ def of_demonstration(part: Part) -> Reel:
 
 
 def of_results(folder: Path, run: str | None, seed: int | None, part: Part, *, silent: bool) -> Reel:
-    """A kept run, run again under a camera.
+    """A kept run, run again under a tracer.
 
     Raises:
         InputError: it is not there, or is no longer what it was.
@@ -192,15 +192,15 @@ def of_results(folder: Path, run: str | None, seed: int | None, part: Part, *, s
     return _reel(f"{one.label}, seed {one.seed}", subtitle, made, {"label": one.label, "seed": one.seed}, USUAL_S)
 
 
-def _reel(title: str, subtitle: str, made: FilmedRun, told: dict[str, object], lasts_s: int) -> Reel:
+def _reel(title: str, subtitle: str, made: TracedRun, told: dict[str, object], lasts_s: int) -> Reel:
     return Reel(
-        title, subtitle, made.filmed, made.cluster, made.deployment, made.architecture, told, lasts_s=lasts_s
+        title, subtitle, made.log, made.cluster, made.deployment, made.architecture, told, lasts_s=lasts_s
     )  # fmt: skip
 
 
-def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> FilmedRun:
+def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> TracedRun:
     """A kept run, run again."""
-    from volery.playback.filming import film_run
+    from volery.playback.traced_runs import trace_run
     from volery.report.folder import read_timeline
     from volery.sim import Progress
 
@@ -215,7 +215,7 @@ def filmed_run(folder: Path, one: KeptTimeline, part: Part, *, silent: bool) -> 
             else:
                 jobs = told.jobs
 
-        return film_run(folder, one.label, one.seed, begin, end, part=part.ends_early, watch=moved)
+        return trace_run(folder, one.label, one.seed, begin, end, part=part.ends_early, watch=moved)
 
 
 def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
@@ -225,21 +225,21 @@ def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
         InputError: a file is no journal of the same federation, or does not replay.
     """
     from volery.architectures import lookup
-    from volery.playback.camera import Camera
-    from volery.playback.journals import Together
+    from volery.playback.journals import Journals
+    from volery.playback.tracer import Tracer
 
-    together = Together(paths, lookup)
+    together = Journals(paths, lookup)
     span = together.span()
     begin, end = part.of(span.first_us, span.end_us)
     architecture = lookup(span.architecture)
-    camera = Camera(
+    tracer = Tracer(
         begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.ends_early
     )  # fmt: skip
 
     def watch(header: Header, components: Mapping[Address, Component], offset_us: Time) -> None:
         if header.incarnation > 1:
-            camera.happened(offset_us, f"{header.host} begins anew.")
-        camera.watch(components, offset_us)
+            tracer.happened(offset_us, f"{header.host} begins anew.")
+        tracer.watch(components, offset_us)
 
     with OneLine(silent) as line:
 
@@ -257,5 +257,5 @@ def of_journals(paths: list[Path], part: Part, *, silent: bool) -> Reel:
         "federation": span.federation, "hosts": list(span.hosts), "events": events, "cut": list(span.cut)
     }  # fmt: skip
     return Reel(
-        title, subtitle, camera.filmed(), span.cluster, span.deployment, architecture, told, span.origin_us
+        title, subtitle, tracer.log(), span.cluster, span.deployment, architecture, told, span.origin_us
     )  # fmt: skip

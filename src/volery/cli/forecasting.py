@@ -35,7 +35,7 @@ def answer(question: ForecastRequest) -> ForecastReply:
     from volery.architectures import lookup
     from volery.core.errors import InputError
     from volery.live.service.forecast_inputs import ForecastReply, UnplayableError, standing
-    from volery.whatif.forks import foretell
+    from volery.whatif.forks import forecast
 
     fleet, architecture = question.fleet(), lookup(question.architecture)
     config = msgspec.convert(question.parameters, type(architecture.defaults))
@@ -43,7 +43,7 @@ def answer(question: ForecastRequest) -> ForecastReply:
         found = standing(Path(question.store), fleet, question.nodes, question.job, question.lost)
     except (InputError, UnplayableError, sqlite3.Error) as error:
         return ForecastReply(0, 0, None, str(error))
-    outlook = foretell(architecture, config, fleet.cluster, found, question.budget_s)
+    outlook = forecast(architecture, config, fleet.cluster, found, question.budget_s)
     return ForecastReply(found.at_us, found.questioned.number, outlook)
 
 

@@ -73,12 +73,12 @@ def watch(
 def _serve(chosen: Choice, port: int, as_json: bool) -> None:
     """Show it until Ctrl-C."""
     try:
-        from volery.playback.serving import Showing
+        from volery.playback.server import PlaybackServer
     except ImportError as error:
         problem = f"{error.name} is not installed; install 'volery[live]', or write a Chrome trace: -o run.json"
         raise InputError("volery", problem) from None
     reel = chosen.reel()
-    showing = Showing(reel.app(), port)
+    showing = PlaybackServer(reel.app(), port)
     if as_json:
         print_json({"url": showing.url} | reel.told)
     else:

@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from volery.core.forecast import DurationBases, MomentQuantiles, PreemptedJob
 from volery.core.model import SUBMITTER
-from volery.core.standing import Known, Moments, Preempted
 
 DEFAULT_PORT: Final = 8642
 """Where the API is when nothing else is said."""
@@ -307,9 +307,9 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     made_us: UnixMicroseconds
     tasks: int
     runs: Annotated[int, Meta(description="of the lab, over durations drawn anew; 0: the time did not suffice for one")]
-    moments: Moments | None = None
-    known: Known = Known()
-    preempts: tuple[Preempted, ...] = ()
+    moments: MomentQuantiles | None = None
+    known: DurationBases = DurationBases()
+    preempts: tuple[PreemptedJob, ...] = ()
     problem: Annotated[str, Meta(description="why there is no forecast; empty where there is one")] = ""
 
 
@@ -328,7 +328,7 @@ class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
     job: int
     made_us: UnixMicroseconds
     delay_us: Annotated[int, Meta(description="microseconds from the forecast to the submission of the job")]
-    moments: Moments
+    moments: MomentQuantiles
     came: ActualMoments
 
 

@@ -1,4 +1,4 @@
-"""What ran where and when: every task run of a small run, how busy groups of machines were in a large one.
+"""Task runs of a small run by machine and lane; a heat map of groups of machines of a large one.
 
 The bounds keep a picture readable and a results folder small; neither part changes what a run costs while it runs.
 """

@@ -1,4 +1,4 @@
-"""The bar above every page of a recording: what the clock shows, and what moves it."""
+"""The bar above every page of a recording: its clock, and the controls that move it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ VIEW: Final = "view"
 DESIGN: Final = "/window/design"
 MOMENTS_MAX: Final = 300
 LASTS_S: Final = ((15, "15 s"), (30, "30 s"), (60, "1 min"), (120, "2 min"), (600, "10 min"))
-"""So long a film may take, without its pauses."""
+"""Choices of the length of a playback, without its pauses."""
 BY_CLOCK: Final = ((-1, "real time"), (-10, "a tenth of real time"), (-1000, "a thousandth of real time"))
 DIGITS: Final = 12
 
 
 def asked_us(request: Request, recording: Recording) -> Time:
-    """The moment that a request asks for, by the film's clock; its beginning where it says nothing.
+    """The moment that a request names, by the clock of the recording; its beginning where it names none.
 
     Raises:
         InputError: it is no time.
@@ -50,13 +50,13 @@ def seconds(time_us: Time) -> str:
 
 
 def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
-    """The bar.
+    """The bar above a page.
 
     Args:
-        snapshot: what is shown.
+        snapshot: of the page.
         path: of the page.
-        view: the scheduler whose view is compared with what is; empty: none.
-        lasts_s: so long it takes at first, one of `LASTS_S`.
+        view: the scheduler with the view that is compared with the truth; empty: none.
+        lasts_s: initial length of the playback, one of `LASTS_S`.
     """
     recording = snapshot.recording
     begin, end, now = recording.begin_us, recording.end_us, snapshot.time_us
@@ -89,7 +89,7 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         class_="controls",
         action=path,
     )
-    stage = recording.stage
+    stage = recording.source
     told = tag(
         "p", tag("strong", "Recorded: "), name_of(stage.title, 200), ". ", tag("span", stage.subtitle, class_="soft"),
         " ", link(DESIGN, "What this design is"),
@@ -107,21 +107,21 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
 
 
 def clock(snapshot: Snapshot) -> Markup:
-    """What the clock shows; of a federation also the time of day."""
-    return moment(snapshot.now_us) if snapshot.recording.stage.origin_us else Markup("")
+    """The time of day of a federation; empty for a run."""
+    return moment(snapshot.now_us) if snapshot.recording.source.origin_us else Markup("")
 
 
 def _views(snapshot: Snapshot, view: str) -> Markup | None:
-    """The choice of a scheduler whose view is held against what is."""
-    believers = [one.by for one in snapshot.recording.filmed.beliefs]
-    if not believers:
+    """The choice of a scheduler whose view is compared with the truth."""
+    schedulers = [one.by for one in snapshot.recording.log.views]
+    if not schedulers:
         return None
-    options = [tag("option", by or "nobody", value=by, selected=by == view) for by in ("", *believers)]
+    options = [tag("option", by or "nobody", value=by, selected=by == view) for by in ("", *schedulers)]
     return tag("label", "show what is wrong in the view of ", tag("select", *options, name=VIEW, id="view"))
 
 
 def _said(moments: Sequence[tuple[Time, str]], now: Time) -> tuple[Markup | str, ...]:
-    """The words of the last moment."""
+    """The caption of the last moment."""
     before = [what for at_us, what in moments if at_us <= now]
     return (name_of(before[-1]),) if before else ("",)
 

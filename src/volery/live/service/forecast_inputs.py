@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from volery.core.errors import InputError
+from volery.core.forecast import ActiveJob, FederationState, ForecastResult, Lifetime, RunningTask, WaitingTasks
 from volery.core.model import Address, Amounts, Cluster, JobId, Time
-from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
 from volery.live.config.fleet import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
@@ -82,7 +82,7 @@ class ForecastReply(msgspec.Struct, frozen=True):
 
     at_us: Time
     next_job: JobId
-    outlook: Outlook | None = None
+    outlook: ForecastResult | None = None
     problem: str = ""
 
 
@@ -172,7 +172,7 @@ class Lifetimes:
 def standing(
     path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId,
     lost: Collection[Address] = (),
-) -> Standing:  # fmt: skip
+) -> FederationState:  # fmt: skip
     """The present state of a federation.
 
     Args:
@@ -195,7 +195,7 @@ def standing(
         jobs, count, planned, number_asked = [], 0, None, None
         if isinstance(asked, JobDescription):
             waiting = tuple(_waiting(None, before, asked, fleet, lifetimes))
-            planned = StandingJob(before, asked.user, estimate_us(asked), (), waiting)
+            planned = ActiveJob(before, asked.user, estimate_us(asked), (), waiting)
             count = sum(some.count for some in planned.waiting)
         else:
             number_asked = asked
@@ -212,14 +212,14 @@ def standing(
         unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
         drained = {nodes[node] for node in unusable if node in nodes}
         weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
-        return startable(Standing(
+        return startable(FederationState(
             at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
         ), fleet.cluster)  # fmt: skip
     finally:
         sql.close()
 
 
-def startable(found: Standing, cluster: Cluster) -> Standing:
+def startable(found: FederationState, cluster: Cluster) -> FederationState:
     """The same without tasks of other jobs that no usable machine can run: they wait until one is used again.
 
     Raises:
@@ -249,12 +249,12 @@ def startable(found: Standing, cluster: Cluster) -> Standing:
 def _open_job(
     sql: sqlite3.Connection, number: JobId, description: JobDescription, fleet: Fleet, nodes: Mapping[Address, int],
     lifetimes: Lifetimes, at_us: Time,
-) -> StandingJob:  # fmt: skip
+) -> ActiveJob:  # fmt: skip
     try:
         waiting = list(_waiting(sql, number, description, fleet, lifetimes))
         wanted = list(demands(description, fleet))
     except InputError:  # the fleet has changed since; the job will fail
-        return StandingJob(number, description.user, 0)
+        return ActiveJob(number, description.user, 0)
     running = []
     for place, node, started_us in sql.execute(_RUNNING, (number,)).fetchall():
         if node in nodes and started_us is not None:
@@ -263,7 +263,7 @@ def _open_job(
             running.append(RunningTask(nodes[node], max(0, at_us - started_us), kind, one.request))
     took_us = _took(sql, number) if running else ()
     told_us = estimate_us(description)
-    return StandingJob(number, description.user, told_us, tuple(running), tuple(waiting), took_us)
+    return ActiveJob(number, description.user, told_us, tuple(running), tuple(waiting), took_us)
 
 
 def _waiting(

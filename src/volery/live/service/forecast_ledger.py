@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
+from volery.core.forecast import MomentQuantiles
 from volery.core.model import SECOND, JobId, Time
-from volery.core.standing import Moments
 from volery.live.jobs import JobDescription, merged
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.listings import digest_of, encoded
@@ -29,7 +29,7 @@ COUNTS_US: Final = 60 * SECOND
 """A job that is submitted later finds another federation."""
 KEPT: Final = 10_000
 SHOWN: Final = 20
-NAMES: Final = Moments.__struct_fields__
+NAMES: Final = MomentQuantiles.__struct_fields__
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS forecasts (
   id INTEGER PRIMARY KEY, made_us INTEGER NOT NULL, next_job INTEGER NOT NULL, user TEXT NOT NULL,
@@ -69,7 +69,7 @@ class ForecastLedger:
             self._sql.close()
             self._jobs.close()
 
-    def keep(self, made_us: Time, next_job: JobId, job: JobDescription, moments: Moments) -> None:
+    def keep(self, made_us: Time, next_job: JobId, job: JobDescription, moments: MomentQuantiles) -> None:
         """Remember a forecast.
 
         Args:
@@ -98,7 +98,7 @@ class ForecastLedger:
             (still_open,) = self._sql.execute(query, (user,)).fetchone()
         told = [
             ForecastOutcome(
-                job=row[0], made_us=row[1], moments=msgspec.json.decode(row[2], type=Moments),
+                job=row[0], made_us=row[1], moments=msgspec.json.decode(row[2], type=MomentQuantiles),
                 came=msgspec.json.decode(row[3], type=ActualMoments), delay_us=row[4],
             )
             for row in rows

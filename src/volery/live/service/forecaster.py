@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from volery.core.forecast import PreemptedJob
 from volery.core.model import Address, JobId
-from volery.core.standing import Preempted
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, task_count
 from volery.live.loop import in_slices
@@ -204,7 +204,7 @@ async def ask_lab(question: ForecastRequest) -> ForecastReply:
     return msgspec.msgpack.decode(answered, type=ForecastReply)
 
 
-def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ...]:
+def seen(preempts: tuple[PreemptedJob, ...], who: Principal) -> tuple[PreemptedJob, ...]:
     """The preempted jobs that the user may see; jobs of others are summed up without names."""
     if who.sees is None:
         return preempts
@@ -212,7 +212,7 @@ def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ..
     others = [one for one in preempts if one.user != who.sees]
     if others:
         runs = max(one.runs for one in others)
-        own.append(Preempted(tasks=sum(one.tasks for one in others), runs=runs))
+        own.append(PreemptedJob(tasks=sum(one.tasks for one in others), runs=runs))
     return tuple(own)
 
 

@@ -9,7 +9,7 @@ from tests.unit.architectures.parts import Alone
 from volery.architectures.hydra.messages import Guarantee, Load, News, Policy, Read, Standing
 from volery.core.events import TimerFired
 from volery.core.model import SECOND, Cluster
-from volery.sim.recording import TimerSet
+from volery.sim.effects import TimerSet
 
 STORE = "store/0"
 STANDING = Standing((Load(1, 2, 0, 5, ("a",), (2,), (4,)), Load(1, 2, 2, 0, ("b",), (1,), (0,))), (True, True))

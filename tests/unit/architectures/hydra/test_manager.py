@@ -21,7 +21,7 @@ from volery.architectures.hydra.messages import (
 from volery.core.events import TimerFired
 from volery.core.model import SECOND, Cluster, Task
 from volery.roles.recovery.channel import Linked, Renewed
-from volery.sim.recording import Launched, RecordingPort, Sent, TimerSet
+from volery.sim.effects import Launched, RecordingPort, Sent, TimerSet
 
 AT_ONCE: dict[str, Any] = {"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0, "subclusters": 1}
 A, B = "proxy/0/0", "proxy/0/1"

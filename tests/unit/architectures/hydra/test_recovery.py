@@ -23,7 +23,7 @@ from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import SECOND, Address, Cluster, Task
 from volery.roles.recovery.channel import Linked, Renewed
-from volery.sim.recording import Killed, Launched, RecordingPort, Sent
+from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 PROXY = "proxy/0/0"
 AT_ONCE: dict[str, Any] = {"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0, "subclusters": 1, "proxies": 1}

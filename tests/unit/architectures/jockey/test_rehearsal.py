@@ -14,7 +14,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.core.workflows import with_parents
 from volery.sim import Network, Options, simulate
-from volery.workload.shapes import layered
+from volery.workload.synthesis import layered
 
 WAITS = [(), (), (0,), (1,), (2, 3), (2, 3)]
 TOOK = [5, 3, 2, 2, 1, 1]

@@ -14,7 +14,7 @@ from volery.core.model import Cluster, Job, Task
 from volery.core.streams import Streams
 from volery.core.why import KEPT_PER_TASK, Decision, DecisionLog, Reason
 from volery.sim import simulate
-from volery.sim.recording import Observed
+from volery.sim.effects import Observed
 from volery.workload import ask, constrain, deal_to_users, load_cluster, load_trace
 
 HALF = Cluster((1, 0) * 4, (1,) * 8)

@@ -11,7 +11,7 @@ from volery.architectures.megha.messages import Ended, Inconsistency, Update
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Cluster
 from volery.roles.node import Completed, Launch
-from volery.sim.recording import Observed, TimerSet
+from volery.sim.effects import Observed, TimerSet
 
 A, B, C = tasks(0, 0, 0, 0)
 PERIOD_US = 5_000_000

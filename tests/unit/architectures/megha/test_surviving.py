@@ -30,7 +30,7 @@ from volery.core.shares import ShareChange
 from volery.core.streams import Streams
 from volery.roles.recovery.channel import Frame, Linked
 from volery.roles.recovery.leases import Active, Lead, Result, Run, Status, Stop
-from volery.sim.recording import Killed, Launched, RecordingPort, Sent
+from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 CLUSTER = Cluster.uniform(4)
 """node/0 and node/1 are gm/0's partition 0, node/2 and node/3 gm/1's partition 1; users a and b have a half each."""

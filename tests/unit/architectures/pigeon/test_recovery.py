@@ -11,7 +11,7 @@ from volery.core.events import Cancel, JobDone, PeerLost
 from volery.core.model import Address, Cluster, Task
 from volery.roles.recovery.channel import Linked
 from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire, Lead, Result, Run, Status, Stop
-from volery.sim.recording import Observed, RecordingPort, Sent
+from volery.sim.effects import Observed, RecordingPort, Sent
 
 FIRST, STANDBY, DEALER = "master/0", "master/0/standby", "distributor/0"
 

@@ -19,7 +19,7 @@ from volery.core.model import SECOND, Cluster, Preference, Task
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.recording import ComputeAsked, TimerSet
+from volery.sim.effects import ComputeAsked, TimerSet
 
 GPU, RACKS = 1, 0b110
 FOUR = Cluster((GPU | 2, GPU | 2, 4, 4), (1,) * 4)

@@ -16,7 +16,7 @@ from volery.live.jobs import job_from_table
 from volery.live.service.admission import Submission
 from volery.live.service.throttle import TASKS_PER_TURN
 from volery.roles.submission import JobLedger
-from volery.sim.recording import RecordingPort
+from volery.sim.effects import RecordingPort
 
 FLEET = Fleet([Machine("x86_64", "linux", "6.1", 4, 1024, {})], [1])
 FIRST = 1_000

@@ -13,7 +13,7 @@ from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.election import LEADERSHIP, Leadership, Standing, seated
 from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
-from volery.sim.recording import RecordingPort, TimerCancelled, TimerSet
+from volery.sim.effects import RecordingPort, TimerCancelled, TimerSet
 
 PAIR = ("m/0", "m/0/standby")
 NODES = ("node/0", "node/1")

@@ -1,6 +1,6 @@
-"""How a federation stands at a moment, and what the lab makes of that: what a forecast is asked and answers.
+"""Input and output of forecasts: the state of a federation, and quantiles of a job's moments.
 
-The live side writes a `Standing` without the lab, and the lab plays it without the live side.
+Rooms `live` and `whatif` share nothing but core: the first writes a state, and the second simulates from it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Basis = Literal["history", "estimate", "user", "federation", "nothing"]
 
 
 class Lifetime(msgspec.Struct, frozen=True):
-    """What is known of how long tasks of one kind take.
+    """Past durations and estimates of tasks of one kind.
 
     Args:
-        basis: where it is known from: earlier tasks of the same name and user; an estimate; any earlier tasks of the
-            user; any at all; nothing.
-        estimate_us: that was given; 0: none.
-        past: per earlier job the durations of its tasks, in order; nothing where only an estimate is known.
-        ratios: of earlier jobs, mean duration over estimate, in thousandths, in order; nothing: too few.
+        basis: the source: earlier tasks of the same name and user; an estimate; any earlier tasks of the user; any
+            earlier tasks; nothing.
+        estimate_us: of the user; 0: none.
+        past: per earlier job the durations of its tasks, in order; empty where there is an estimate alone.
+        ratios: of earlier jobs, mean duration over estimate, in thousandths, in order; empty: too few.
     """
 
     basis: Basis
@@ -33,12 +33,12 @@ class Lifetime(msgspec.Struct, frozen=True):
 
 
 class RunningTask(msgspec.Struct, frozen=True):
-    """A task that runs.
+    """A running task.
 
     Args:
-        machine: on which.
-        elapsed_us: for how long.
-        lifetime: place of its kind among `Standing.lifetimes`.
+        machine: its number.
+        elapsed_us: since its start.
+        lifetime: place of its kind among `FederationState.lifetimes`.
         request: units of each resource.
     """
 
@@ -52,9 +52,9 @@ class WaitingTasks(msgspec.Struct, frozen=True):
     """Equal tasks that have not been started.
 
     Args:
-        count: how many.
+        count: of the tasks.
         mask: their constraints.
-        lifetime: place of their kind among `Standing.lifetimes`.
+        lifetime: place of their kind among `FederationState.lifetimes`.
         request: units of each resource.
     """
 
@@ -64,12 +64,12 @@ class WaitingTasks(msgspec.Struct, frozen=True):
     request: Amounts = ()
 
 
-class StandingJob(msgspec.Struct, frozen=True):
+class ActiveJob(msgspec.Struct, frozen=True):
     """A job that has not ended.
 
     Args:
         number, user: of the job.
-        estimate_us: what schedulers were told.
+        estimate_us: that schedulers have received.
         running, waiting: its tasks.
         took_us: durations of some of its tasks that have finished.
     """
@@ -82,34 +82,34 @@ class StandingJob(msgspec.Struct, frozen=True):
     took_us: tuple[Time, ...] = ()
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """All that is under way.
+class FederationState(msgspec.Struct, frozen=True):
+    """The state of a federation at one moment.
 
     Args:
-        at_us: when, microseconds since 1970.
-        jobs: in the order in which they were submitted.
-        planned: the job in question, which comes after them; None: the question is about one of them.
-        lifetimes: the kinds of tasks.
-        drained: machines on which nothing is placed.
-        weights: of users and organisations, where they have changed since the beginning.
+        at_us: the moment, microseconds since 1970.
+        jobs: in the order of submission.
+        planned: the job in question, submitted after them; None: it is one of them.
+        lifetimes: of the kinds of tasks.
+        drained: machines that take no tasks.
+        weights: of users and organisations, where they have changed.
         asked: number of the job in question, where none is planned.
     """
 
     at_us: Time
-    jobs: tuple[StandingJob, ...]
-    planned: StandingJob | None
+    jobs: tuple[ActiveJob, ...]
+    planned: ActiveJob | None
     lifetimes: tuple[Lifetime, ...]
     drained: tuple[int, ...] = ()
     weights: tuple[tuple[str, int], ...] = ()
     asked: JobId | None = None
 
     @property
-    def all(self) -> tuple[StandingJob, ...]:
+    def all(self) -> tuple[ActiveJob, ...]:
         """All jobs, in the order of submission."""
         return self.jobs if self.planned is None else (*self.jobs, self.planned)
 
     @property
-    def questioned(self) -> StandingJob:
+    def questioned(self) -> ActiveJob:
         """The job in question."""
         if self.planned is not None:
             return self.planned
@@ -122,24 +122,24 @@ Microseconds = Annotated[
 ]
 
 
-class Interval(msgspec.Struct, frozen=True):
-    """When something comes to pass: in a tenth of all runs it is before `low_us`, in a tenth after `high_us`."""
+class Quantiles(msgspec.Struct, frozen=True):
+    """Quantiles of a moment: 10 %, 50 % and 90 % of all runs."""
 
     low_us: Microseconds
     median_us: Microseconds
     high_us: Microseconds
 
 
-class Moments(msgspec.Struct, frozen=True):
-    """The moments of a job that are foretold; of one under way, those that are still to come."""
+class MomentQuantiles(msgspec.Struct, frozen=True):
+    """Quantiles of the moments of a job, as far as they are still to come."""
 
-    first_start: Annotated[Interval, Meta(description="its first task starts, of those that wait")]
-    first_end: Annotated[Interval, Meta(description="the first of its tasks ends")]
-    last_start: Annotated[Interval, Meta(description="the last of its tasks to start does so")]
-    last_end: Annotated[Interval, Meta(description="all of its tasks have ended")]
+    first_start: Annotated[Quantiles, Meta(description="its first task starts, of those that wait")]
+    first_end: Annotated[Quantiles, Meta(description="the first of its tasks ends")]
+    last_start: Annotated[Quantiles, Meta(description="the last of its tasks to start does so")]
+    last_end: Annotated[Quantiles, Meta(description="all of its tasks have ended")]
 
 
-class Preempted(msgspec.Struct, frozen=True, kw_only=True):
+class PreemptedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that would lose running tasks to the one in question."""
 
     job: Annotated[int | None, Meta(description="null: jobs of other users, together")] = None
@@ -148,8 +148,8 @@ class Preempted(msgspec.Struct, frozen=True, kw_only=True):
     runs: Annotated[int, Meta(description="in how many of the runs it loses any")]
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """From where the durations of tasks are known, as how many of them."""
+class DurationBases(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of tasks by the basis of their durations."""
 
     history: Annotated[int, Meta(description="from earlier tasks of the same name and user")] = 0
     estimate: Annotated[int, Meta(description="from the user's estimate")] = 0
@@ -158,11 +158,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     nothing: Annotated[int, Meta(description="not at all: from a second to an hour")] = 0
 
 
-class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of the lab have come to."""
+class ForecastResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of all runs of a forecast."""
 
     runs: Annotated[int, Meta(description="of the lab, over durations drawn anew, that came to their end in time")]
-    moments: Moments
-    known: Known
-    preempts: tuple[Preempted, ...] = ()
+    moments: MomentQuantiles
+    known: DurationBases
+    preempts: tuple[PreemptedJob, ...] = ()
     cpu_s: Annotated[float, Meta(description="processor time that the runs took, in seconds")] = 0.0

@@ -1,4 +1,4 @@
-"""A camera sees what is said, where tasks wait and what schedulers believe, and changes nothing."""
+"""A tracer records messages, queues and errors of views, and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,80 +9,80 @@ from volery.core.component import Deployment
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.playback.camera import FLIGHTS_PER_KIND, Camera
-from volery.playback.film import FINISHED, KILLED, Filmed
+from volery.playback.run_log import FINISHED, KILLED, RunLog
+from volery.playback.tracer import FLIGHTS_PER_KIND, Tracer
 from volery.sim.faults import Crash, FaultPlan
 from volery.workload import synthesize
 
 WORKERS, WORK = 40, "syn:12x30"
 
 
-def driven(name: str, *, camera: bool = True) -> tuple[Records, Filmed | None]:
+def driven(name: str, *, tracer: bool = True) -> tuple[Records, RunLog | None]:
     cluster, trace, entry = Cluster.uniform(WORKERS), synthesize(WORK), architectures.lookup(name)
     deployment: Deployment = entry.build(cluster, entry.defaults, Streams(0))
-    one = Camera(0, 60_000_000, cluster.slots, deployment.machines)
-    if camera:
+    one = Tracer(0, 60_000_000, cluster.slots, deployment.machines)
+    if tracer:
         one.watch(deployment.components)
-    return sim.simulate(deployment, trace, cluster), one.filmed() if camera else None
+    return sim.simulate(deployment, trace, cluster), one.log() if tracer else None
 
 
 @pytest.mark.parametrize("name", ["megha", "pigeon", "sparrow", "oracle"])
-def test_a_run_is_the_same_under_a_camera_and_every_task_is_seen(name: str) -> None:
-    plain, _ = driven(name, camera=False)
-    records, filmed = driven(name)
+def test_a_run_is_the_same_under_a_tracer_and_every_task_is_seen(name: str) -> None:
+    plain, _ = driven(name, tracer=False)
+    records, log = driven(name)
     assert records.digest() == plain.digest()
-    assert filmed is not None
-    assert sorted(filmed.attempts["task"]) == list(range(360))
-    assert list(filmed.attempts["start_us"]) == [records.start_us[task] for task in filmed.attempts["task"]]
-    assert list(filmed.attempts["machine"]) == [records.worker[task] for task in filmed.attempts["task"]]
+    assert log is not None
+    assert sorted(log.attempts["task"]) == list(range(360))
+    assert list(log.attempts["start_us"]) == [records.start_us[task] for task in log.attempts["task"]]
+    assert list(log.attempts["machine"]) == [records.worker[task] for task in log.attempts["task"]]
 
 
 def test_counts_are_of_all_messages_and_flights_are_few_of_each_kind() -> None:
-    records, filmed = driven("megha")
-    assert filmed is not None
-    counts = dict(zip(filmed.kinds, map(sum, filmed.sent), strict=True))
+    records, log = driven("megha")
+    assert log is not None
+    counts = dict(zip(log.kinds, map(sum, log.sent), strict=True))
     assert counts["Launch"] == counts["Completed"] == 360
     assert counts["JobDone"] == counts["JobAccepted"] == 30
-    assert sum(filmed.facts["inconsistencies"]) == records.counters["inconsistencies"] > 0
-    shown = [(one.sent_us // filmed.step_us, one.kind) for one in filmed.flights]
+    assert sum(log.facts["inconsistencies"]) == records.counters["inconsistencies"] > 0
+    shown = [(one.sent_us // log.step_us, one.kind) for one in log.flights]
     assert max(map(shown.count, shown)) == FLIGHTS_PER_KIND
-    assert {one.heard_us - one.sent_us for one in filmed.flights} == {0, 500}
-    assert filmed.told[filmed.kinds.index("Inconsistency")].startswith("LM > GM: these placements were invalid")
+    assert {one.received_us - one.sent_us for one in log.flights} == {0, 500}
+    assert log.meanings[log.kinds.index("Inconsistency")].startswith("LM > GM: these placements were invalid")
 
 
 def test_queues_are_empty_at_the_end_and_were_as_long_as_the_design_says() -> None:
-    records, filmed = driven("megha")
-    assert filmed is not None
-    waiting = {role.name: role.waiting for role in filmed.roles}
+    records, log = driven("megha")
+    assert log is not None
+    waiting = {role.name: role.waiting for role in log.roles}
     assert waiting["gm"][-1] == waiting["lm"][-1] == waiting["node"][-1] == 0
     assert max(waiting["gm"]) >= max(1, records.tallies["queued_tasks"].largest)
 
 
-def test_beliefs_are_wrong_while_news_is_under_way_and_true_in_the_end() -> None:
-    _, filmed = driven("megha")
-    assert filmed is not None
-    assert filmed.beliefs
-    for one in filmed.beliefs:
+def test_views_are_wrong_while_news_is_under_way_and_true_in_the_end() -> None:
+    _, log = driven("megha")
+    assert log is not None
+    assert log.views
+    for one in log.views:
         assert max(one.free) > 0
         assert (one.free[-1], one.taken[-1], one.wrong[-1]) == (0, 0, [])
         assert [sum(free for _, free, _ in wrong) for wrong in one.wrong] == one.free
         assert all(address.startswith("lm/") for address in one.of)
-    assert any("inconsistencies" in what for _, what in filmed.moments)
+    assert any("inconsistencies" in what for _, what in log.moments)
     _, silent = driven("pigeon")
     assert silent is not None
-    assert silent.beliefs == []
+    assert silent.views == []
 
 
 def test_a_part_of_a_run_shows_that_part_and_knows_what_was_before() -> None:
     cluster, trace, entry = Cluster.uniform(WORKERS), synthesize(WORK), architectures.lookup("megha")
 
-    def filmed(begin_us: int, end_us: int, *, part: bool) -> Filmed:
+    def log(begin_us: int, end_us: int, *, part: bool) -> RunLog:
         deployment = entry.build(cluster, entry.defaults, Streams(0))
-        camera = Camera(begin_us, end_us, cluster.slots, deployment.machines, part=part)
-        sim.simulate(camera.on(deployment), trace, cluster)
-        return camera.filmed()
+        tracer = Tracer(begin_us, end_us, cluster.slots, deployment.machines, part=part)
+        sim.simulate(tracer.on(deployment), trace, cluster)
+        return tracer.log()
 
-    whole, part = filmed(0, 60_000_000, part=False), filmed(5_500_000, 9_700_000, part=True)
+    whole, part = log(0, 60_000_000, part=False), log(5_500_000, 9_700_000, part=True)
     assert (part.begin_us, part.end_us) == (5_500_000, 9_700_000)
     assert all(5_500_000 <= at_us <= 9_700_000 for at_us, _ in part.moments)
     launches = {name: sum(one.sent[one.kinds.index("Launch")]) for name, one in (("whole", whole), ("part", part))}
@@ -92,15 +92,15 @@ def test_a_part_of_a_run_shows_that_part_and_knows_what_was_before() -> None:
     assert [job.id for job in part.jobs] == list(range(10))
 
 
-def test_a_crash_ends_what_ran_there_and_the_next_life_is_filmed_too() -> None:
+def test_a_crash_ends_what_ran_there_and_the_next_incarnation_is_traced_too() -> None:
     entry, cluster, trace = architectures.lookup("megha"), Cluster.uniform(6), synthesize("syn:4x6")
     parameters = {"gms": 1, "lms": 1, "reliable": True, "detection_s": 0.2}
     deployment = entry.build(cluster, architectures.configure(entry, parameters), Streams(0))
-    camera = Camera(0, 20_000_000, cluster.slots, deployment.machines, crashes=((2_300_000, "node/1"),))
-    deployment = camera.on(deployment)
+    tracer = Tracer(0, 20_000_000, cluster.slots, deployment.machines, crashes=((2_300_000, "node/1"),))
+    deployment = tracer.on(deployment)
     plan = FaultPlan(crashes=(Crash(2_300_000, "node/1", 4_100_000),))
     records = sim.simulate(deployment, trace, cluster, options=sim.Options(plan=plan))
-    found = camera.filmed()
+    found = tracer.log()
     assert [(at_us, gone) for at_us, _, gone in found.crashed] == [(2_300_000, True), (4_100_000, False)]
     ended = list(zip(found.attempts["task"], found.attempts["finish_us"], found.attempts["outcome"], strict=True))
     died = [(task, end) for task, end, outcome in ended if outcome == KILLED]
@@ -109,4 +109,4 @@ def test_a_crash_ends_what_ran_there_and_the_next_life_is_filmed_too() -> None:
     later = [start for start, machine in zip(found.attempts["start_us"], found.attempts["machine"], strict=True)
              if machine == 1 and start > 4_100_000]  # fmt: skip
     assert later, "it runs tasks again, and that is seen"
-    assert any("node/1 is back" in what for _, what in found.moments)
+    assert any("node/1 is restarted" in what for _, what in found.moments)

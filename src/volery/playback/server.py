@@ -1,6 +1,6 @@
-"""A recording in a browser: the pages of the live federation, each as it stood at the moment that its address names.
+"""Server of recordings: the pages of the live federation, each at the moment that its address names.
 
-It answers on this machine alone, reads only, and refuses requests to names that it was not given (DNS rebinding).
+It listens on this machine alone, changes nothing, and refuses requests to other host names (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from volery.live.service.requests import NotThereError
 from volery.live.service.tokens import Principal
 from volery.playback import snapshot as snapshots
 from volery.playback.bar import DESIGN, VIEW, asked_us, bar
+from volery.playback.message_panel import MessagePanel
 from volery.playback.recording import Recording
 from volery.playback.snapshot import Snapshot
-from volery.playback.stage import Stage
 
 LOOPBACK: Final = "127.0.0.1"
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 VIEWER: Final = Principal("", "operator", known=False)
-"""Whoever looks: sees all, and changes nothing, because there is nothing to change."""
+"""The user of every request: may read all, and there is nothing to change."""
 
 Shown = Callable[[Snapshot, Request], Awaitable[PageView]]
 
 
-class Theatre:
-    """Shows a recording.
+class PlaybackApp:
+    """The web application of a recording.
 
     Args:
-        recording: which.
+        recording: that is shown.
         design: makes the page of the design; None: there is none.
-        lasts_s: so long it takes at first, without its pauses.
+        lasts_s: initial length of the playback, without its pauses.
     """
 
     def __init__(self, recording: Recording, design: Callable[[], PageView] | None = None, lasts_s: int = 30) -> None:
         self._lasts_s = lasts_s
         self._recording = recording
-        self._stage = Stage(recording)
+        self._panel = MessagePanel(recording)
         self._design = None if design is None else functools.cache(design)
 
     def app(self) -> Starlette:
-        """All pages, and what they are made of."""
+        """The application: pages, style sheet and script."""
         shown = [Route(path, self._page(place)) for place, (path, _) in enumerate(self._pages(self._first))]
         return Starlette(
             routes=[
                 *shown,
                 Route(DESIGN, self._answering(self._of_design)),
-                Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style() + _text("film.css"))),
+                Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style() + _text("playback.css"))),
                 Route(frame.SCRIPT, file_of("text/javascript; charset=utf-8", _script())),
             ],
             exception_handlers={HTTPException: self._missing},
@@ -85,14 +85,14 @@ class Theatre:
             view = await made(request)
             if path != frame.HOME:
                 return view
-            live = joined((view.live, self._stage.told(snapshot)))
-            return msgspec.structs.replace(view, live=live, still=joined((view.still, self._stage.drawn())))
+            live = joined((view.live, self._panel.content(snapshot)))
+            return msgspec.structs.replace(view, live=live, still=joined((view.still, self._panel.canvas())))
 
         return self._answering(show)
 
     async def _of_design(self, _snapshot: Snapshot, _request: Request) -> PageView:
         if self._design is None:
-            raise NotThereError(DESIGN, "this recording does not say what design it shows")
+            raise NotThereError(DESIGN, "this recording has no design page")
         return await asyncio.to_thread(self._design)
 
     def _answering(self, show: Shown) -> Callable[[Request], Awaitable[Response]]:
@@ -107,7 +107,7 @@ class Theatre:
             except NotThereError as error:
                 view, status = problem_view(error.place, error.problem), 404
             above = bar(snapshot, request.url.path, request.query_params.get(VIEW, ""), self._lasts_s)
-            return page(view, VIEWER, self._recording.stage.title, status, film=above)
+            return page(view, VIEWER, self._recording.source.title, status, film=above)
 
         return answer
 
@@ -115,23 +115,23 @@ class Theatre:
         assert isinstance(error, HTTPException)
         view = problem_view(request.url.path[:80], f"{error.detail}; there is no such page")
         above = bar(self._first, frame.HOME, "", self._lasts_s)
-        return page(view, VIEWER, self._recording.stage.title, error.status_code, film=above)
+        return page(view, VIEWER, self._recording.source.title, error.status_code, film=above)
 
 
 def _script() -> str:
-    return "\n".join((window_script(), _text("film.js"), _text("stage.js")))
+    return "\n".join((window_script(), _text("playback.js"), _text("message_panel.js")))
 
 
 def _text(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-class Showing:
-    """A server that shows a recording on this machine.
+class PlaybackServer:
+    """The HTTP server of a recording, on this machine.
 
     Args:
-        app: what it answers.
-        port: where it listens; 0: any free one.
+        app: of the recording.
+        port: to listen at; 0: any free one.
 
     Attributes:
         url: of the first page.
@@ -156,7 +156,7 @@ class Showing:
         self._server = uvicorn.Server(config)
 
     def run(self) -> None:
-        """Answer until it is ended."""
+        """Serve until `stop` or Ctrl-C."""
         self._socket.listen(128)
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
@@ -166,5 +166,5 @@ class Showing:
             self._socket.close()
 
     def stop(self) -> None:
-        """End it, from any thread."""
+        """End `run`, from any thread."""
         self._server.should_exit = True

@@ -1,8 +1,7 @@
-"""A camera on a deployment's components: who said what to whom, where tasks wait, what schedulers believe.
+"""The tracer of a deployment's components: messages, tasks that wait, attempts, and errors of schedulers' views.
 
-It sees what components see and changes nothing: each becomes an instance of a subclass that tells the camera before and
-after it handles an event. Nothing is slower where nobody films. Behind reliable links the components within are
-filmed: what they say to each other, not the frames that carry it.
+It changes nothing: each component becomes an instance of a subclass that reports its events to the tracer. Runs without
+a tracer cost nothing. Behind reliable channels the inner components are traced, with their messages and not the frames.
 """
 
 from __future__ import annotations
@@ -13,63 +12,92 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from volery.core.component import Component, Deployment, role_of
 from volery.core.events import Adopted, Counted, Fact, JobDone, PeerBack, PeerLost, TaskFinished
 from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, Time
+from volery.core.port import ForwardingPort
+from volery.metrics.columns import Longs
 from volery.metrics.timeline import HEAT_ROWS_MAX, LANES_MAX, group_starts
-from volery.playback.beliefs import Beliefs
 from volery.playback.captions import Captions
-from volery.playback.film import FAILED, FINISHED, KILLED, RUNNING, Filmed, Flight, Role
 from volery.playback.queues import Queues
+from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, Flight, RoleCounts, RunLog, ViewErrors
 from volery.playback.worklog import WorkLog
 
 BINS: Final = 400
 FLIGHTS_PER_KIND: Final = 3
 """Messages of a kind that are shown on their way in an interval; counts are of all of them."""
-BELIEFS_MAX: Final = 40_000_000
-"""Comparisons of a scheduler's belief about a machine with the truth, at most: fewer moments where there are more."""
+COMPARISONS_MAX: Final = 40_000_000
+"""Comparisons of a scheduler's view of a machine with the truth, at most: fewer moments where there are more."""
 OVERTAKEN_MAX: Final = 64
 """How far behind the first message of a link that is on its way a message may be that is handled."""
 
 
-class _Lens:
-    """A port that tells the camera of what goes out."""
+class _TracedPort(ForwardingPort):
+    """A port that reports messages, launches and facts to the tracer."""
 
-    __slots__ = ("_camera", "_port", "address", "cancel_timer", "compute", "kill", "set_timer")
+    __slots__ = ("_tracer",)
 
-    def __init__(self, camera: Camera, address: Address, port: Any) -> None:
-        self._camera, self._port, self.address = camera, port, address
-        self.set_timer, self.cancel_timer = port.set_timer, port.cancel_timer
-        self.kill, self.compute = port.kill, port.compute
+    def __init__(self, tracer: Tracer, port: Any) -> None:
+        super().__init__(port)
+        self._tracer = tracer
 
     def send(self, to: Address, message: Message) -> None:
-        self._camera.sent(self.address, to, message)
-        self._port.send(to, message)
+        self._tracer.sent(self.address, to, message)
+        self.inner.send(to, message)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        self._camera.launched(self.address, task, attempt)
-        self._port.launch(task, attempt, waited_us, note)
+        self._tracer.launched(self.address, task, attempt)
+        self.inner.launch(task, attempt, waited_us, note)
 
     def observe(self, fact: Fact) -> None:
-        self._camera.observed(self.address, fact)
-        self._port.observe(fact)
+        self._tracer.observed(self.address, fact)
+        self.inner.observe(fact)
 
     def __getattr__(self, name: str) -> Any:
-        """What else the port offers."""
-        return getattr(self._port, name)
+        """Further attributes of the port."""
+        return getattr(self.inner, name)
 
 
-class Camera:
-    """Films components from `watch` on.
+class ViewErrorLog:
+    """Collects the messages that a component receives, and the errors of its view where it has one."""
+
+    def __init__(self) -> None:
+        self.received_us: dict[Address, Time] = {}
+        self.moments: list[tuple[int, Time, dict[Address, Time], list[tuple[int, int, int]]]] = []
+
+    def note(self, at: int, now: Time, view: Mapping[int, int], free: Sequence[int], cells: Longs) -> None:
+        """Compare the view with the free slots, at the end of an interval."""
+        differs = -np.array(free, dtype=np.int64)
+        differs[np.fromiter(view, np.int64, len(view))] += np.fromiter(view.values(), np.int64)
+        over, under = (np.bincount(cells, weights=np.maximum(way * differs, 0)) for way in (1, -1))
+        places = np.flatnonzero(over + under)
+        columns = (places.tolist(), over[places].astype(int).tolist(), under[places].astype(int).tolist())
+        self.moments.append((at, now, dict(self.received_us), list(zip(*columns, strict=True))))
+
+    def errors(self, by: Address, bins: int, nodes: set[str]) -> ViewErrors:
+        """The errors per interval; an interval without a comparison repeats the one before."""
+        found = [self.moments[0]] * bins
+        for (at, now, received, wrong), following in zip(self.moments, [*self.moments[1:], None], strict=True):
+            for place in range(at, bins if following is None else following[0]):
+                found[place] = (at, now, received, wrong)
+        of = sorted(one for one in self.received_us if role_of(one) not in nodes)
+        age_us = [[now - last[one] if one in last else -1 for _, now, last, _ in found] for one in of]
+        free, taken = ([sum(one[place] for one in wrong) for *_, wrong in found] for place in (1, 2))
+        return ViewErrors(by, of, age_us, free, taken, [wrong for *_, wrong in found])
+
+
+class Tracer:
+    """Records the events and effects of components, from `watch` on.
 
     Args:
-        begin_us, end_us: of the film. What is earlier is followed and not shown; what is later belongs to its end.
+        begin_us, end_us: of the recording. Earlier events are followed and not shown; later ones belong to its end.
         slots: per machine.
-        machines: per node address, the machine that it stands on.
-        captions: what to say of messages and facts, see `Architecture.captions`.
-        crashes: when which component crashes, where that is known beforehand.
-        part: whether the film ends before all is over: what is later is not followed then.
+        machines: node address -> machine.
+        captions: see `Architecture.captions`.
+        crashes: time and component of each crash, where they are known beforehand.
+        part: the recording ends before the run does; later events are not followed.
 
     Attributes:
         cells: per machine, the first of its group: the groups of a heat map, one machine each where there are few.
@@ -90,7 +118,7 @@ class Camera:
         self._addresses: dict[Address, int] = {}
         self._kinds: dict[str, list[int]] = {}
         self._numbers: dict[str, int] = {}
-        self._told: list[str] = []
+        self._meanings: list[str] = []
         self._shown: Counter[tuple[int, str]] = Counter()
         self._flights: list[Flight] = []
         self._flying: dict[tuple[Address, Address], deque[tuple[Time, Message, bool]]] = {}
@@ -104,43 +132,43 @@ class Camera:
         self._part = part
         self._shows, self._over = begin_us <= 0, False
         self._running: dict[tuple[TaskId, int], tuple[int, Time, JobId]] = {}
-        self._beliefs: dict[Address, Beliefs] = {}
+        self._views: dict[Address, ViewErrorLog] = {}
         self._stride = 1
 
     def watch(self, components: Mapping[Address, Component], offset_us: Time = 0) -> None:
-        """Film these components, which are not bound yet; a later one takes the place of an earlier of its address.
+        """Trace these components, which are not bound yet; a later one replaces an earlier one of its address.
 
         Args:
             components: by address.
-            offset_us: what their clock shows less than the film's.
+            offset_us: time of the recording minus time of their clock.
         """
         for address, component in components.items():
             inner = component
             while (within := getattr(inner, "inner", None)) is not None:
                 inner = within
-            inner.__class__ = _filmed(type(inner), self, address, offset_us)
+            inner.__class__ = _traced_class(type(inner), self, address, offset_us)
             if address in self._components and address in self._machines and address not in self._gone:
-                self._fall(self._machines[address])
+                self._end_all(self._machines[address])
             self._components[address] = inner
-        believers = sum(one.believed_free() is not None for one in self._components.values())
-        self._stride = max(1, -(-believers * len(self._slots) * self._bins // BELIEFS_MAX))
+        views = sum(one.believed_free() is not None for one in self._components.values())
+        self._stride = max(1, -(-views * len(self._slots) * self._bins // COMPARISONS_MAX))
 
     def on(self, deployment: Deployment) -> Deployment:
-        """A deployment whose components are filmed, in all their lives."""
+        """A deployment whose components are traced, in all their incarnations."""
         self.watch(deployment.components)
         rebuild = deployment.rebuild
         if rebuild is None:
             return deployment
 
-        def again(address: Address, incarnation: int) -> Component:
+        def rebuilt(address: Address, incarnation: int) -> Component:
             component = rebuild(address, incarnation)
             self.watch({address: component})
             return component
 
-        return msgspec.structs.replace(deployment, rebuild=again)
+        return msgspec.structs.replace(deployment, rebuild=rebuilt)
 
     def turn(self, now: Time) -> None:
-        """The film's clock moves on; intervals that are over are closed."""
+        """Advance the clock of the recording, and close the intervals that are over."""
         if now <= self._now:
             return
         while self._crashes and self._crashes[-1][0] <= now:
@@ -170,18 +198,18 @@ class Camera:
         running = 0
         if address in self._machines:
             running = sum(machine == self._machines[address] for machine, *_ in self._running.values())
-            self._fall(self._machines[address])
+            self._end_all(self._machines[address])
         self._gone.add(address)
         self._work.crashed.append((self._now, address, True))
         lost = f", and {running:,} task{'s' if running != 1 else ''} that ran there with it" if running else ""
         self.happened(self._now, f"{address} crashes{lost}.")
 
     def begins(self, address: Address) -> None:
-        """A component is about to start."""
+        """Record the start of a component."""
         if address in self._gone:
             self._gone.discard(address)
             self._work.crashed.append((self._now, address, False))
-            self.happened(self._now, f"{address} is back, and knows nothing of before.")
+            self.happened(self._now, f"{address} is restarted with an empty state.")
 
     def _at(self, now: Time) -> int:
         return min(self._bins - 1, max(0, (now - self._begin_us) // self._step_us))
@@ -193,13 +221,13 @@ class Camera:
         for address, component in self._components.items():
             found = component.believed_free()
             if found is not None:
-                kept = self._beliefs.get(address)
-                if kept is None:
-                    kept = self._beliefs[address] = Beliefs()
-                kept.note(self._bin, end_us, found, self._free, self.cells)
+                view = self._views.get(address)
+                if view is None:
+                    view = self._views[address] = ViewErrorLog()
+                view.note(self._bin, end_us, found, self._free, self.cells)
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
-        """A message goes out."""
+        """Record a message that a component sends."""
         if self._over:
             return
         if receiver == SUBMITTER and isinstance(message, JobDone):
@@ -213,7 +241,7 @@ class Camera:
         if counts is None:
             counts = self._kinds[name] = [0] * self._bins
             self._numbers[name] = len(self._numbers)
-            self._told.append((inspect.getdoc(type(message)) or "").partition("\n")[0])
+            self._meanings.append((inspect.getdoc(type(message)) or "").partition("\n")[0])
         counts[self._bin] += 1
         if receiver == SUBMITTER:
             return
@@ -222,12 +250,12 @@ class Camera:
         self._flying.setdefault((sender, receiver), deque()).append((self._now, message, shown))
 
     def handled(self, address: Address, source: Address, event: Any) -> None:
-        """A component is about to handle an event."""
+        """Record an event that a component is about to handle."""
         if self._over:
             return
         if isinstance(event, Message):
             if role_of(source) == SUBMITTER:
-                self._work.told(event, self._now)
+                self._work.received(event, self._now)
                 if self._shows:
                     self._captions.sent(self._now, source, address, event)
             if self._shows:
@@ -236,23 +264,22 @@ class Camera:
                     received = self._received[role] = [0] * self._bins
                 received[self._bin] += 1
                 self._land(source, address, event)
-            self._queues.told(address, event)
-            beliefs = self._beliefs.setdefault(address, Beliefs()) if role_of(source) != SUBMITTER else None
-            if beliefs is not None:
-                beliefs.heard_us[source] = self._now
+            self._queues.received(address, event)
+            if role_of(source) != SUBMITTER:
+                self._views.setdefault(address, ViewErrorLog()).received_us[source] = self._now
         elif isinstance(event, TaskFinished):
             self._ended(event)
         elif isinstance(event, Adopted):
             self.launched(address, event.task, event.attempt)
         elif isinstance(event, PeerLost | PeerBack):
-            self._told_of_peer(address, event)
+            self._on_peer(address, event)
 
-    def _told_of_peer(self, address: Address, event: PeerLost | PeerBack) -> None:
+    def _on_peer(self, address: Address, event: PeerLost | PeerBack) -> None:
         if self._shows:
             lost, back = f"{event.peer} does not answer any more", f"{event.peer} answers again"
             now, before = (lost, back) if isinstance(event, PeerLost) else (back, lost)
             self._captions.again(before)
-            self._captions.once(self._now, now, f"{address} is told: {now}.")
+            self._captions.once(self._now, now, f"{address} detects that {now}.")
 
     def _land(self, sender: Address, receiver: Address, message: Message) -> None:
         flying = self._flying.get((sender, receiver))
@@ -274,7 +301,7 @@ class Camera:
         return self._addresses.setdefault(address, len(self._addresses))
 
     def launched(self, address: Address, task: Task, attempt: int) -> None:
-        """A task starts."""
+        """Record the start of an attempt."""
         if self._over:
             return
         machine = self._machines[address]
@@ -294,8 +321,8 @@ class Camera:
         if outcome != FINISHED:
             self._queues.lost(event.task.id)
 
-    def _fall(self, machine: int) -> None:
-        """A node begins anew: what ran there has ended, unless it is adopted."""
+    def _end_all(self, machine: int) -> None:
+        """End all attempts on a machine whose node was restarted; adopted ones start again."""
         for (task, attempt), (at, start_us, job) in list(self._running.items()):
             if at == machine:
                 del self._running[task, attempt]
@@ -304,28 +331,28 @@ class Camera:
                 self._queues.lost(task)
 
     def observed(self, address: Address, fact: Fact) -> None:
-        """A component reports a fact."""
+        """Record a fact that a component reports."""
         if self._over:
             return
         self._work.observed(address, fact, self._now)
         if not self._shows:
             return
-        said = self._captions.observed(self._now, address, fact)
+        has_caption = self._captions.observed(self._now, address, fact)
         if isinstance(fact, Counted) and fact.amount and ("inconsisten" in fact.name or "conflict" in fact.name):
             counts = self._facts.get(fact.name)
             if counts is None:
                 counts = self._facts[fact.name] = [0] * self._bins
-                if not said:
+                if not has_caption:
                     self.happened(self._now, f"First of the {fact.name.replace('_', ' ')}, at {address}.")
             counts[self._bin] += fact.amount
 
     def happened(self, now: Time, what: str) -> None:
-        """Something that is no event of a component."""
+        """Record a moment that is no event of a component."""
         if self._begin_us <= now and not self._over:
-            self._captions.said.append((now, what))
+            self._captions.moments.append((now, what))
 
-    def filmed(self) -> Filmed:
-        """What it has seen."""
+    def log(self) -> RunLog:
+        """The log of the run so far."""
         self._close()
         for (task, attempt), (machine, start_us, job) in self._running.items():
             self._work.attempt(task, job, machine, start_us, self._now, attempt, RUNNING)
@@ -333,50 +360,50 @@ class Camera:
         longest = max(roles, key=lambda role: max(role.waiting), default=None)
         if longest is not None and (most := max(longest.waiting)) > 1:
             at = self._begin_us + longest.waiting.index(most) * self._step_us
-            self._captions.said.append((at, f"The longest queue: {most:,} tasks wait at {longest.name}."))
-        return Filmed(
+            self._captions.moments.append((at, f"The longest queue: {most:,} tasks wait at {longest.name}."))
+        return RunLog(
             self._begin_us,
             self._step_us,
             list(self._addresses),
             list(self._numbers),
-            self._told,
+            self._meanings,
             list(self._kinds.values()),
             self._flights,
             roles,
             [
-                beliefs.kept(address, self._bins, {role_of(one) for one in self._machines})
-                for address, beliefs in self._beliefs.items()
-                if beliefs.moments
+                view.errors(address, self._bins, {role_of(one) for one in self._machines})
+                for address, view in self._views.items()
+                if view.moments
             ],
             self._facts,
-            sorted(self._captions.said, key=lambda said: said[0]),
+            sorted(self._captions.moments, key=lambda moment: moment[0]),
             end_us=self._end_us if self._part else max(self._now, self._end_us),
             **self._work.parts(),
         )
 
-    def _roles(self) -> list[Role]:
+    def _roles(self) -> list[RoleCounts]:
         counts = Counter(map(role_of, self._components))
         nothing = [0] * self._bins
         return [
-            Role(role, count, *self._queues.of(role), self._received.get(role, nothing))
+            RoleCounts(role, count, *self._queues.of(role), self._received.get(role, nothing))
             for role, count in sorted(counts.items(), key=lambda found: found[1])
         ]
 
 
-def _filmed(plain: type[Component], camera: Camera, address: Address, offset_us: Time) -> type[Component]:
-    """A class that does what the plain one does, and tells the camera."""
+def _traced_class(plain: type[Component], tracer: Tracer, address: Address, offset_us: Time) -> type[Component]:
+    """A subclass that reports its events and effects to the tracer."""
 
     def bind(self: Component, port: Any) -> None:
-        plain.bind(self, _Lens(camera, address, port))
+        plain.bind(self, _TracedPort(tracer, port))
 
     def start(self: Component, now: Time) -> None:
-        camera.turn(now + offset_us)
-        camera.begins(address)
+        tracer.turn(now + offset_us)
+        tracer.begins(address)
         plain.start(self, now)
 
     def handle(self: Component, event: Any, source: Address, now: Time) -> None:
-        camera.turn(now + offset_us)
-        camera.handled(address, source, event)
+        tracer.turn(now + offset_us)
+        tracer.handled(address, source, event)
         plain.handle(self, event, source, now)
 
     return type(plain.__name__, (plain,), {"__slots__": (), "bind": bind, "start": start, "handle": handle})

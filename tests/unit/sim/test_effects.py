@@ -8,7 +8,7 @@ from volery.core.component import Component
 from volery.core.events import Counted
 from volery.core.model import Task
 from volery.core.port import Port, Problem
-from volery.sim.recording import (
+from volery.sim.effects import (
     ComputeAsked,
     Killed,
     Launched,

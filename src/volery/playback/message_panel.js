@@ -1,8 +1,8 @@
-// Messages on their way between roles: they fly while the film plays, and lie as arrows where it stands.
+// Messages on their way between roles: they move during playback, and are arrows while it is paused.
 
 function flyingMessages(mount) {
   const FLIGHT_S = 0.6; // on the screen a message takes at least so long: at most speeds its own time is less than a frame
-  const NAMED_MAX = 6; // arrows that are named where the film stands
+  const NAMED_MAX = 6; // arrows that have names while the playback is paused
   const SVG = "http://www.w3.org/2000/svg", LEFT = 120, RIGHT = 16, ROW = 74, TOP = 22;
   const draw = (name, attributes, text) => {
     const made = document.createElementNS(SVG, name);

@@ -1,4 +1,4 @@
-"""The tests' port: it records what a component asks for, in order, and does nothing.
+"""Effects of a component as records, and the port of unit tests that collects them.
 
 With it a unit test reads: these events in, these effects out.
 """
@@ -42,7 +42,7 @@ class Launched(msgspec.Struct, frozen=True):
 
 
 class Killed(msgspec.Struct, frozen=True):
-    """The end of an attempt was asked for."""
+    """An attempt was killed."""
 
     task: TaskId
     attempt: int
@@ -65,11 +65,10 @@ Effect = Sent | TimerSet | TimerCancelled | Launched | Killed | ComputeAsked | O
 
 
 class RecordingPort:
-    """Records effects in the order of the calls.
+    """Records effects in the order of the calls, and does nothing else.
 
     Attributes:
-        effects: all that was asked for since the port was made or last drained.
-        is_reliable: see `Port`.
+        effects: since the port was made or last drained.
     """
 
     is_reliable = False
@@ -95,23 +94,18 @@ class RecordingPort:
         return [effect for effect in self.drain() if isinstance(effect, Sent)]
 
     def send(self, to: Address, message: Message) -> None:
-        """Record a message."""
         self.effects.append(Sent(to, message))
 
     def set_timer(self, key: Key, at: Time) -> None:
-        """Record a timer."""
         self.effects.append(TimerSet(key, at))
 
     def cancel_timer(self, key: Key) -> None:
-        """Record that a timer is not wanted any more."""
         self.effects.append(TimerCancelled(key))
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:  # noqa: ARG002 - for live drivers
-        """Record a launch."""
         self.effects.append(Launched(task, attempt, waited_us))
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """Record that the end of an attempt was asked for."""
         self.effects.append(Killed(task, attempt))
 
     def compute(self, key: Key, problem: Problem) -> None:
@@ -119,5 +113,4 @@ class RecordingPort:
         self.effects.append(ComputeAsked(key, problem))
 
     def observe(self, fact: Fact) -> None:
-        """Record a fact."""
         self.effects.append(Observed(fact))
