@@ -33,7 +33,7 @@ ENTRY_POINTS = {
     "volery.__main__",
     "volery.cli.forecasting",
 }
-FOR_TESTS = {"volery.conformance", "volery.live.transport.memory", "volery.sim.effects", "volery.theory"}
+FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient", "volery.metrics.difference"}
 """What programs of users import."""

@@ -131,7 +131,7 @@ def hop_us() -> int:
     import asyncio
 
     from volery.live.calibration.calibrate import hop_us as measured_us
-    from volery.live.transport.memory import Memory
+    from volery.live.transport.transport import Memory
 
     medium = Memory()
     return round(asyncio.run(measured_us(medium.transport(), medium.transport(), FRAME)))

@@ -18,11 +18,11 @@ def discover(
     """Say what this machine is and has, as a table "machines" for a federation's file."""
     import msgspec
 
-    from volery.live.config import discovery, machine
+    from volery.live.config import machine
     from volery.live.node.confinement import permitted
 
     found = machine.discover(folder=folder)
-    capacity, disk, gpus = machine.amounts(folder), discovery.disk_of(folder), discovery.gpus()
+    capacity, disk, gpus = machine.amounts(folder), machine.disk_of(folder), machine.installed_gpus()
     groups = permitted()
     if as_json:
         content = {"machine": msgspec.to_builtins(found), "capacity": capacity, "control_groups": groups}

@@ -115,10 +115,10 @@ def _refuse_beside_file(context: typer.Context) -> None:
 
 def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | None) -> tuple[int, int, int]:
     """Nodes, clusters and Global Masters as they are given, else as this machine has processors for tasks."""
-    from volery.live.config.discovery import MILLI, cpu_milli
+    from volery.live.config.machine import MILLI, usable_cpu_milli
 
     # Each Global Master has a partition of at least one node in each cluster.
-    nodes = nodes or max(cpu_milli() // MILLI // slots, (clusters or 1) * (gms or 1))
+    nodes = nodes or max(usable_cpu_milli() // MILLI // slots, (clusters or 1) * (gms or 1))
     clusters = clusters or max(min(USUAL_CLUSTERS, nodes // (gms or 1)), 1)
     return nodes, clusters, gms or max(min(USUAL_GMS, nodes // clusters), 1)
 
@@ -145,7 +145,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
         from volery.live.loop import run_loop
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
-    from volery.live.jsonlog import JsonLines, PlainLines
+    from volery.live.times import JsonLines, PlainLines
 
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(name) if log_json else PlainLines())

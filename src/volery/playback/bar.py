@@ -9,9 +9,8 @@ import msgspec
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.core.model import Time
+from volery.core.model import SECOND, Time
 from volery.live.dashboard.html import Markup, address, joined, link, moment, name_of, tag
-from volery.live.times import SECOND_US
 from volery.playback.recording import Recording
 from volery.playback.snapshot import Snapshot
 
@@ -40,12 +39,12 @@ def asked_us(request: Request, recording: Recording) -> Time:
         seconds = float("nan")
     if not -1e12 < seconds < 1e12:
         raise InputError(f"query.{AT}", f"expected seconds since the beginning, as 12.5, not {text[:40]!r}")
-    return min(max(round(seconds * SECOND_US), recording.begin_us), recording.end_us)
+    return min(max(round(seconds * SECOND), recording.begin_us), recording.end_us)
 
 
 def seconds(time_us: Time) -> str:
     """A time as addresses hold it."""
-    text = f"{time_us / SECOND_US:.6f}"
+    text = f"{time_us / SECOND:.6f}"
     return text.rstrip("0").rstrip(".")
 
 
@@ -102,7 +101,7 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         aria_label="the film's clock",
         data_begin=seconds(begin), data_end=seconds(end), data_at=seconds(now),
         data_origin=seconds(stage.origin_us),
-        data_moments=msgspec.json.encode([(at_us / SECOND_US, what) for at_us, what in moments]).decode(),
+        data_moments=msgspec.json.encode([(at_us / SECOND, what) for at_us, what in moments]).decode(),
     )  # fmt: skip
 
 

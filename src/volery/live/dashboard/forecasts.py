@@ -67,17 +67,16 @@ _RECORD: Final = (
     Column("median was off by"),
 )
 _COMMAND: Final = "true"
-"""A job must run something; where nothing is said, what it is called tells which earlier jobs are like it."""
+"""A job must run something; where nothing is given, its name selects the earlier jobs that are like it."""
 _NAMES: Final = ("name", "command", "user")
 
 
 def forecast_view(job: JobStatus, forecast: Forecast) -> PageView:
-    """The view of a forecast of a job that is under way."""
-    told = told_forecast(forecast, NEXT if job.started_us is not None else MOMENTS)
+    told = forecast_intervals(forecast, NEXT if job.started_us is not None else MOMENTS)
     return PageView(f"Forecast of job {job.id}", told, place=frame.JOBS, every_s=0)
 
 
-def told_forecast(forecast: Forecast, words: dict[str, str]) -> Markup:
+def forecast_intervals(forecast: Forecast, words: dict[str, str]) -> Markup:
     """A forecast, its intervals on one scale; moments of which none is to come are left out."""
     if forecast.moments is None:
         return tag("p", f"No forecast: {forecast.problem}.", class_="reason")
@@ -167,7 +166,7 @@ async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request:
         parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(await queries.plan(job))]
         if foreteller is not None:
             forecast = await foreteller.forecast(job, who)
-            parts.append(section("When it would start, and end", told_forecast(forecast, MOMENTS)))
+            parts.append(section("When it would start, and end", forecast_intervals(forecast, MOMENTS)))
     if foreteller is not None:
         parts.append(section("How good forecasts were", _record(await foreteller.record(who.sees))))
     told = "When would a job start, and where could it run? Nothing is submitted before you say so."

@@ -10,7 +10,6 @@ import os
 import sqlite3
 import statistics
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -24,6 +23,7 @@ from volery.live.service.forecast_inputs import reading
 from volery.live.service.listings import digest_of, encoded
 from volery.live.service.meters import Meter
 from volery.live.status import ActualMoments, ForecastOutcome, ForecastRecord, MomentRecord
+from volery.live.times import unix_now_us
 
 COUNTS_US: Final = 60 * SECOND
 """A job that is submitted later finds another federation."""
@@ -47,14 +47,13 @@ class ForecastLedger:
 
     Args:
         path: of the file, made where it is missing.
-        jobs: the store of jobs.
 
     Raises:
         sqlite3.Error: it cannot be opened.
     """
 
     def __init__(self, path: Path, jobs: Path) -> None:
-        # Commands and their environment stand in it: nobody else may read them.
+        # It holds commands and their environment, which nobody else may read.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
         self._sql.execute("PRAGMA journal_mode = WAL")
@@ -64,7 +63,6 @@ class ForecastLedger:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close both files."""
         with self._lock:
             self._sql.close()
             self._jobs.close()
@@ -75,7 +73,6 @@ class ForecastLedger:
         Args:
             made_us: when it was made, microseconds since 1970.
             next_job: the first job number that was free then.
-            job: that was planned.
             moments: that were foretold.
         """
         row = (made_us, next_job, job.user, encoded(merged(job)), msgspec.json.encode(moments))
@@ -108,7 +105,7 @@ class ForecastLedger:
 
     def _settle(self) -> None:
         """Find the jobs of forecasts, and what became of those that have ended."""
-        now_us = time.time_ns() // 1000
+        now_us = unix_now_us()
         query = "SELECT id, made_us, next_job, user, description FROM forecasts WHERE came IS NULL ORDER BY id DESC"
         for number, made_us, next_job, user, content in self._sql.execute(query).fetchall():
             found = self._jobs.execute(_JOB, (user, next_job, made_us + COUNTS_US, digest_of(content))).fetchone()

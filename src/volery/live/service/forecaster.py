@@ -51,10 +51,9 @@ log = logging.getLogger(__name__)
 
 
 class Forecaster:
-    """Makes forecasts, one at a time, and keeps what became of them.
+    """Makes forecasts, one at a time, and keeps their outcomes.
 
     Args:
-        federation: whose.
         nodes: address of each node -> number of its machine.
         lost: gives the nodes that do not answer.
     """
@@ -89,7 +88,6 @@ class Forecaster:
         return meters(await self.record(None))
 
     def close(self) -> None:
-        """Nothing more is asked."""
         if self._book is not None:
             self._book.close()
 
@@ -106,7 +104,7 @@ class Forecaster:
         answer = await self._in_turn(await _sketch(job))
         if answer.outlook is not None and (isinstance(job.tasks, int) or len(job.tasks) <= RECORDED_MAX):
             await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, answer.outlook.moments)
-        return _told(answer, task_count(job), who)
+        return _forecast_of(answer, task_count(job), who)
 
     async def _can_run(self, job: JobDescription) -> bool:
         async for one in in_slices(demands(job, self._fleet)):
@@ -122,10 +120,10 @@ class Forecaster:
         if made is None or (made.done() and time.monotonic() - self._made_s[job.id] > FRESH_S):
             made = self._made[job.id] = asyncio.ensure_future(self._in_turn(job.id))
             made.add_done_callback(lambda _: self._date(job.id))
-        return _told(await asyncio.shield(made), job.tasks, who)
+        return _forecast_of(await asyncio.shield(made), job.tasks, who)
 
     def _date(self, number: JobId) -> None:
-        """Note when an answer about a job came, and forget those that are old."""
+        """Store the time of an answer about a job, and forget old ones."""
         now_s = time.monotonic()
         self._made_s[number] = now_s
         for old in [one for one, at_s in self._made_s.items() if now_s - at_s > FRESH_S and self._made[one].done()]:
@@ -172,7 +170,7 @@ def _refused(tasks: int, problem: str) -> Forecast:
     return Forecast(made_us=0, tasks=tasks, runs=0, problem=problem)
 
 
-def _told(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
+def _forecast_of(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
     outlook = answer.outlook
     if outlook is None:
         return _refused(tasks, answer.problem)
@@ -183,7 +181,7 @@ def _told(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
 
 
 async def ask_lab(question: ForecastRequest) -> ForecastReply:
-    """Have the question answered by a process of its own, which is ended after `LIMIT_S`."""
+    """Answer a request in a process of its own, which is ended after `LIMIT_S`."""
     lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -217,20 +215,18 @@ def seen(preempts: tuple[PreemptedJob, ...], who: Principal) -> tuple[PreemptedJ
 
 
 def forecast_operations(foreteller: Forecaster, queries: JobQueries) -> tuple[Operation, ...]:
-    """Forecasts, and what became of them."""
-
     async def forecast(request: Request) -> Response:
-        """When a job would start and end if it were submitted now, and whom it would preempt; nothing is submitted."""
+        """Forecast start and end of a job if it were submitted now, and its preemptions; nothing is submitted."""
         return as_json(await foreteller.forecast(await described(request), principal(request)))
 
     async def of_job(request: Request) -> Response:
-        """When what is left of a job that is under way would start and end, and whom it would preempt."""
+        """Forecast start and end of what is left of a job that is under way, and its preemptions."""
         who = principal(request)
         status = seen_job(queries, request.path_params["id"], who)
         return as_json(await foreteller.of_job(status, who))
 
     async def forecasts(request: Request) -> Response:
-        """How good forecasts were: of those whose job was submitted within a minute, word for word, and has ended."""
+        """The accuracy of forecasts of jobs that were submitted within a minute, word for word, and have ended."""
         return as_json(await foreteller.record(principal(request).sees))
 
     return (

@@ -1,4 +1,4 @@
-"""Processes of other accounts, started as fast as one's own.
+"""Start of processes: as any account, as fast as one's own, and behind a gate where a process has to be confined first.
 
 On Linux credentials belong to a thread: the C library keeps those of all threads equal, the system calls do not. So one
 thread of this process becomes the account, for good, and whatever it starts runs as that account from the first moment
@@ -9,15 +9,19 @@ instead of vfork), which takes three times the CPU.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import resource
+import stat
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
-from volery.live.config.accounts import Account
+from volery.live.config.accounts import SHELL, Account
 from volery.live.node.descendants import MARK_LIMIT
 
 _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
@@ -25,11 +29,7 @@ _CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
 
 
 class AccountSpawner:
-    """Starts processes of one account.
-
-    Args:
-        account: whose.
-    """
+    """Starts processes of one account."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -50,7 +50,6 @@ class AccountSpawner:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
 
     def close(self) -> None:
-        """Let the thread end."""
         self._thread.shutdown()
 
     def _become(self) -> None:
@@ -89,7 +88,6 @@ class Spawners:
         return self._by_account[account].start(words, cpus, mark, **options)
 
     def close(self) -> None:
-        """Let the threads end."""
         for starter in self._by_account.values():
             starter.close()
 
@@ -119,3 +117,65 @@ def started(words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **o
             resource.setrlimit(MARK_LIMIT, (mark_before, hard))
         if cpus:
             os.sched_setaffinity(0, all_cpus)
+
+
+_WAIT: Final = 'read -r go && {limit}exec "$@" <"$0"'
+_KB_PER_MB: Final = 1024
+
+
+class StartGate:
+    """The gate of one process: it waits to be confined before it becomes the program of a task.
+
+    A process can be put into a control group, or be given limits, only once it exists, and by then it may have started
+    others, which are not in it. So what is started is a shell that reads one line and then becomes the program: the
+    line is written when it is held. (A new process can also begin in a group, by clone3, which nothing in Python
+    offers.)
+
+    Args:
+        stdin: path of what the program is to read; nothing by default.
+        memory_mb: what it and each process that it starts may have in data segments; 0: no limit.
+
+    Attributes:
+        outside: a descriptor, the standard input of the process that waits.
+    """
+
+    __slots__ = ("_inside", "_script", "_stdin", "outside")
+
+    def __init__(self, stdin: Path | None = None, memory_mb: int = 0) -> None:
+        # The process sets its own limit: another account's processes can be limited by few.
+        self._script = _WAIT.format(limit=f"ulimit -d {memory_mb * _KB_PER_MB} && " if memory_mb else "")
+        self.outside, self._inside = os.pipe()
+        self._stdin = os.devnull if stdin is None else str(stdin)
+
+    def words(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Program and arguments of the process that waits, and becomes this program."""
+        return (SHELL, "-c", self._script, self._stdin, *argv)
+
+    def open(self) -> None:
+        """Let the process become its program."""
+        with suppress(BrokenPipeError):  # it has ended already
+            os.write(self._inside, b"\n")
+
+    def close(self) -> None:
+        """End the process that still waits."""
+        os.close(self.outside)
+        os.close(self._inside)
+
+
+def demand_program(name: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Refuse a program with the error of the kernel, instead of the shell's.
+
+    Args:
+        name: as it was given; it is not on any absolute path.
+
+    Raises:
+        OSError: it is not there, or nobody may execute it.
+    """
+    if not folder.is_dir():
+        return  # that error is of the folder
+    places = [folder / part for part in environment.get("PATH", os.defpath).split(":") if not part.startswith("/")]
+    tried = [folder / name] if "/" in name else [place / name for place in places]
+    modes = [path.stat().st_mode for path in tried if path.exists()]
+    if not any(stat.S_ISREG(mode) and mode & 0o111 for mode in modes):
+        number = errno.EACCES if modes else errno.ENOENT
+        raise OSError(number, os.strerror(number), name)
