@@ -151,7 +151,7 @@ class Central(Component):
                 self._vector ^= 1 << machine
 
     def on_withdraw_job(self, message: WithdrawJob, source: Address, now: Time) -> None:
-        """Drop the job's tasks that nobody has asked for, and kill those that run."""
+        """Drop the job's tasks that no worker has asked for, and kill those that run."""
         dropped: list[TaskId] = []
         for batch in [batch for batch, tasks in self._tasks.items() if tasks[0].job == message.job]:
             tasks = self._tasks.pop(batch)

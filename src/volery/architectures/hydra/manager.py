@@ -257,7 +257,7 @@ class ResourceManager(Component):
             self._free &= ~(1 << seat)
 
     def _give_back(self, number: int) -> int:
-        """A container has ended; returns the seat, or -1 where it is not known."""
+        """Count a container that has ended; returns the seat, or -1 where it is not known."""
         held = self._containers.pop(number, None)
         if held is None:
             return -1
@@ -283,7 +283,7 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_release(self, message: Release, source: Address, now: Time) -> None:
-        """Containers that came too late."""
+        """Take back containers that came too late."""
         for container in message.containers:
             seat = self._give_back(container)
             if seat >= 0 and self._beats is None and self._usable >> seat & 1 and not self._deciding:
@@ -291,7 +291,7 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_entitle(self, message: Entitle, source: Address, now: Time) -> None:
-        """New capacities of queues."""
+        """Set new capacities of queues."""
         if message.number > self._entitled and self._setting.queues is not None:
             self._entitled = message.number
             for queue, slots in zip(message.queues, message.slots, strict=True):
@@ -443,7 +443,7 @@ class ResourceManager(Component):
         assert not fits or self._deciding or (self._beats is not None and self._armed is not None), "idle and wanted"
 
     def check_rest(self) -> None:
-        """Everything is free, and nobody wants anything."""
+        """Raise AssertionError where a container, a grant or a request is left."""
         assert self._idle == self._sub.slots, "containers are left"
         assert not self._applications, "applications are left"
         assert not self._granted, "grants are left"

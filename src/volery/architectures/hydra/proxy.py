@@ -128,7 +128,7 @@ class Proxy(Component):
     def on_hosted(self, message: Hosted, source: Address, now: Time) -> None:
         """Start an application master, which asks for containers at once.
 
-        A router that has begun anew hands over all that may run by now, and what it lost may be among it.
+        A restarted router hands over all that may run by now, and what it lost may be among it.
         """
         job, known = message.job, message.job.id in self._applications
         tasks = self._jobs.admit(Submit(job), source, 0)
@@ -206,7 +206,7 @@ class Proxy(Component):
         return number
 
     def on_grant(self, message: Grant, source: Address, now: Time) -> None:
-        """Bind tasks to containers; release what nobody waits for, and what was asked for in excess."""
+        """Bind tasks to containers; release those that no task waits for, and those asked for in excess."""
         sub = sub_of_rm(source)
         if message.number <= self._granted.get(sub, 0):
             return
@@ -283,7 +283,7 @@ class Proxy(Component):
         return running is not None and running.attempt == attempt
 
     def _again(self, job: JobId, tasks: list[TaskId]) -> None:
-        """These attempts are over; the tasks of a cancelled job are, too."""
+        """Let the tasks of attempts that are over wait again, unless their job is cancelled."""
         application = self._applications[job]
         ended = [application.running.pop(task) for task in tasks]
         if job in self._jobs.cancelled:
@@ -310,7 +310,7 @@ class Proxy(Component):
         """Nothing: the link has reported the restart."""
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """A machine has begun anew and runs nothing; a resource manager has, and knows of no ask."""
+        """A restarted machine runs nothing, and a restarted resource manager has no request."""
         role = role_of(message.peer)
         if role == "node":
             self._all_again(int(message.peer.split("/")[1]))
@@ -340,7 +340,7 @@ class Proxy(Component):
             self._send(job, application, changes)
 
     def _ask_again(self, sub: int, *, known: bool) -> None:
-        """Split anew what was asked of a sub-cluster, which may know of it still and has to forget it then."""
+        """Split again what was asked of a sub-cluster, which may still have the request and has to drop it then."""
         for job, application in self._applications.items():
             changes: dict[int, dict[int, int]] = {}
             for of, mask in [key for key in application.asked if key[0] == sub]:

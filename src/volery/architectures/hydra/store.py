@@ -29,7 +29,7 @@ UNKNOWN: Final = -1
 
 
 class StateStore(Component):
-    """One database for all; it stands for a replicated one, and is not said to fail.
+    """One database for all; it stands for a replicated one, and does not fail.
 
     Args:
         layout: of the federation.
@@ -48,7 +48,7 @@ class StateStore(Component):
         self._news_sent = False
 
     def on_locate(self, message: Locate, source: Address, now: Time) -> None:
-        """The first home that was written down counts."""
+        """Answer with the home of a job; the first that was stored counts."""
         self._port.send(source, Located(message.job, self._homes.setdefault(message.job, message.candidate)))
 
     def on_load(self, message: Load, source: Address, now: Time) -> None:
@@ -84,7 +84,7 @@ class StateStore(Component):
         return Directory(self._published, tuple(self._active), tuple(self._weights), free)
 
     def on_read(self, message: Read, source: Address, now: Time) -> None:
-        """The policy generator looks."""
+        """Send the policy generator the loads."""
         self._news_sent = False
         self._port.send(GPG, Standing(tuple(self._loads), tuple(self._active)))
 

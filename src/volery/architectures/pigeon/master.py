@@ -189,7 +189,7 @@ class Master(Component):
         return self._high.pop_fitting(offered) if self._high.length else None
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
-        """Drop what waits and say so; kill what runs, the end of which its node reports."""
+        """Drop the tasks that wait, and report them; kill those that run, whose ends nodes report."""
         unwanted, recovery = frozenset(message.tasks), self._recovery
         for task in message.tasks:
             unit = self.owned.get(task)
@@ -260,7 +260,7 @@ class Master(Component):
 
 
 class Node(Component):
-    """One worker machine: launches what it is told to, once, and reports the end to distributor and master.
+    """A worker machine: it launches each task once, and reports the end to distributor and master.
 
     The last launch is kept in a field and earlier ones in a dict that most nodes never need: ten thousand dicts would
     be memory traffic.

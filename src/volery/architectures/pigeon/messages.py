@@ -63,7 +63,7 @@ class Deal(Message, frozen=True):
 
 
 class Lost(Message, frozen=True):
-    """Master > distributor: these attempts are dead; send the tasks again."""
+    """Master > distributor: these attempts are lost; send the tasks again."""
 
     attempts: tuple[Active, ...]
 

@@ -420,7 +420,7 @@ PIPELINE = Architecture(
 
 
 def preset(name: str, summary: str, source: str, **policies: Any) -> Architecture:
-    """The same module with other defaults; docs/reference/pipeline.md tells what of it is published."""
+    """The same module with other defaults; docs/reference/pipeline.md lists the published parts."""
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
     immediate = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
     changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "immediate": immediate}

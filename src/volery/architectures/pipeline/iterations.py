@@ -135,7 +135,7 @@ class Easy:
         return self._backfill()
 
     def among(self, waiting: Waiting) -> int:
-        """Those on which it delays nobody."""
+        """Those on which it delays no other task."""
         return self._granted
 
     def withheld(self) -> int:
@@ -231,7 +231,7 @@ class Easy:
         return None if best is None else best[3]
 
     def _option(self, kind: Kind) -> tuple[Entry | None, int]:
-        """The first task of a kind that may start now, and the machines where it delays nobody."""
+        """The first task of a kind that may start now, and the machines where it delays no other task."""
         state, tasks = self._state, self._queue.of_class(kind)
         machines = kind.suitable & state.online
         if self.machine < 0:
@@ -344,7 +344,7 @@ class Conservative:
         self._trying: Waiting | None = None
 
     def following(self) -> Waiting | None:
-        """The first that delays nobody before it if it starts now; those before get their reservations."""
+        """The first that delays none before it if it starts now; those before get their reservations."""
         if self._left is None:
             self._profiles.clear()
             self._left = iter(self._worth_planning())

@@ -65,7 +65,7 @@ class Manager(NamedTuple):
 
 
 class Eligible(Protocol):
-    """Stage J2: jobs stand in lines, and nobody behind one that is not eligible is."""
+    """Stage J2: jobs wait in lines, and none behind one that is not eligible is."""
 
     def line(self, job: JobRecord) -> Hashable:
         """The line in which a job waits to become eligible."""

@@ -93,7 +93,7 @@ class ManagerSuitability:
 
 
 class State:
-    """Everything that one scheduler knows.
+    """The state of one scheduler.
 
     Args:
         cluster: the machines that it manages; here they are numbered from 0.
