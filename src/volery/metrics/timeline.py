@@ -140,11 +140,8 @@ def _lane_count(found: Columns, cluster: Cluster) -> int:
 
 def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     """The columns of `HEAT`; exact time averages, rounded to a percent."""
-    return _heat(ran, int(view(records.trace.arrival_us)[0]), *_offered(ran, records, cluster))
-
-
-def _heat(ran: Columns, begin: int, offered: Longs, amount: Longs | None) -> Columns:
-    machines = offered.size
+    offered, amount = _offered(ran, records, cluster)
+    begin, machines = int(view(records.trace.arrival_us)[0]), offered.size
     starts = group_starts(machines, HEAT_ROWS_MAX)
     first, row_of = np.unique(starts, return_inverse=True)
     rows = first.size
