@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
 from volery.architectures import lookup
@@ -14,16 +13,15 @@ from volery.architectures.hydra.proxy import Proxy
 from volery.architectures.hydra.surviving import MortalManager
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.fairness import WeightedFairness
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import Join, Report, place_of
 from volery.architectures.megha.recovery import Paired
+from volery.architectures.megha.reports import ReportRecovery
 from volery.architectures.megha.shares import WeightedShares
-from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
-from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
-from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
+from volery.architectures.megha.view import CapacityView
 from volery.architectures.pigeon.surviving import SurvivingMaster
-from volery.core.events import PeerLost, Reweigh, Submit
+from volery.core.events import PeerLost
 from volery.core.model import Address, Time
 from volery.faults import Failure, draw, shrink, weather
 from volery.faults.scenario import Scenario
@@ -67,11 +65,7 @@ def any_assignment(patch: pytest.MonkeyPatch) -> None:
 
 def unfenced_heir(patch: pytest.MonkeyPatch) -> None:
     """A Global Master schedules jobs that were moved to it before the clusters have told what runs of them."""
-
-    def schedules(self: SurvivingGlobalMaster, message: Submit, source: Address, now: Time) -> None:
-        Surviving.on_submit(self, msgspec.structs.replace(message, epoch=0), source, now)
-
-    patch.setitem(SurvivingGlobalMaster.receives, Submit, schedules)
+    patch.setattr(ReportRecovery, "submitted", lambda self, message: None)
 
 
 def double_release(patch: pytest.MonkeyPatch) -> None:
@@ -90,13 +84,13 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
 
 def early_relaunch(patch: pytest.MonkeyPatch) -> None:
     """What a new leader has not heard of is placed again although some nodes have not answered: it still runs."""
-    heard = SurvivingGlobalMaster.on_report
+    heard = ReportRecovery.on_report
 
-    def believes(self: SurvivingGlobalMaster, message: Report, source: Address, now: Time) -> None:
+    def believes(self: ReportRecovery, message: Report, source: Address, now: Time) -> None:
         settled = Report(message.epoch, message.whole, True, message.update, message.running, message.finished)
         heard(self, settled, source, now)
 
-    patch.setitem(SurvivingGlobalMaster.receives, Report, believes)
+    patch.setattr(ReportRecovery, "on_report", believes)
 
 
 def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
@@ -147,23 +141,22 @@ def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
 
 def forgotten_requests(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for what it has asked of a leader that is gone."""
-    patch.setattr(SurvivingVectorMaster, "_begin_epoch", lambda self, lm: None)
+    patch.setattr(CapacityView, "begin_epoch", lambda self, lm: None)
 
 
 def no_share_kept(patch: pytest.MonkeyPatch) -> None:
     """A user within its share loses tasks."""
-    patch.setattr(FairGlobalMaster, "_can_lose", lambda self, user, tasks: True)
+    patch.setattr(WeightedFairness, "_can_lose", lambda self, user, tasks: True)
 
 
 def weights_unheard(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on with the weights of the beginning."""
-    patch.setitem(SurvivingFairMaster.receives, Reweigh, lambda self, event, source, now: None)
+    patch.setattr(WeightedFairness, "on_reweigh", lambda self, event, source, now: None)
 
 
 def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for preemptions that a leader has taken with it."""
-    begin = SurvivingVectorMaster._begin_epoch
-    patch.setattr(SurvivingFairMaster, "_begin_epoch", lambda self, lm: begin(self, lm))
+    patch.setattr(WeightedFairness, "begin_epoch", lambda self, lm, tasks: None)
 
 
 def spoils_given_away(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Change,
@@ -23,6 +22,7 @@ from volery.architectures.megha.messages import (
     Update,
     place_of,
 )
+from volery.architectures.megha.partitions import Layout
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId

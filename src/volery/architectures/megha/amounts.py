@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import Told
 from volery.architectures.megha.messages import UNIT_SHIFT, Ended, Refusal, Request, State, StateUpdate, place_of
-from volery.architectures.megha.vector_layout import VectorLayout
+from volery.architectures.megha.partitions import Capacities, Layout
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
@@ -48,6 +48,7 @@ class AmountAllocations:
 
     Args:
         layout: of the cluster.
+        capacities: of its machines.
         partitions: of the Local Master.
         snapshots: whether updates carry the state of the whole cluster, as in the first Megha.
         twice: whether what a GM's own tasks have freed is told again in its next update.
@@ -56,22 +57,30 @@ class AmountAllocations:
 
     __slots__ = (
         "_first", "_guards", "_layout", "_lm", "_partitions", "_repartition", "_seats", "_snapshots",
-        "_states", "_twice", "_whole_free", "active", "free", "packing",
+        "_state_bytes", "_states", "_twice", "_whole_free", "active", "free", "packing",
     )  # fmt: skip
     sends: ClassVar[Sends] = sent_to("gm", Ended, Refusal, StateUpdate)
 
     def __init__(
-        self, layout: VectorLayout, partitions: range, *, snapshots: bool, twice: bool, repartition: bool
+        self,
+        layout: Layout,
+        capacities: Capacities,
+        partitions: range,
+        *,
+        snapshots: bool,
+        twice: bool,
+        repartition: bool,
     ) -> None:
         self._layout = layout
+        self._state_bytes = capacities.state_bytes
         self._partitions = partitions
         self._first = partitions.start
         self._snapshots = snapshots
         self._twice = twice
         self._repartition = repartition
-        self.packing = layout.ladders.packing
+        self.packing = capacities.ladders.packing
         self._guards = self.packing.guards
-        self._whole_free = [layout.whole_index[partition].free for partition in partitions]
+        self._whole_free = [capacities.whole[partition].free for partition in partitions]
         self.free = [list(free) for free in self._whole_free]
         self.active: dict[TaskId, Allotment] = {}
         self._states: dict[int, bytes] = {}
@@ -259,7 +268,7 @@ class AmountAllocations:
         return self._states[here]
 
     def _bytes(self, free: list[int]) -> bytes:
-        width = self._layout.state_bytes
+        width = self._state_bytes
         return b"".join([amounts.to_bytes(width, "little") for amounts in free])
 
     def check(self) -> None:

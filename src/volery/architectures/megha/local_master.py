@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 from volery.architectures.megha.allocations import SlotAllocations, Told
 from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Answer,
@@ -24,6 +23,7 @@ from volery.architectures.megha.messages import (
     Request,
     Withdraw,
 )
+from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.recovery import Alone, Paired
 from volery.architectures.megha.shares import NoShares, WeightedShares
 from volery.core.component import Component, Sends
