@@ -13,13 +13,13 @@ from volery.architectures.hydra.proxy import Proxy
 from volery.architectures.hydra.surviving import MortalManager
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
+from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import WeightedFairness
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import Join, Report, place_of
 from volery.architectures.megha.recovery import Paired
 from volery.architectures.megha.reports import ReportRecovery
 from volery.architectures.megha.shares import WeightedShares
-from volery.architectures.megha.view import CapacityView
 from volery.architectures.pigeon.surviving import SurvivingMaster
 from volery.core.events import PeerLost
 from volery.core.model import Address, Time
@@ -70,7 +70,7 @@ def unfenced_heir(patch: pytest.MonkeyPatch) -> None:
 
 def double_release(patch: pytest.MonkeyPatch) -> None:
     """A result frees its unit whatever runs there by now."""
-    heard = Paired.result
+    heard = Paired.on_result
 
     def frees(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
@@ -79,7 +79,7 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
             partition, position = place_of(message.active.unit)
             allocations._busy[partition] &= ~(1 << position)
 
-    patch.setattr(Paired, "result", frees)
+    patch.setattr(Paired, "on_result", frees)
 
 
 def early_relaunch(patch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def lost_queue(patch: pytest.MonkeyPatch) -> None:
 
 def double_return(patch: pytest.MonkeyPatch) -> None:
     """The end of a logical node is counted for the machine whatever was counted before."""
-    heard = Paired.result
+    heard = Paired.on_result
 
     def returns(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
@@ -131,7 +131,7 @@ def double_return(patch: pytest.MonkeyPatch) -> None:
             here, position = allocations._seats[node]
             allocations.free[here][position] += allocations.packing[message.active.request]
 
-    patch.setattr(Paired, "result", returns)
+    patch.setattr(Paired, "on_result", returns)
 
 
 def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:

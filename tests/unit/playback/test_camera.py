@@ -47,7 +47,7 @@ def test_counts_are_of_all_messages_and_flights_are_few_of_each_kind() -> None:
     shown = [(one.sent_us // filmed.step_us, one.kind) for one in filmed.flights]
     assert max(map(shown.count, shown)) == FLIGHTS_PER_KIND
     assert {one.heard_us - one.sent_us for one in filmed.flights} == {0, 500}
-    assert filmed.told[filmed.kinds.index("Inconsistency")].startswith("LM > GM: these placements were invalid")
+    assert filmed.told[filmed.kinds.index("Refusal")].startswith("LM > GM: these placements were invalid")
 
 
 def test_queues_are_empty_at_the_end_and_were_as_long_as_the_design_says() -> None:

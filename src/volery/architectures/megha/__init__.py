@@ -1,7 +1,7 @@
 """Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
 
 Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
-Flow     Submit > Request > (valid) Launch > Completed > Ended | (invalid) Inconsistency > Request ...; Update.
+Flow     Submit > Request > (valid) Launch > Completed > Ended | (invalid) Refusal > Request ...; StateUpdate.
 Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
@@ -19,6 +19,7 @@ import msgspec
 
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
+from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.captions import CAPTIONS
 from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
 from volery.architectures.megha.fairness import NoFairness, WeightedFairness
@@ -30,7 +31,7 @@ from volery.architectures.megha.recovery import Alone, Paired, pair_of
 from volery.architectures.megha.reports import NoRecovery, ReportRecovery
 from volery.architectures.megha.shares import NoShares, WeightedShares
 from volery.architectures.megha.users import Users
-from volery.architectures.megha.view import CapacityView, MeghaMatch, SlotView
+from volery.architectures.megha.view import MeghaMatch, SlotView
 from volery.core.bounds import Components, Count, Period, PositiveCount
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError

@@ -10,21 +10,19 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import KINDS_MAX, WeightedFairness
 from volery.architectures.megha.messages import (
     Denied,
     Ended,
-    Inconsistency,
     Lost,
     Ousted,
     Refusal,
     Report,
     StateUpdate,
-    Update,
     Yield,
 )
 from volery.architectures.megha.users import sum_of
-from volery.architectures.megha.view import CapacityView
 from volery.core.component import Handler
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, Task, TaskId, Time
@@ -33,7 +31,7 @@ from volery.core.why import Chosen, Decision, Reason, Rejected, Scope
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-NEWS: Final = (Update, StateUpdate, Ended, Inconsistency, Refusal, Denied, Ousted, Yield, Report, Lost)
+NEWS: Final = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield, Report, Lost)
 """Messages by which a Local Master tells of its cluster."""
 REASONS: Final = (Reason.CONSTRAINT, Reason.RESOURCE, Reason.BUSY, Reason.SHARE)
 
@@ -76,19 +74,12 @@ class SilentNarrator:
         gm.place = gm.view.place
 
     def start(self, now: Time) -> None: ...
-
     def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None: ...
-
     def refused(self, tasks: Iterable[TaskId]) -> None: ...
-
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None: ...
-
     def dropped(self, tasks: Iterable[Task]) -> None: ...
-
     def claimed(self, task: Task) -> None: ...
-
     def ousted(self, task: TaskId) -> None: ...
-
     def lost(self, tasks: Iterable[TaskId]) -> None: ...
 
 
@@ -251,6 +242,7 @@ class FirstCalls:
         self.lines = fairness.lines
         self._matches = gm.layout.matches
         self._fairness = fairness
+        self._account = fairness.account
         self._view = view
         self._called: dict[int, list[int]] = {}
 
@@ -268,7 +260,7 @@ class FirstCalls:
     def _called_by_others(self, user: int) -> list[int]:
         matches, capacities = self._matches, self._view.capacities
         called = [0] * len(matches)
-        if self._fairness.is_short(user):
+        if self._account.is_short(user):
             return called
         for other in self.lines.users():
             if other == user:
@@ -283,17 +275,17 @@ class FirstCalls:
 
     def _short_without(self, user: int) -> list[int]:
         """Per partition, the machines without which the user would have less than its share."""
-        if self._fairness.is_short(user):
+        if self._account.is_short(user):
             return [of_partition.every for of_partition in self._matches]
         packing = self._view.packing
         there: dict[tuple[int, int], list[Amounts]] = {}
-        for held in self._fairness.running[user].values():
+        for held in self._account.running[user].values():
             there.setdefault((held.partition, held.position), []).append(held.request)
         machines, enough = [0] * len(self._matches), dict[Amounts, bool]()
         for (partition, position), requests in there.items():
             losing = sum_of([packing.asked(request) for request in requests])
             if losing not in enough:
-                enough[losing] = self._fairness.keeps_share(user, losing)
+                enough[losing] = self._account.keeps_share(user, losing)
             if not enough[losing]:
                 machines[partition] |= 1 << position
         return machines

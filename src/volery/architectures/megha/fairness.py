@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
+from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.messages import (
     Answer,
     Denied,
@@ -26,13 +27,11 @@ from volery.architectures.megha.messages import (
     Yield,
     place_of,
 )
-from volery.architectures.megha.users import UserLines, Users, sum_of
-from volery.architectures.megha.view import CapacityView
+from volery.architectures.megha.users import Account, Held, UserLines, Users
 from volery.core.component import Sends, sent_to
 from volery.core.events import Reweigh, TimerFired
 from volery.core.model import Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.resources import SLOT
-from volery.core.shares import ShareChange
 from volery.policies.vectorqueue import Kind
 from volery.roles.recovery.leases import Active
 
@@ -46,23 +45,13 @@ KINDS_MAX: Final = 16
 SPARED: Final = "spared"
 
 
-class Held(NamedTuple):
-    """A task that runs or was asked to run, in the view of a GM."""
-
-    user: int
-    partition: int
-    position: int
-    request: Amounts
-
-
 class Fairness(Protocol):
     """The account of what users have, in the view of one Global Master."""
 
     takes: ClassVar[frozenset[type]]
     sends: ClassVar[Sends]
 
-    def join(self, gm: GlobalMaster) -> None:
-        """Become the account of this Global Master."""
+    def join(self, gm: GlobalMaster) -> None: ...
 
     def submitted(self, job: Job) -> None:
         """Note whose job it is."""
@@ -93,9 +82,7 @@ class Fairness(Protocol):
     def pictured(self, source: Address) -> bool:
         """Find out whether the picture that belongs to a whole report has come."""
 
-    def adopt_picture(self, source: Address, lm: int) -> None:
-        """Adopt that picture."""
-
+    def adopt_picture(self, source: Address, lm: int) -> None: ...
     def reported(self, source: Address) -> None:
         """Go on after a report."""
 
@@ -119,38 +106,29 @@ class NoFairness:
     sends: ClassVar[Sends] = frozenset()
 
     def join(self, gm: GlobalMaster) -> None: ...
-
     def submitted(self, job: Job) -> None: ...
-
     def scheduled(self, tasks: Sequence[Task]) -> None: ...
 
     def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
         return ()
 
     def took(self, claim: Task, partition: int, position: int) -> None: ...
-
     def promised(self, tasks: Sequence[Task], sign: int) -> None: ...
 
     def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
         return {}
 
     def refused(self, tasks: Sequence[TaskId]) -> None: ...
-
     def enforce(self) -> None: ...
 
     def pictured(self, source: Address) -> bool:
         return True
 
     def adopt_picture(self, source: Address, lm: int) -> None: ...
-
     def reported(self, source: Address) -> None: ...
-
     def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None: ...
-
     def followed(self, task: Task, active: Active) -> None: ...
-
     def part_with(self, task: TaskId) -> None: ...
-
     def check(self) -> None: ...
 
 
@@ -161,6 +139,10 @@ class WeightedFairness:
         users: of the cluster.
         spared_us: a user whose GM has refused to give up a task is not asked again for so long.
         view: of the Global Master.
+
+    Attributes:
+        account: of what all users have, in this GM's view.
+        lines: the queues of users.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Reweigh, Holdings, Denied, Taken, Yield, Ousted, TimerFired})
@@ -172,14 +154,10 @@ class WeightedFairness:
         self._view = view
         self._weighed = 0
         self._kept_by_doubt = False
-        self._names = users.names
-        self._ledger = users.ledger()
+        self.account = Account(users, view.packing)
         self._packing = view.packing
         self._user_of_job: dict[JobId, int] = {}
-        view.queue = self.lines = UserLines(self._packing, self.user_of, self.is_short)
-        self._held: dict[TaskId, Held] = {}
-        self.running: list[dict[TaskId, Held]] = [{} for _ in self._names]
-        self._doubtful: list[Amounts] = [(0,) * len(self._packing.amounts(0)) for _ in self._names]
+        view.queue = self.lines = UserLines(self._packing, self.user_of, self.account.is_short)
         self._claims: dict[TaskId, dict[TaskId, Held]] = {}
         self._prey: dict[TaskId, TaskId] = {}
         self._yielded: set[TaskId] = set()
@@ -197,31 +175,17 @@ class WeightedFairness:
         self._told = dict.fromkeys(gm.lm_at, 0)
 
     def user_of(self, task: Task) -> int:
-        """The user of a task."""
         return self._user_of_job[task.job]
-
-    def is_short(self, user: int) -> bool:
-        """Find out whether a user has less than its share."""
-        return self._ledger.violation(self._names[user]) < 0
 
     def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
         return tuple([self.user_of(task) for task in tasks])
 
-    # The ledger: what all users have, in this GM's view.
-
     def took(self, claim: Task, partition: int, position: int) -> None:
-        self._hold(claim.id, Held(self.user_of(claim), partition, position, claim.request or SLOT))
-
-    def _hold(self, task: TaskId, held: Held) -> None:
-        self._held[task] = self.running[held.user][task] = held
-        self._ledger.launched(self._names[held.user], self._packing.asked(held.request))
+        self.account.hold(claim.id, Held(self.user_of(claim), partition, position, claim.request or SLOT))
 
     def _let_go(self, task: TaskId) -> Held | None:
-        """The task is not there any more, or will not be."""
-        held = self._held.pop(task, None)
+        held = self.account.let_go(task)
         if held is not None:
-            del self.running[held.user][task]
-            self._ledger.ended(self._names[held.user], self._packing.asked(held.request))
             self._hopeless.discard(held.user)
             self._untouchable.discard(task)
         return held
@@ -235,20 +199,14 @@ class WeightedFairness:
         if sign < 0 and self._kept_by_doubt:
             self._kept_by_doubt = False
             self._hopeless.clear()
-        pairs = zip(self._doubtful[user], self._packing.asked(request), strict=True)
-        self._doubtful[user] = tuple([amount + sign * more for amount, more in pairs])
+        self.account.doubt(user, request, sign)
 
     def _can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
         """Whether the user keeps its share without these tasks of it, whatever else may still be refused."""
-        losing = sum_of([self._doubtful[user], *(self._packing.asked(held.request) for held in tasks)])
-        if self.keeps_share(user, losing):
+        if self.account.can_lose(user, tasks):
             return True
-        self._kept_by_doubt = self._kept_by_doubt or any(self._doubtful[user])
+        self._kept_by_doubt = self._kept_by_doubt or self.account.is_doubtful(user)
         return False
-
-    def keeps_share(self, user: int, losing: Amounts) -> bool:
-        """Find out whether a user has what it is due without such amounts."""
-        return user == self._users.others or self._ledger.can_lose(self._names[user], losing)
 
     # Algorithm 2.
 
@@ -265,7 +223,7 @@ class WeightedFairness:
         if user == self._users.others:
             return False
         for kind in islice(self.lines.kinds_of(user), KINDS_MAX):
-            if self._ledger.may_claim(self._names[user], kind[1] or SLOT):
+            if self.account.may_claim(user, kind[1] or SLOT):
                 found = next(self._preemptible(user, kind), None)
                 if found is not None:
                     self._preempt(self.lines.pop_kind(user, kind), *found)
@@ -274,8 +232,7 @@ class WeightedFairness:
 
     def _preemptible(self, user: int, kind: Kind) -> Iterator[tuple[int, list[TaskId]]]:
         """Users from the largest violation down, each with tasks whose end makes room for a task of this kind."""
-        for name in list(self._ledger.violators()):
-            loser = self._users.number_of(name)
+        for loser in self.account.violators():
             if loser != user and loser not in self._spared:
                 victims = self._victims(loser, kind)
                 if victims:
@@ -284,7 +241,7 @@ class WeightedFairness:
     def _victims(self, loser: int, kind: Kind) -> list[TaskId]:
         """The youngest task that makes enough room where it runs; else the youngest ones of one machine that do."""
         mask, need, packing, guards = kind[0], self._packing[kind[1]], self._packing, self._packing.guards
-        matches, running, index = self._layout.matches, self.running[loser], self._view.index
+        matches, running, index = self._layout.matches, self.account.running[loser], self._view.index
         machines: dict[tuple[int, int], list[TaskId]] = {}
         losable: dict[Amounts, bool] = {}
         for task in islice(reversed(running), SEARCH_MAX):
@@ -313,14 +270,13 @@ class WeightedFairness:
 
     def _preempt(self, task: Task, loser: int, victims: Sequence[TaskId]) -> None:
         """Ask the Local Master for it; in the view it is so already. A user of this GM gives up its tasks with it."""
-        place = self._held[victims[0]]
+        place = self.account.held[victims[0]]
         partition, position, user = place.partition, place.position, self.user_of(task)
-        losing, gaining = self._ledger.has(self._names[loser]), self._ledger.has(self._names[user])
+        losing, gaining = self.account.has(loser), self.account.has(user)
         claimed: dict[TaskId, Held] = {}
         for victim in victims:
-            held = self._let_go(victim)
-            assert held is not None
-            claimed[victim] = held
+            claimed[victim] = self.account.held[victim]
+            self._let_go(victim)
             self._prey[victim] = task.id
             if victim in self._placed:
                 self._yielded.add(victim)
@@ -328,22 +284,17 @@ class WeightedFairness:
         had = sum([self._packing[held.request] for held in claimed.values()])
         task = self._view.take_over(task, partition, position, had)
         request = task.request or SLOT
-        self._hold(task.id, Held(user, partition, position, request))
+        self.account.hold(task.id, Held(user, partition, position, request))
         self._doubt(user, request, 1)
         gm, recovery, lm = self._gm, self._gm.recovery, self._layout.lm_of[partition]
-        loss, gain = self._change(loser, losing), self._change(user, gaining)
+        loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
         epoch, attempt, taken = recovery.epochs[lm], gm.attempt_of(task.id), tuple(victims)
         number, weighed, term = gm.next_request(lm), self._weighed, recovery.term
-        wanted = Preempt(
+        asked = Preempt(
             number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
         )
-        gm.send(gm.lms[lm], wanted)
+        gm.send(gm.lms[lm], asked)
         gm.narrator.claimed(task)
-
-    def _change(self, user: int, before: tuple[int, int]) -> ShareChange:
-        """What a user has now, and what it was due and had before."""
-        due, had = before
-        return ShareChange(self._names[user], due, had, self._ledger.has(self._names[user])[1])
 
     def _settle(self, task: TaskId) -> dict[TaskId, Held]:
         """A preemption has come to an end; returns the victims of which nothing was heard."""
@@ -371,7 +322,7 @@ class WeightedFairness:
         if message.number <= self._weighed:
             return
         self._weighed = message.number
-        self._ledger.reweigh(self._users.tree(dict(message.weights)))
+        self.account.reweigh(dict(message.weights))
         self._untouchable.clear()
         self._spared.clear()
         self._hopeless.clear()
@@ -385,7 +336,7 @@ class WeightedFairness:
             withdrawn = number in self._claims
             for victim, held in self._settle(number).items():
                 if victim not in self._yielded:
-                    self._hold(victim, held)
+                    self.account.hold(victim, held)
             self._let_go(number)
             self._forget_prey(number)
             self._gm.attempts.pop(number, None)
@@ -414,7 +365,7 @@ class WeightedFairness:
 
     def _last_seen(self, task: TaskId) -> int | None:
         """The cluster in which another's task runs, as far as is known."""
-        held = self._claims[self._prey[task]][task] if task in self._prey else self._held.get(task)
+        held = self._claims[self._prey[task]][task] if task in self._prey else self.account.held.get(task)
         return None if held is None else self._layout.lm_of[held.partition]
 
     def _learn_started(self, started: Iterable[Holding]) -> None:
@@ -424,10 +375,10 @@ class WeightedFairness:
                 self._forget_prey(holding.task)
                 self._let_go(holding.task)
         for holding in started:
-            if holding.task not in self._held and holding.task not in self._placed:
+            if holding.task not in self.account.held and holding.task not in self._placed:
                 request = holding.request or SLOT
                 self._forget_prey(holding.task)  # what was taken from it is over: it runs again, and may be taken again
-                self._hold(holding.task, Held(holding.user, holding.partition, holding.position, request))
+                self.account.hold(holding.task, Held(holding.user, holding.partition, holding.position, request))
             self._hopeless.clear()
 
     def on_denied(self, message: Denied, source: Address, now: Time) -> None:
@@ -437,8 +388,8 @@ class WeightedFairness:
         claimed = self._settle(message.task)
         for victim, held in claimed.items():
             self._yielded.discard(victim)
-            if victim not in self._held:
-                self._hold(victim, held)
+            if victim not in self.account.held:
+                self.account.hold(victim, held)
         self._untouchable.update(claimed.keys() & message.gone)
         if message.kept and claimed:
             self._spared.add(next(iter(claimed.values())).user)
@@ -447,13 +398,11 @@ class WeightedFairness:
         self.enforce()
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Nobody is spared any longer."""
         self._spared.clear()
         self._hopeless.clear()
         self.enforce()
 
     def on_taken(self, message: Taken, source: Address, now: Time) -> None:
-        """A preemption is complete."""
         self._settle(message.task)
         self.enforce()
 
@@ -463,16 +412,15 @@ class WeightedFairness:
             return
         self._yields[source] = message.number
         self._view.arrived(self._gm.lm_at[source], message.heard)
-        known = [self._held[task] for task in message.tasks if task in self._held]
+        known = [self.account.held[task] for task in message.tasks if task in self.account.held]
         knows_all = len(known) == len(message.tasks) and self._gm.recovery.knows_all()
         agreed = knows_all and self._can_lose(message.user, known)
-        loss = None
+        loss, before = None, self.account.has(message.user)
         if agreed:
-            before = self._ledger.has(self._names[message.user])
             for task in message.tasks:
                 self._yielded.add(task)
                 self._let_go(task)
-            loss = self._change(message.user, before)
+            loss = self.account.change(message.user, before)
         self._gm.send(source, Answer(message.number, agreed, loss))
 
     def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
@@ -496,7 +444,6 @@ class WeightedFairness:
     # Where components may crash.
 
     def on_picture(self, message: Picture, source: Address, now: Time) -> None:
-        """Keep what a leader shows: the report that follows decides whether it leads."""
         self._pictures[source] = message
 
     def pictured(self, source: Address) -> bool:
@@ -505,7 +452,7 @@ class WeightedFairness:
     def adopt_picture(self, source: Address, lm: int) -> None:
         """Others have there what the picture shows, and nothing else."""
         picture, lm_of = self._pictures[source], self._layout.lm_of
-        for task in [task for task, held in self._held.items() if lm_of[held.partition] == lm]:
+        for task in [task for task, held in self.account.held.items() if lm_of[held.partition] == lm]:
             if task not in self._placed:
                 self._forget_prey(task)
                 self._let_go(task)
@@ -526,7 +473,7 @@ class WeightedFairness:
             if task in self._yielded:  # whoever wanted its place does not get it
                 self._yielded.discard(task)
                 placed, partition, position = self._placed[task]
-                self._hold(task, Held(self.user_of(placed), partition, position, placed.request or SLOT))
+                self.account.hold(task, Held(self.user_of(placed), partition, position, placed.request or SLOT))
 
     def followed(self, task: Task, active: Active) -> None:
         """The user has it, unless it was given up."""
@@ -535,9 +482,9 @@ class WeightedFairness:
             self._yielded.add(task.id)
             return
         held = Held(self.user_of(task), *place_of(active.unit), active.request or SLOT)
-        if task.id not in self._yielded and self._held.get(task.id) != held:
+        if task.id not in self._yielded and self.account.held.get(task.id) != held:
             self._let_go(task.id)
-            self._hold(task.id, held)
+            self.account.hold(task.id, held)
 
     def part_with(self, task: TaskId) -> None:
         self._let_go(task)
@@ -548,6 +495,6 @@ class WeightedFairness:
     def check(self) -> None:
         """The ledger holds what is placed and has not been given up."""
         ours = self._placed.keys() - self._yielded
-        assert ours <= self._held.keys(), "placed tasks that count for nobody"
+        assert ours <= self.account.held.keys(), "placed tasks that count for nobody"
         assert self._yielded <= self._placed.keys(), "tasks were given up that are not placed"
         assert self._prey.keys() == {one for claimed in self._claims.values() for one in claimed}, "prey of nobody"

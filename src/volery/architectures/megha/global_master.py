@@ -7,8 +7,9 @@ cluster, and what runs there after a crash, of its `StateRecovery`; what it repo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
 from volery.architectures.megha.fairness import NoFairness, WeightedFairness
 from volery.architectures.megha.messages import (
@@ -16,7 +17,6 @@ from volery.architectures.megha.messages import (
     Denied,
     Ended,
     Holdings,
-    Inconsistency,
     Lost,
     Ousted,
     Picture,
@@ -25,18 +25,17 @@ from volery.architectures.megha.messages import (
     Request,
     StateUpdate,
     Taken,
-    Update,
     Withdraw,
     Yield,
 )
 from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.reports import NoRecovery, ReportRecovery
-from volery.architectures.megha.view import CapacityView, Freed, SlotView
-from volery.core.component import Component, Handler, Sends, sent_to
+from volery.architectures.megha.view import Freed, SlotView
+from volery.core.component import Component, Sends, sent_to
 from volery.core.events import (
     Cancel,
     Counted,
-    Event,
     Fact,
     Look,
     Measured,
@@ -54,7 +53,7 @@ from volery.roles.recovery.leases import Inquire
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 Rescheduling = Literal["head", "tail"]
-ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, Ended, Update, StateUpdate, Inconsistency, Refusal})
+ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, Ended, StateUpdate, Refusal})
 OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
 """What it sends whatever its parts are."""
 
@@ -66,15 +65,6 @@ class MasterParts(NamedTuple):
     fairness: NoFairness | WeightedFairness
     recovery: NoRecovery | ReportRecovery
     narrator: SilentNarrator | DecisionNarrator
-
-
-def _part(name: str, method: str) -> Handler:
-    """The handler that hands an event to a method of this part."""
-
-    def deliver(gm: GlobalMaster, event: Event, source: Address, now: Time) -> None:
-        getattr(getattr(gm, name), method)(event, source, now)
-
-    return deliver
 
 
 class GlobalMaster(Component):
@@ -294,13 +284,13 @@ class GlobalMaster(Component):
         for job in jobs:
             self.recovery.maybe_forget(job)
 
-    def on_update(self, message: Update | StateUpdate, source: Address, now: Time) -> None:
+    def on_update(self, message: StateUpdate, source: Address, now: Time) -> None:
         """Adopt what a Local Master says about its cluster, and use what has become free."""
         self.offer_all(self.learn(message, source))
         self.answered(self.lm_at[source])
         self.fairness.enforce()
 
-    def learn(self, update: Any, source: Address) -> Freed:
+    def learn(self, update: StateUpdate, source: Address) -> Freed:
         """Change the view; an update older than the last one is stale."""
         if update.number <= self.heard[source]:
             return []
@@ -314,13 +304,13 @@ class GlobalMaster(Component):
             if self.view.queue.length:
                 self.view.offer(partition, positions(vector))
 
-    def on_refusal(self, message: Inconsistency | Refusal, source: Address, now: Time) -> None:
+    def on_refusal(self, message: Refusal, source: Address, now: Time) -> None:
         """Place refused tasks again; a repeat is stale."""
         if message.update.number > self.heard[source]:
             self.refuse(message.tasks, message.update, source)
         self.fairness.enforce()
 
-    def refuse(self, tasks: Sequence[TaskId], update: Any, source: Address) -> None:
+    def refuse(self, tasks: Sequence[TaskId], update: StateUpdate, source: Address) -> None:
         """Learn what is true there, then try the refused tasks again, before all others or after them."""
         self.narrator.refused(tasks)
         self.fairness.refused(tasks)
@@ -374,21 +364,19 @@ class GlobalMaster(Component):
         Cancel: on_cancel,
         Look: on_look,
         Ended: on_ended,
-        Update: on_update,
         StateUpdate: on_update,
-        Inconsistency: on_refusal,
         Refusal: on_refusal,
-        Reweigh: _part("fairness", "on_reweigh"),
-        Holdings: _part("fairness", "on_holdings"),
-        Denied: _part("fairness", "on_denied"),
-        Taken: _part("fairness", "on_taken"),
-        Yield: _part("fairness", "on_yield"),
-        Ousted: _part("fairness", "on_ousted"),
-        Picture: _part("fairness", "on_picture"),
-        TimerFired: _part("fairness", "on_timer"),
-        Report: _part("recovery", "on_report"),
-        Lost: _part("recovery", "on_lost"),
-        Moved: _part("recovery", "on_moved"),
-        Inquire: _part("recovery", "on_inquire"),
+        Reweigh: of_part("fairness", "on_reweigh"),
+        Holdings: of_part("fairness", "on_holdings"),
+        Denied: of_part("fairness", "on_denied"),
+        Taken: of_part("fairness", "on_taken"),
+        Yield: of_part("fairness", "on_yield"),
+        Ousted: of_part("fairness", "on_ousted"),
+        Picture: of_part("fairness", "on_picture"),
+        TimerFired: of_part("fairness", "on_timer"),
+        Report: of_part("recovery", "on_report"),
+        Lost: of_part("recovery", "on_lost"),
+        Moved: of_part("recovery", "on_moved"),
+        Inquire: of_part("recovery", "on_inquire"),
     }
     sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `says` has those of one

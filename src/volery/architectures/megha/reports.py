@@ -19,7 +19,6 @@ from volery.architectures.megha.messages import (
     Denied,
     Ended,
     Holdings,
-    Inconsistency,
     Join,
     Lost,
     Ousted,
@@ -27,7 +26,6 @@ from volery.architectures.megha.messages import (
     Report,
     StateUpdate,
     Taken,
-    Update,
     Yield,
     place_of,
 )
@@ -40,9 +38,7 @@ from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-FROM_LEADERS: Final = frozenset(
-    {Ended, Update, StateUpdate, Inconsistency, Refusal, Lost, Holdings, Denied, Taken, Yield, Ousted}
-)
+FROM_LEADERS: Final = frozenset({Ended, StateUpdate, Refusal, Lost, Holdings, Denied, Taken, Yield, Ousted})
 """The messages of a Local Master that are void unless it leads. A report says itself who leads."""
 
 
@@ -124,7 +120,6 @@ class NoRecovery:
         return ()
 
     def maybe_forget(self, job: JobId) -> None: ...
-
     def ousted(self, task: TaskId, attempt: int) -> None: ...
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 from volery.core.errors import InputError
-from volery.core.model import Amounts, Cluster, Task
+from volery.core.model import Amounts, Cluster, Task, TaskId
 from volery.core.resources import Packing
-from volery.core.shares import Share
+from volery.core.shares import Share, ShareChange
 from volery.policies.fairness import ShareLedger, Sharer, nodes, parse_shares_text, reweighed
 from volery.policies.vectorqueue import Kind, VectorQueue
 
@@ -98,6 +99,92 @@ def _gms(queues: str, user_count: int, gm_count: int) -> Sequence[int]:
 def sum_of(amounts: Sequence[Amounts]) -> Amounts:
     """Resource by resource."""
     return tuple([sum(column) for column in zip(*amounts, strict=True)])
+
+
+class Held(NamedTuple):
+    """A task that runs or was asked to run, in the view of a GM."""
+
+    user: int
+    partition: int
+    position: int
+    request: Amounts
+
+
+class Account:
+    """Account of what all users have, in the view of one Global Master.
+
+    Args:
+        users: of the cluster.
+        packing: of requests.
+
+    Attributes:
+        held: tasks that count.
+        running: the same per user, the youngest last.
+    """
+
+    def __init__(self, users: Users, packing: Packing) -> None:
+        self._users = users
+        self._packing = packing
+        self._ledger = users.ledger()
+        self.held: dict[TaskId, Held] = {}
+        self.running: list[dict[TaskId, Held]] = [{} for _ in users.names]
+        self._doubtful: list[Amounts] = [(0,) * len(packing.amounts(0)) for _ in users.names]
+
+    def hold(self, task: TaskId, held: Held) -> None:
+        """Count a task."""
+        self.held[task] = self.running[held.user][task] = held
+        self._ledger.launched(self._users.names[held.user], self._packing.asked(held.request))
+
+    def let_go(self, task: TaskId) -> Held | None:
+        """Count a task no longer; return it if it counted."""
+        held = self.held.pop(task, None)
+        if held is not None:
+            del self.running[held.user][task]
+            self._ledger.ended(self._users.names[held.user], self._packing.asked(held.request))
+        return held
+
+    def doubt(self, user: int, request: Amounts, sign: int) -> None:
+        """Count amounts that may be refused; a sign of -1: no longer."""
+        pairs = zip(self._doubtful[user], self._packing.asked(request), strict=True)
+        self._doubtful[user] = tuple([amount + sign * more for amount, more in pairs])
+
+    def is_doubtful(self, user: int) -> bool:
+        """Find out whether anything of a user's may be refused."""
+        return any(self._doubtful[user])
+
+    def is_short(self, user: int) -> bool:
+        """Find out whether a user has less than its share."""
+        return self._ledger.violation(self._users.names[user]) < 0
+
+    def can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
+        """Find out whether a user keeps its share without these tasks, whatever else may still be refused."""
+        return self.keeps_share(
+            user, sum_of([self._doubtful[user], *(self._packing.asked(held.request) for held in tasks)])
+        )
+
+    def keeps_share(self, user: int, losing: Amounts) -> bool:
+        """Find out whether a user has what it is due without such amounts."""
+        return user == self._users.others or self._ledger.can_lose(self._users.names[user], losing)
+
+    def may_claim(self, user: int, request: Amounts) -> bool:
+        """Find out whether a user has no more than its share with such a request."""
+        return self._ledger.may_claim(self._users.names[user], request)
+
+    def violators(self) -> list[int]:
+        """Users that have more than their share, the largest violation first."""
+        return [self._users.number_of(name) for name in self._ledger.violators()]
+
+    def has(self, user: int) -> tuple[int, int]:
+        """What a user is due, and what it has."""
+        return self._ledger.has(self._users.names[user])
+
+    def change(self, user: int, before: tuple[int, int]) -> ShareChange:
+        """What a user has now, and what it was due and had before."""
+        return ShareChange(self._users.names[user], *before, self.has(user)[1])
+
+    def reweigh(self, weights: Mapping[str, int]) -> None:
+        """Change what users are due."""
+        self._ledger.reweigh(self._users.tree(weights))
 
 
 class UserLines:
