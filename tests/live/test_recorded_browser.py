@@ -52,7 +52,7 @@ def test_megha_is_explained_and_walked_through(browser: Browser) -> None:
         moment(page, "An inconsistency: gm/0's view was old")
         page.locator("#view").select_option("gm/0")
         expect(page).to_have_url(re.compile(r"\?at=2\.94&view=gm%2F0$"))
-        expect(page.locator("#stage .named", has_text="Inconsistency")).to_have_count(1)
+        expect(page.locator("#stage .named", has_text="Refusal")).to_have_count(1)
         page.wait_for_function("JSON.parse(document.getElementById('cells').dataset.cells).some((cell) => cell[6])")
         moment(page, "it waits")
         moment(page, "node/4 crashes")

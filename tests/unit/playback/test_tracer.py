@@ -47,7 +47,7 @@ def test_counts_are_of_all_messages_and_flights_are_few_of_each_kind() -> None:
     shown = [(one.sent_us // log.step_us, one.kind) for one in log.flights]
     assert max(map(shown.count, shown)) == FLIGHTS_PER_KIND
     assert {one.received_us - one.sent_us for one in log.flights} == {0, 500}
-    assert log.meanings[log.kinds.index("Inconsistency")].startswith("LM > GM: these placements were invalid")
+    assert log.meanings[log.kinds.index("Refusal")].startswith("LM > GM: these placements were invalid")
 
 
 def test_queues_are_empty_at_the_end_and_were_as_long_as_the_design_says() -> None:

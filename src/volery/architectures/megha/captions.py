@@ -24,10 +24,8 @@ CAPTIONS: Final = {
     "external_placements": (
         "{sender} has nothing free left in its own partitions, and borrows machines of others: an external match."
     ),
-    "Inconsistency": _REFUSED,
     "Refusal": _REFUSED,
     "inconsistencies": "",
-    "Update": _UPDATED,
     "StateUpdate": _UPDATED,
     "Ended": _FREED,
     "Lost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",

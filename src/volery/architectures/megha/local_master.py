@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 from volery.architectures.megha.allocations import SlotAllocations, Told
 from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Answer,
@@ -24,6 +23,8 @@ from volery.architectures.megha.messages import (
     Request,
     Withdraw,
 )
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.recovery import Alone, Paired
 from volery.architectures.megha.shares import NoShares, WeightedShares
 from volery.core.component import Component, Sends
@@ -181,17 +182,6 @@ class LocalMaster(Component):
             self.shares.gone(active)
             self.allocations.give_back(active, node)
 
-    def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
-        """End tasks of a user for another one's task, where the shares allow it."""
-        assert isinstance(self.shares, WeightedShares), "users have shares"
-        if self.recovery.heeds(source, message.epoch, message.term):
-            self.shares.preempt(message, source, now)
-
-    def on_answer(self, message: Answer, source: Address, now: Time) -> None:
-        """A GM has given tasks of its user up, or not."""
-        assert isinstance(self.shares, WeightedShares), "users have shares"
-        self.shares.answer(message, now)
-
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; what it took is freed, and its GM told, when the node reports the end."""
         if self._slots is not None:
@@ -220,11 +210,6 @@ class LocalMaster(Component):
         if not evicted:
             self.note_ended(self.allocations.ended(known), message.task, now)
         self.shares.go_on(source, now)
-
-    def on_result(self, message: Result, source: Address, now: Time) -> None:
-        """Keep the result; the leader frees the unit and tells the owner."""
-        assert isinstance(self.recovery, Paired), "a node with two masters"
-        self.recovery.result(message, source, now)
 
     def note_ended(self, owner: Told, task: TaskId, now: Time) -> None:
         """Tell a GM, in this instant, that a task of it has ended."""
@@ -339,30 +324,6 @@ class LocalMaster(Component):
         elif node in self.there:
             self.allocations.node_changed(node)
 
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Place nothing on a node, or again; what runs there goes on."""
-        self.recovery.drain(message, now)
-
-    def on_forget(self, message: Forget, source: Address, now: Time) -> None:
-        """Drop results."""
-        assert isinstance(self.recovery, Paired), "results are kept"
-        self.recovery.forget(message, source)
-
-    def on_join(self, message: Join, source: Address, now: Time) -> None:
-        """A GM has begun anew."""
-        assert isinstance(self.recovery, Paired), "a GM may crash"
-        self.recovery.join_gm(message, source)
-
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
-        """Jobs were moved between GMs."""
-        assert isinstance(self.recovery, Paired), "a GM may be gone"
-        self.recovery.moved(message, source)
-
-    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
-        """A node obeys, or a GM knows, another leader."""
-        assert isinstance(self.recovery, Paired), "masters may crash"
-        self.recovery.deposed(message, source, now)
-
     def check(self) -> None:
         """Its parts agree."""
         if self.recovery.opened:
@@ -377,17 +338,17 @@ class LocalMaster(Component):
         **LEADERSHIP,
         **MOVES_AND_DRAINS,
         Request: on_request,
-        Preempt: on_preempt,
-        Answer: on_answer,
+        Preempt: of_part("shares", "on_preempt"),
+        Answer: of_part("shares", "on_answer"),
         Withdraw: on_withdraw,
         Ask: on_ask,
         Completed: on_completed,
-        Result: on_result,
-        Forget: on_forget,
-        Join: on_join,
-        Moved: on_moved,
-        Deposed: on_deposed,
-        Drain: on_drain,
+        Result: of_part("recovery", "on_result"),
+        Forget: of_part("recovery", "on_forget"),
+        Join: of_part("recovery", "on_join"),
+        Moved: of_part("recovery", "on_moved"),
+        Deposed: of_part("recovery", "on_deposed"),
+        Drain: of_part("recovery", "on_drain"),
         TimerFired: on_timer,
     }
     sends = (

@@ -24,7 +24,7 @@ from volery.architectures.megha.messages import (
     Withdraw,
     Yield,
 )
-from volery.architectures.megha.user_lines import UserLines
+from volery.architectures.megha.users import UserLines
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.events import JobDone, Preemption, Submit, TimerFired

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.architectures.megha.layout import Layout
+from volery.architectures.megha.partitions import Layout
 from volery.core.errors import InputError
 from volery.core.model import Cluster
 
