@@ -285,7 +285,7 @@ def _stages(view: str) -> dict[Stage, Realisation]:
 
 STAGES = _stages("SlotView")
 HIERARCHY = (Stage.M2, Stage.M3, Stage.M4, Stage.M5)
-"""What a scheduler with one Local Master has no use for."""
+"""Stages that a scheduler with one Local Master lacks."""
 
 MEGHA = Architecture(
     name="megha",
