@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
 
 PREEMPTIONS_MAX: Final = ATTEMPTS // 2
-"""Preemptions of a task by one incarnation of its GM after which it is no victim any more, where GMs may crash: the other
-attempts are for what is lost."""
+"""Preemptions of a task by one incarnation of its GM after which it is no victim any more, where GMs may crash: the
+other attempts are for what is lost."""
 
 
 class Shares(Protocol):
