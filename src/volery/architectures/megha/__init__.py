@@ -13,6 +13,9 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from random import Random
 from typing import Annotated, Literal
 
 import msgspec
@@ -36,7 +39,7 @@ from volery.core.bounds import Components, Count, Period, PositiveCount
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.events import Move
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.roles.node import Node
@@ -152,20 +155,11 @@ class Assembly:
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""
         config, stream = self._config, self._streams.of(f"gm/{gm}", incarnation)
-        search = SearchOrder(self._layout, gm)
-
-        def parts(moves: tuple[Move, ...]) -> MasterParts:
-            fairness: NoFairness | WeightedFairness = NoFairness()
-            view: SlotView | CapacityView
-            if self._capacities is None:
-                view = SlotView(self._layout, search, match=config.match, stream=stream)
-            else:
-                view = CapacityView(self._layout, self._capacities, search, match=config.match, stream=stream)
-                if self.users is not None:
-                    fairness = WeightedFairness(self.users, self._heartbeat_us, view)
-            recovery = ReportRecovery(gm, incarnation, moves) if config.reliable else NoRecovery()
-            return MasterParts(view, fairness, recovery, DecisionNarrator() if config.why else SilentNarrator())
-
+        recovery = partial(ReportRecovery, gm, incarnation) if config.reliable else None
+        search, spared_us = SearchOrder(self._layout, gm), self._heartbeat_us
+        parts = partial(
+            _master_parts, config, self._layout, self._capacities, self.users, search, stream, spared_us, recovery
+        )
         return GlobalMaster(
             gm,
             self._layout,
@@ -249,6 +243,24 @@ class Assembly:
         )
 
 
+def _master_parts(
+    config: MeghaConfig, layout: Layout, capacities: Capacities | None, users: Users | None, search: SearchOrder,
+    stream: Random, spared_us: Time, recovery: Callable[[tuple[Move, ...]], ReportRecovery] | None,
+    moves: tuple[Move, ...],
+) -> MasterParts:  # fmt: skip
+    """Parts of a Global Master that knows nothing but these moves of jobs."""
+    fairness: NoFairness | WeightedFairness = NoFairness()
+    view: SlotView | CapacityView
+    if capacities is None:
+        view = SlotView(layout, search, match=config.match, stream=stream)
+    else:
+        view = CapacityView(layout, capacities, search, match=config.match, stream=stream)
+        if users is not None:
+            fairness = WeightedFairness(users, spared_us, view)
+    narrator = DecisionNarrator() if config.why else SilentNarrator()
+    return MasterParts(view, fairness, NoRecovery() if recovery is None else recovery(moves), narrator)
+
+
 def _stages(view: str) -> dict[Stage, Realisation]:
     """Methods that realise stages, those of this view among them."""
     find, place = f"{view}._find", f"{view}.place"
@@ -285,7 +297,7 @@ def _stages(view: str) -> dict[Stage, Realisation]:
 
 STAGES = _stages("SlotView")
 HIERARCHY = (Stage.M2, Stage.M3, Stage.M4, Stage.M5)
-"""What a scheduler with one Local Master has no use for."""
+"""Stages that a scheduler with one Local Master lacks."""
 
 MEGHA = Architecture(
     name="megha",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Told:
-    """What one GM has been told, and what it is about to be told.
+    """Record of the news that one GM has been sent, and is about to be sent.
 
     Attributes:
         number, address: of the GM.
@@ -71,19 +71,19 @@ class Allocations(Protocol):
         """The GM takes what it requests for taken."""
 
     def fits(self, active: Active, node: Address) -> bool:
-        """Whether the attempt can have what it asks for."""
+        """Find out whether there is room for the attempt."""
 
     def holds(self, task: TaskId) -> bool:
-        """Whether something is allocated to the task."""
+        """Find out whether something is allocated to the task."""
 
     def allot(self, active: Active, node: Address, *, lends: bool) -> None:
         """The attempt has what it asked for; where that makes a logical node, `lends` counts it as a repartition."""
 
     def hand_over(self, active: Active) -> None:
-        """What the attempt has is its present owner's."""
+        """Move what the attempt has to its present owner."""
 
     def give_back(self, active: Active, node: Address) -> None:
-        """What the attempt had is free, if its node is usable."""
+        """Free what the attempt had, if its node is usable."""
 
     def ended(self, active: Active) -> Told:
         """Its owner is to be told of the end of the attempt in this instant."""
@@ -104,16 +104,16 @@ class Allocations(Protocol):
         """Every GM lacks what the others have caused."""
 
     def has_news(self, told: Told) -> bool:
-        """Whether anything is free of which the GM may have another state."""
+        """Find out whether anything is free of which the GM may have another state."""
 
     def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
         """The answer to invalid placements at these units, with the news that the GM lacks."""
 
     def news(self, told: Told) -> StateUpdate | None:
-        """What the GM lacks, if it lacks anything; from now on it has been told."""
+        """Update with the news that the GM lacks, if it lacks any; from now on it has them."""
 
     def delta(self, told: Told) -> StateUpdate:
-        """What the GM lacks, even if that is nothing."""
+        """Update with the news that the GM lacks, even if there are none."""
 
     def whole(self, told: Told) -> StateUpdate:
         """Everything."""
@@ -247,6 +247,8 @@ class SlotAllocations:
         """Its owner is to be told of the end, which frees the slot in the owner's view."""
         told, (partition, position) = self._lm.gms[active.owner], place_of(active.unit)
         told.busy[partition] &= ~(1 << position)
+        if self._twice:
+            told.repeat[partition] |= 1 << position
         return told
 
     def clear(self) -> None:

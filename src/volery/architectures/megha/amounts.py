@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Allotment(NamedTuple):
-    """What an attempt has.
+    """Amounts that an attempt has.
 
     Args:
         active: the attempt.
@@ -94,7 +94,7 @@ class AmountAllocations:
         self._lm = lm
 
     def expect(self, told: Told, message: Request) -> None:
-        """What a GM requests it is not told of."""
+        """Nothing: a GM is sent no news of what it requests."""
 
     def fits(self, active: Active, node: Address) -> bool:
         here, position = self._seats[node]
@@ -121,7 +121,7 @@ class AmountAllocations:
         self.active[active.task] = self._allotment_of(active)
 
     def give_back(self, active: Active, node: Address) -> None:
-        """What the attempt had is free, if its node is usable; an owner that will be told of the end knows."""
+        """Free what the attempt had, if its node is usable; an owner that is sent the end lacks no news of it."""
         allotment = self.active.pop(active.task)
         recovery = self._lm.recovery
         told = not (self._twice or recovery.paired) and recovery.usable(node)
@@ -129,7 +129,7 @@ class AmountAllocations:
         self._add(node, allotment.took, knows)
 
     def _add(self, node: Address, packed: int, knows: Told | None) -> None:
-        """So much more is free on a machine, or less where it is negative; all GMs but the one that knows lack it."""
+        """Add to what is free on a machine, or take off; all GMs but the one that knows lack the news."""
         here, position = self._seats[node]
         if self._lm.recovery.usable(node):
             self.free[here][position] = self.packing.settled(self.free[here][position] + packed)
@@ -189,7 +189,7 @@ class AmountAllocations:
         self._states.pop(here, None)
 
     def room_for(self, wanted: int, given: int, here: int, position: int) -> bool:
-        """Whether a machine has so much when so much is given back, both packed."""
+        """Find out whether a machine has so much when so much is given back, both packed."""
         left = self.packing.settled(self.free[here][position] + given) - wanted
         return left & self._guards == self._guards
 
@@ -232,7 +232,7 @@ class AmountAllocations:
         return self.delta(told)
 
     def delta(self, told: Told) -> StateUpdate:
-        """What the GM lacks; it contains all that has ended and whose tasks run, which is told first."""
+        """Update with the news that the GM lacks; it contains the ends and holdings that are sent before it."""
         self._lm.tell_ended(told)
         self._lm.shares.tell_holdings(told)
         states, entries = [], 0
@@ -259,7 +259,7 @@ class AmountAllocations:
         return b"".join([amounts.to_bytes(width, "little") for amounts in free])
 
     def check(self) -> None:
-        """What is free and what active tasks took is what machines have; a logical node is in its GM's partition."""
+        """Machines have what is free and what active tasks took; a logical node is in its GM's partition."""
         whole = [list(free) for free in self._whole_free]
         for allotment in self.active.values():
             whole[allotment.partition - self._first][allotment.position] -= allotment.took
@@ -271,7 +271,7 @@ class AmountAllocations:
         assert whole == self.free, "amounts without a task, or tasks that share an amount"
 
     def _kept_back(self) -> Iterable[tuple[int, int, int]]:
-        """What is neither free nor taken by an active task."""
+        """Amounts that are neither free nor taken by an active task."""
         for node, (here, position) in self._seats.items():
             if not self._lm.recovery.usable(node):
                 taken = sum(self.active[task].took for task in self._lm.there[node])

@@ -224,7 +224,7 @@ class CapacityView:
         return more
 
     def _news(self, partition: int, told: bytes) -> list[int]:
-        """Machines of which a whole state may say something new: since the last one it or this GM has changed them."""
+        """Machines of which a whole state may be news: since the last one it or this GM has changed them."""
         dirty, seen = self._dirty[partition], self._seen.get(partition)
         self._dirty[partition], self._seen[partition] = 0, told
         if seen is None:

@@ -1,4 +1,4 @@
-"""What a film says of Megha, of the first message of each kind, for who does not know it."""
+"""Captions of a film of Megha, for the first message of each kind and readers new to the design."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
 NEWS: Final = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield, Report, Lost)
-"""Messages by which a Local Master tells of its cluster."""
+"""Messages of a Local Master with news of its cluster."""
 REASONS: Final = (Reason.CONSTRAINT, Reason.RESOURCE, Reason.BUSY, Reason.SHARE)
 
 
@@ -140,7 +140,7 @@ class DecisionNarrator:
         return unplaced
 
     def _waits_for(self, task: Task, copies: Sequence[Any], order: Sequence[int]) -> tuple[Rejected, ...]:
-        """What a task met that found nothing."""
+        """Reasons for which a task found nothing."""
         if self._calls is None:
             return self._passed(task, copies, order)
         rejected = self._passed(task, copies, order, self._calls.against(task))

@@ -195,14 +195,14 @@ class WeightedFairness:
             self._doubt(self.user_of(task), task.request or SLOT, sign)
 
     def _doubt(self, user: int, request: Amounts, sign: int) -> None:
-        """What was asked for, and not heard of yet, may be refused; what has been heard of can be taken from."""
+        """Count a request whose outcome is unknown: it may be refused, and nobody can take anything from it."""
         if sign < 0 and self._kept_by_doubt:
             self._kept_by_doubt = False
             self._hopeless.clear()
         self.account.doubt(user, request, sign)
 
     def _can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
-        """Whether the user keeps its share without these tasks of it, whatever else may still be refused."""
+        """Find out whether the user keeps its share without these tasks of it, whatever may still be refused."""
         if self.account.can_lose(user, tasks):
             return True
         self._kept_by_doubt = self._kept_by_doubt or self.account.is_doubtful(user)

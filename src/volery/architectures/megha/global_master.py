@@ -55,7 +55,7 @@ from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 Rescheduling = Literal["head", "tail"]
 ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, Ended, StateUpdate, Refusal})
 OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
-"""What it sends whatever its parts are."""
+"""Messages that it sends whatever its parts are."""
 
 
 class MasterParts(NamedTuple):
@@ -285,7 +285,7 @@ class GlobalMaster(Component):
             self.recovery.maybe_forget(job)
 
     def on_update(self, message: StateUpdate, source: Address, now: Time) -> None:
-        """Adopt what a Local Master says about its cluster, and use what has become free."""
+        """Adopt the news of a Local Master about its cluster, and use what has become free."""
         self.offer_all(self.learn(message, source))
         self.answered(self.lm_at[source])
         self.fairness.enforce()

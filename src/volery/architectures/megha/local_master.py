@@ -47,7 +47,7 @@ ALWAYS: Final = frozenset({Request, Withdraw, Ask, Drain, TimerFired})
 
 
 class LocalMaster(Component):
-    """Validates placements against the exact state, and tells every GM what that GM cannot know.
+    """Validates placements against the exact state, and sends every GM the news that it cannot know.
 
     Args:
         layout: of the cluster.
@@ -107,16 +107,16 @@ class LocalMaster(Component):
         self.recovery.start(now)
 
     def takes(self) -> Collection[type]:
-        """What its parts know of."""
+        """Return the types of events that its parts know of."""
         return ALWAYS | self.shares.takes | self.recovery.takes
 
     def emits(self) -> Sends:
-        """What its parts send; a picture is sent by a leader alone."""
+        """Return the messages that its parts send; a leader alone sends pictures."""
         sends = self.allocations.sends | self.shares.sends | self.recovery.sends
         return sends if self.recovery.paired else sends - {(Picture, "gm")}
 
     def send(self, to: Address, message: Message) -> None:
-        """Send for a part."""
+        """Send a message of a part's."""
         self._port.send(to, message)
 
     def observe(self, fact: Fact) -> None:
@@ -234,7 +234,7 @@ class LocalMaster(Component):
     # News.
 
     def on_ask(self, message: Ask, source: Address, now: Time) -> None:
-        """A GM has tasks that wait: tell it of room that it does not know of, as soon as there is some."""
+        """Send a GM that has waiting tasks news of room that it lacks, as soon as there is some."""
         if self.recovery.answers(source):
             self._askers[source] = None
             self.tell_askers_soon(now)
@@ -272,7 +272,7 @@ class LocalMaster(Component):
             self._port.set_timer(HEARTBEAT, 0)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """End of an instant with completions: tell their owners. Heartbeat: tell every GM the news that it lacks."""
+        """Send owners the ends of an instant; with a heartbeat, send every GM the news that it lacks."""
         if self.recovery.takes_timer(event, now):
             return
         if event.key == NOTICES:
@@ -291,7 +291,7 @@ class LocalMaster(Component):
             self.shares.tell_heard()
 
     def sleep(self, event: TimerFired) -> None:
-        """Take a timer while another master leads, or nodes have not reported: the first report tells everything."""
+        """Take a timer while another master leads, or nodes have not reported: the first report contains everything."""
         if event.key == NEWS:
             self._counting = False
         elif event.key == NOTICES:

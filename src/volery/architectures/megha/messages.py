@@ -84,7 +84,7 @@ class Ended(Message, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What changed in one partition of slots: bit vectors over its positions."""
+    """Changes in one partition of slots: bit vectors over its positions."""
 
     partition: int
     freed: bytes
@@ -133,7 +133,7 @@ class Refusal(Message, frozen=True):
 
     @property
     def entries(self) -> int:
-        """Of how many machines it tells."""
+        """Number of machines in its states."""
         return self.update.entries
 
 

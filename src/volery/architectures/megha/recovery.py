@@ -1,4 +1,4 @@
-"""What becomes of a cluster when a master or a node crashes: one Local Master alone, or one of a pair.
+"""Recovery of a cluster when a master or a node crashes: one Local Master alone, or one of a pair.
 
 A pair is rebuilt from its nodes whenever one of it begins to lead. The nodes are the record: what runs where, and what
 has finished and is not forgotten. The standby receives every result, too. A leader hands tasks of dead nodes, from its
@@ -33,7 +33,7 @@ def pair_of(lm: int) -> tuple[Address, Address]:
 
 
 class Recovery(Protocol):
-    """Who leads a cluster, and which of its nodes are there."""
+    """The leader of a cluster, and the nodes that are there."""
 
     takes: ClassVar[frozenset[type]]
     sends: ClassVar[Sends]
@@ -41,7 +41,7 @@ class Recovery(Protocol):
 
     @property
     def opened(self) -> bool:
-        """Whether it leads, and knows what runs on all nodes that it can reach."""
+        """It leads, and knows what runs on all nodes that it can reach."""
 
     def join(self, lm: LocalMaster) -> None:
         """Become the recovery of this Local Master."""
@@ -53,19 +53,19 @@ class Recovery(Protocol):
         """Begin."""
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
-        """Whether what a GM asks for is valid."""
+        """Find out whether a request of a GM is valid."""
 
     def answers(self, gm: Address) -> bool:
-        """Whether a GM is told of room."""
+        """Find out whether a GM is sent news of room."""
 
     def drained(self, node: Address) -> bool:
-        """Whether nothing is placed on a node by order."""
+        """Find out whether nothing is placed on a node by order."""
 
     def reachable(self, node: Address) -> bool:
-        """Whether a node is known to be there."""
+        """Find out whether a node is known to be there."""
 
     def usable(self, node: Address) -> bool:
-        """Whether tasks may be placed on a node."""
+        """Find out whether tasks may be placed on a node."""
 
     def run(self, task: Task, active: Active, node: Address) -> None:
         """Have a node launch an attempt."""
@@ -80,7 +80,7 @@ class Recovery(Protocol):
         """Place nothing on a node, or again."""
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """Whether a timer is its own, or nothing is to be told."""
+        """Find out whether a timer is its own, or nothing is to be sent."""
 
     def term_of(self, gm: Address) -> int:
         """The term of a GM."""
@@ -149,7 +149,7 @@ class Alone:
         return 0
 
     def check_rest(self) -> None:
-        """What is free is told with the next heartbeat."""
+        """Nothing to check: news of what is free goes with the next heartbeat."""
 
 
 class Paired:
@@ -211,14 +211,14 @@ class Paired:
         return self.opened and epoch == self.leadership.epoch and not self._is_void(gm, term)
 
     def answers(self, gm: Address) -> bool:
-        """As the leader; who asks another will ask again when it hears of this one."""
+        """Answer as the leader; a GM that asks another asks again when this one reports."""
         return self.opened and not self._is_void(gm, self.term_of(gm))
 
     def term_of(self, gm: Address) -> int:
         return self._terms.get(gm, 0)
 
     def _is_void(self, gm: Address, term: int) -> bool:
-        """Whether what a GM of a term asks for is void: its jobs were moved to another since."""
+        """Find out whether a request of a GM in a term is void: its jobs were moved to another since."""
         return bool(self._relieved) and term < self._relieved.get(gm, 0)
 
     def drained(self, node: Address) -> bool:
@@ -320,7 +320,7 @@ class Paired:
         return True
 
     def on_forget(self, message: Forget, gm: Address, now: Time) -> None:
-        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir will say so."""
+        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir sends it."""
         if self._is_void(gm, self.term_of(gm)):
             return
         at: dict[Address, list[TaskId]] = {}
@@ -345,7 +345,7 @@ class Paired:
         self._lm.arm_soon()
 
     def node_back(self, node: Address) -> None:
-        """What no task there has is free, unless it is drained, and claims there go on."""
+        """Free what no task has there, unless the node is drained, and go on with claims there."""
         for task, active in self._unsent.pop(node, ()):
             if self._is_there(active, node):
                 self._run(task, active, node)
@@ -412,7 +412,7 @@ class Paired:
         self._lm.shares.met_anew(told)
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
-        """A GM tells the term that this life of the master has not heard of, too."""
+        """Adopt the term of a GM that this incarnation did not know, too."""
         if source in self._lm.gms and message.term > self.term_of(source):
             self.on_join(Join(message.term), source, now)
         self.leadership.on_deposed(message, source, now)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
 FROM_LEADERS: Final = frozenset({Ended, StateUpdate, Refusal, Lost, Holdings, Denied, Taken, Yield, Ousted})
-"""The messages of a Local Master that are void unless it leads. A report says itself who leads."""
+"""The messages of a Local Master that are void unless it leads. A report names its epoch itself."""
 
 
 class StateRecovery(Protocol):
@@ -187,7 +187,7 @@ class ReportRecovery:
         return (epoch << MOVE_SHIFT) + self.first_attempt
 
     def _recognised(self, task: Task) -> bool:
-        """Whether an earlier incarnation has placed the task: it runs, or has finished."""
+        """Find out whether an earlier incarnation has placed the task: it runs, or has finished."""
         over, active = self._over.pop(task.id, None), self._found.pop(task.id, None)
         if active is not None and (over is None or over[1].attempt < active.attempt):
             self._follow(task, active)

@@ -38,30 +38,30 @@ if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
 
 PREEMPTIONS_MAX: Final = ATTEMPTS // 2
-"""Where GMs may crash, a task that was preempted so often by one life of its GM is no victim any more: the rest of the
-attempts is for what is lost."""
+"""Preemptions of a task by one incarnation of its GM after which it is no victim any more, where GMs may crash: the
+other attempts are for what is lost."""
 
 
 class Shares(Protocol):
-    """Who has what in a cluster, and claims to it."""
+    """Holdings of users in a cluster, and claims to them."""
 
     takes: ClassVar[frozenset[type]]
     sends: ClassVar[Sends]
 
     def reserved(self, here: int, position: int) -> int:
-        """What is set aside on a machine, packed."""
+        """Amount that is set aside on a machine, packed."""
 
     def tell_holdings(self, told: Told) -> None:
         """Tell a GM whose tasks have ended and started, before a state that comes of it."""
 
     def tell_heard(self) -> None:
-        """With a heartbeat, tell GMs what has come of their requests, so that they can count on their tasks."""
+        """With a heartbeat, send GMs the outcome of their requests, so that they can count on their tasks."""
 
     def started(self, active: Active) -> None:
         """An attempt has what it asked for."""
 
     def is_victim(self, task: TaskId) -> bool:
-        """Whether what a task has is somebody else's once it ends."""
+        """Find out whether another task gets what a task has once it ends."""
 
     def victim_ended(self, active: Active, node: Address) -> None:
         """Set aside what a victim had."""
@@ -70,13 +70,13 @@ class Shares(Protocol):
         """An attempt that was nobody's victim has ended."""
 
     def evicted(self, active: Active, now: Time) -> bool:
-        """Whether an attempt that was killed was ended for another task; then its GM has it back."""
+        """Find out whether a killed attempt was ended for another task; then its GM has it back."""
 
     def go_on(self, node: Address, now: Time) -> None:
         """Launch what waits for victims there that have ended."""
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
-        """What still waits for its victims to end never will run."""
+        """Drop tasks that still wait for their victims to end."""
 
     def clear(self) -> None:
         """Nothing is known any more."""
@@ -305,7 +305,7 @@ class WeightedShares:
         self._lm.send(losers.address, Yield(self._yields, losers.request, message.loser, tuple(victims)))
 
     def _heed_weights(self, weighed: int) -> None:
-        """Who has lost a place by other weights may have it back: the account begins anew."""
+        """Begin the account anew: a user that has lost a place by other weights may have it back."""
         if weighed > self._weighed:
             self._weighed = weighed
             self._losers.clear()

@@ -66,7 +66,7 @@ class Users:
         return ledger
 
     def shares(self, weights: Mapping[str, int]) -> tuple[Share, ...]:
-        """What users and organisations are due when some have other weights.
+        """Shares of users and organisations when some have other weights.
 
         Raises:
             InputError: as `reweighed`.
@@ -175,11 +175,11 @@ class Account:
         return [self._users.number_of(name) for name in self._ledger.violators()]
 
     def has(self, user: int) -> tuple[int, int]:
-        """What a user is due, and what it has."""
+        """Due and holdings of a user."""
         return self._ledger.has(self._users.names[user])
 
     def change(self, user: int, before: tuple[int, int]) -> ShareChange:
-        """What a user has now, and what it was due and had before."""
+        """Change of a user's holdings since it was due and had this."""
         return ShareChange(self._users.names[user], *before, self.has(user)[1])
 
     def reweigh(self, weights: Mapping[str, int]) -> None:
@@ -216,7 +216,7 @@ class UserLines:
         return list(self._lines)
 
     def __contains__(self, kind: object) -> bool:
-        """Whether a task of this kind waits."""
+        """Find out whether a task of this kind waits."""
         return any(kind in line for line in self._lines.values())
 
     def kinds(self) -> list[Kind]:

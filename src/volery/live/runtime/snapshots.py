@@ -267,7 +267,9 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]] | None:
         return ((f".{name}", getattr(thing, name)) for name in thing.__struct_fields__)
     slots = [name for kind in type(thing).__mro__ for name in _slots(kind) if hasattr(thing, name)]
     fields = {name: getattr(thing, name) for name in slots} | getattr(thing, "__dict__", {})
-    return ((f".{name}", value) for name, value in fields.items()) if fields else None
+    if not fields and type(thing).__eq__ is not object.__eq__:
+        return None
+    return ((f".{name}", value) for name, value in fields.items())
 
 
 def _slots(kind: type) -> tuple[str, ...]:
