@@ -267,7 +267,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]] | None:
         return ((f".{name}", getattr(thing, name)) for name in thing.__struct_fields__)
     slots = [name for kind in type(thing).__mro__ for name in _slots(kind) if hasattr(thing, name)]
     fields = {name: getattr(thing, name) for name in slots} | getattr(thing, "__dict__", {})
-    if not fields and type(thing).__eq__ is not object.__eq__:
+    if not fields and any("__eq__" in vars(kind) for kind in type(thing).__mro__[:-1]):
         return None
     return ((f".{name}", value) for name, value in fields.items())
 

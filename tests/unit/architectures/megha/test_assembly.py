@@ -15,7 +15,7 @@ from volery.core.events import Move
 from volery.core.flow import seen_through
 from volery.core.model import Cluster
 from volery.core.streams import Streams
-from volery.faults import draw, weather
+from volery.faults import draw, run_scenario
 from volery.roles.node import Node
 from volery.roles.recovery.leases import GuardedNode
 
@@ -39,7 +39,7 @@ def test_every_combination_is_built_of_the_same_classes(
     classes = {type(seen_through(component)) for component in deployment.components.values()}
     assert classes == {GlobalMaster, LocalMaster, GuardedNode if reliable else Node}
     assert (deployment.rebuild is not None) is reliable
-    assert bool(deployment.sharers) is bool(shares)
+    assert bool(deployment.weight_subscribers) is bool(shares)
 
 
 @pytest.mark.parametrize("other", [{"updates": "snapshots"}, {"completion_notice": "twice"}, {"eager_retry": False}])
@@ -47,7 +47,7 @@ def test_slots_that_bear_crashes_take_every_value_of_other_parameters(other: dic
     megha = lookup("megha")
     changed = msgspec.structs.replace(megha, bearing={**megha.bearing, **other})
     for seed in range(5):
-        weather(changed, draw(changed, seed))
+        run_scenario(changed, draw(changed, seed))
 
 
 @pytest.mark.parametrize("why", [False, True])
