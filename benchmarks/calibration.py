@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from volery import metrics, sim
 from volery.cli.calibrate import timed_load
-from volery.cli.loading import federation_of, load_here
+from volery.cli.generator import federation_of, load_here
 from volery.core.costs import HostCosts
 from volery.core.model import SECOND
 from volery.core.records import Records

@@ -1,10 +1,13 @@
-"""Every link from page to page leads somewhere, to the heading if it names one, and every page can be found."""
+"""Links between pages lead somewhere, every page can be found, and ARCHITECTURE.md is true."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
-from collections.abc import Iterator
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 from volery.architectures import REGISTRY
@@ -17,6 +20,8 @@ PAGES = sorted(page for page in [*DOCS.rglob("*.md"), *ROOT.glob("*.md")] if pag
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
+PACKAGE = ROOT / "src" / "volery"
+ROOMS = {path.stem for path in PACKAGE.iterdir() if path.name[0] not in "_." and path.suffix in ("", ".py")}
 
 
 def slug(heading: str) -> str:
@@ -88,6 +93,94 @@ def test_the_readme_is_short_and_begins_with_the_two_commands() -> None:
     first = FENCED.search(readme)
     assert first is not None
     assert re.findall(r"^make (\w+)", first[0], flags=re.MULTILINE) == ["demo", "test"]
+
+
+def table(heading: str) -> list[list[str]]:
+    """Rows of the table below a heading of ARCHITECTURE.md, without its head."""
+    below = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in below.splitlines() if line.startswith("|")]
+    return rows[2:]
+
+
+def code(text: str) -> list[str]:
+    return [found.strip("`") for found in CODE.findall(text)]
+
+
+def imports_on_the_page() -> dict[str, Set[str]]:
+    """Room -> rooms that it may import, by ARCHITECTURE.md."""
+    allowed: dict[str, Set[str]] = {}
+    for rooms, imported in table("Import rules"):
+        for room in code(rooms):
+            allowed[room] = ROOMS if imported == "all" else frozenset(code(imported))
+    return allowed
+
+
+def imports_of_the_code() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("volery."):
+                found[path.relative_to(PACKAGE).parts[0].removesuffix(".py")].add(str(node.module).split(".")[1])
+    return {room: rooms - {room} for room, rooms in found.items() if room in ROOMS}
+
+
+def room_of(module: str) -> str:
+    """The room, where a module of a contract is a whole room."""
+    return module.removeprefix("volery.") if module.count(".") == 1 else ""
+
+
+def contradictions(allowed: Mapping[str, Set[str]], contracts: list[dict[str, list[str]]]) -> Iterator[str]:
+    for contract in contracts:
+        sources = contract.get("source_modules") or contract.get("modules", [])
+        forbidden = contract.get("forbidden_modules") or contract.get("modules", [])
+        lines = [line.split(" -> ") for line in contract.get("ignore_imports", [])]
+        exempt = {(f"{importer}.".split(".")[1], f"{imported}.".split(".")[1]) for importer, imported in lines}
+        for room in {room_of(name) for name in sources} & set(allowed):
+            for other in allowed[room] & {room_of(name) for name in forbidden} - {room, ""}:
+                if (room, other) not in exempt:
+                    yield f"{room} may not import {other}: {contract['name']}"
+
+
+def test_the_architecture_is_one_page_whose_files_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= 100
+    assert len(table("Changes that cross rooms")) <= 15
+    named = {name for row in [*table("Ten files to read first"), *table("Changes that cross rooms")] for cell in row
+             for name in code(cell) if "/" in name or name.endswith(".py")}  # fmt: skip
+    assert not [name for name in sorted(named) if not (PACKAGE / name).exists()]
+
+
+def test_ten_files_of_two_thousand_lines_are_read_first() -> None:
+    files = [name for first, _ in table("Ten files to read first") for name in code(first)]
+    assert len(files) == 10
+    lines = sum((PACKAGE / name).read_text(encoding="utf-8").count("\n") for name in files)
+    assert 1_700 <= lines <= 2_300
+    story = (DOCS / "explanation" / "core-idea.md").read_text(encoding="utf-8")
+    places = [story.find(f"`{name}`") for name in files]
+    assert min(places) > 0, "docs/explanation/core-idea.md follows a task through these files"
+    assert places == sorted(places), "and in this order"
+
+
+def test_the_import_rules_of_the_page_are_those_of_contracts_and_code() -> None:
+    allowed = imports_on_the_page()
+    assert set(allowed) == ROOMS
+    assert not [f"{room} imports {sorted(more)}" for room, has in imports_of_the_code().items()
+                if (more := has - allowed[room])]  # fmt: skip
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert not list(contradictions(allowed, tool["importlinter"]["contracts"]))
+
+
+def test_a_rule_that_contradicts_a_contract_is_found() -> None:
+    contract = {"name": ["pure"], "source_modules": ["volery.core"], "forbidden_modules": ["volery.sim"]}
+    assert list(contradictions({"core": frozenset({"sim"})}, [contract]))
+    assert not list(contradictions({"core": frozenset()}, [contract]))
+
+
+def test_the_changelog_of_the_first_release_lists_what_there_is() -> None:
+    """Nobody had the defects that were mended before it."""
+    release = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## 0.1.0")[1].split("\n## ")[0]
+    assert release.count("\n") <= 150
+    assert "Fixed" not in release
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:

@@ -31,14 +31,21 @@ ENTRY_POINTS = {
     "volery.cli.main",
     "volery.cli.__main__",
     "volery.__main__",
-    "volery.cli.forecasting",
+    "volery.cli.forecast",
 }
-FOR_TESTS = {"volery.conformance", "volery.live.transport.memory", "volery.sim.recording", "volery.theory"}
+FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
 FOR_PROGRAMS = {"volery.live.asyncclient", "volery.metrics.difference"}
 """What programs of users import."""
 FOR_DOCUMENTS = {"volery.cli.reference"}
 """What the documentation is built with."""
+FOR_AUTHORS = {
+    "volery.policies.fairness.fluid",
+    "volery.policies.fairness.ledger",
+    "volery.policies.fairness.naive",
+    "volery.policies.locality.placed",
+}
+"""What docs/reference offers to authors of schedulers, whichever designs of ours use it."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")
 COMMITTED_BYTES_MAX = 500_000
 LEDGER = {"experiments/first_forms.jsonl", "docs/papers.md"}
@@ -178,6 +185,39 @@ def test_components_have_no_clock_no_entropy_and_no_channel_of_their_own() -> No
     assert not impure + called
 
 
+def source_of(module: str, name: str) -> str:
+    """The module that defines a name: of one that a package hands on, the module that the package has it from."""
+    submodule = PACKAGE.parent.joinpath(*module.split("."), f"{name}.py")
+    package = PACKAGE.parent.joinpath(*module.split("."), "__init__.py")
+    if submodule.exists():
+        return f"{module}.{name}"
+    if package.exists():
+        for _, source, handed_on in imported_modules(package):
+            if handed_on == name:
+                return source_of(source, name)
+    return module
+
+
+def test_roles_and_policies_serve_two_designs_or_more() -> None:
+    """Themselves, or through other modules of these rooms: what one design alone uses lives with it."""
+    shared = [path for path in PURE if path.relative_to(PACKAGE).parts[0] in ("roles", "policies")]
+    shared = [path for path in shared if path.name != "__init__.py"]
+    users: dict[str, set[str]] = {module_of(path): set() for path in shared}
+    for path in PURE:
+        room, *below = path.relative_to(PACKAGE).with_suffix("").parts
+        user = f"design {below[0]}" if room == "architectures" else module_of(path)
+        for _, module, name in imported_modules(path):
+            users.get(source_of(module, name), set()).add(user)
+
+    def designs(module: str, seen: frozenset[str]) -> set[str]:
+        direct = {user for user in users[module] if user.startswith("design ")}
+        above = (users.keys() & users[module]) - seen
+        return direct.union(*(designs(one, seen | {module}) for one in above))
+
+    lonely = {module: sorted(designs(module, frozenset())) for module in users.keys() - FOR_AUTHORS}
+    demand_none([f"{module} serves {found}" for module, found in sorted(lonely.items()) if len(found) < 2])
+
+
 def test_no_module_is_hidden_by_a_folder_of_its_name() -> None:
     demand_none([path.as_posix() for path in (ROOT / "src").rglob("*.py") if path.with_suffix("").is_dir()])
 
@@ -252,3 +292,5 @@ def test_the_tidy_rules_can_fail() -> None:
     assert words("worker_jrt_us").isdisjoint(BANNED_WORDS)
     assert words("parseData") & BANNED_WORDS
     assert [name for _, name in defined_names(Path(__file__)) if name == "defined_names"]
+    assert source_of("volery.policies.fairness", "ShareLedger") == "volery.policies.fairness.ledger"
+    assert source_of("volery.policies.fairness", "naive") == "volery.policies.fairness.naive"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Required, TypedDict, get_args, get_origin
 
 import msgspec
 
@@ -11,7 +13,7 @@ from volery.core.bounds import COUNT_MAX, DELAY_MAX_US, MACHINES_MAX, SECONDS_MA
 from volery.core.errors import InputError, suggestion
 
 LOAD_MAX: Final = 100.0
-"""As for synthetic work."""
+"""The largest load that synthetic work may have, too."""
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
 AtLeastZero = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_US)]
 Machines = Annotated[int, msgspec.Meta(ge=1, le=MACHINES_MAX)]
@@ -210,6 +212,40 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         list[str | float] | None,
         field("Times, from and to, between which submitted jobs count; each as in warmup.", "FROM:TO", "Statistics"),
     ] = None
+
+
+class SettingFields(TypedDict, total=False):
+    """The fields of `Setting` as keyword arguments of Python's `compare`; a file may be a path."""
+
+    trace: Required[str | Path]
+    workers: Required[int]
+    load: float | None
+    load_by: LoadBy
+    slots: int
+    constraints: ConstraintModel
+    machines: str | Path | None
+    population: int | None
+    jobs: int | None
+    only: Only
+    durations: Durations
+    arrivals: Arrivals
+    estimates: str
+    users: str | None
+    cutoff_s: float | None
+    delay_us: int
+    jitter_us: int
+    links: Mapping[str, int]
+    costs: Mapping[str, int]
+    hosts: Mapping[str, Any]
+    frames: Mapping[str, Any] | None
+    requests: str | Path
+    capacity: str
+    slot_request: str
+    racks: int
+    reference_mhz: int
+    history: str | Path
+    warmup: str | float
+    window: Sequence[str | float] | None
 
 
 class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):

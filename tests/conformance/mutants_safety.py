@@ -13,7 +13,7 @@ from volery.core.component import Deployment
 from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
 from volery.core.streams import Streams
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
 from volery.roles.node import Completed, Node
 from volery.roles.submission import JobLedger
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from tests.conformance.mutation import mutant, spoiled
+from tests.conformance.mutation import mutant
 
 from volery.architectures import configure
 from volery.architectures.megha import MEGHA_2021, MeghaConfig, build
-from volery.architectures.megha.fair_gm import FairGlobalMaster, Held
+from volery.architectures.megha.fairness import WeightedFairness
+from volery.architectures.megha.global_master import GlobalMaster
+from volery.architectures.megha.users import Held
 from volery.core.component import Deployment
-from volery.core.model import Cluster, TaskId, Time
+from volery.core.model import Cluster, TaskId
 from volery.core.streams import Streams
-from volery.policies.vectorqueue import Kind
+from volery.policies.queues import Kind
 
 GIVEN = {"shares": "a:1+b:2+c:3", "gms": 3, "lms": 2, "heartbeat_s": 0.1}
 MEGHA = msgspec.structs.replace(MEGHA_2021, defaults=configure(MEGHA_2021, GIVEN))
 CHECK = "check_nobody_loses_what_it_is_due"
 
 
-class TakesFromAnybody(FairGlobalMaster):
+class TakesFromAnybody(WeightedFairness):
     """Takes from whoever has something, and gives up every task that it is asked for."""
 
-    __slots__ = ()
-
     def _preemptible(self, user: int, kind: Kind) -> Iterator[tuple[int, list[TaskId]]]:
-        for loser, running in reversed(list(enumerate(self._running))):
+        for loser, running in reversed(list(enumerate(self.account.running))):
             if loser != user and running:
                 yield loser, self._victims(loser, kind)
 
@@ -34,27 +34,32 @@ class TakesFromAnybody(FairGlobalMaster):
         return True
 
 
-@mutant(CHECK, MEGHA)
-def build_preempts_a_user_within_its_share(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    return spoiled(build(cluster, config, streams), gm=TakesFromAnybody)
+class TakesMoreThanIsDue(WeightedFairness):
+    """Preempts for users that have their share already, and counts all others as above theirs."""
 
-
-class TakesMoreThanIsDue(FairGlobalMaster):
-    """Preempts for users that have their share already, and believes that all others have more than theirs."""
-
-    __slots__ = ()
-
-    def start(self, now: Time) -> None:
-        super().start(now)
-        self._ledger = self._sharing.ledger()
-        for name in self._names[: self._sharing.others]:
-            self._ledger.wants(name, (0,) * len(self._doubtful[0]))
+    def enforce(self) -> None:
+        for name in self._users.names[: self._users.others]:
+            self.account._ledger.wants(name, (0,) * len(self._packing.amounts(0)))
+        super().enforce()
 
     def _maybe_preempt(self, user: int) -> bool:
-        self._ledger.wants(self._names[user], (1 << 30,) * len(self._doubtful[0]))
+        self.account._ledger.wants(self._users.names[user], (1 << 30,) * len(self._packing.amounts(0)))
         return super()._maybe_preempt(user)
+
+
+def spoiled_fairness(deployment: Deployment, worse: type[WeightedFairness]) -> Deployment:
+    """The deployment with the account of users of each Global Master turned into a mutant."""
+    for component in deployment.components.values():
+        if isinstance(component, GlobalMaster):
+            component.fairness.__class__ = worse
+    return deployment
+
+
+@mutant(CHECK, MEGHA)
+def build_preempts_a_user_within_its_share(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
+    return spoiled_fairness(build(cluster, config, streams), TakesFromAnybody)
 
 
 @mutant(CHECK, MEGHA)
 def build_forgets_what_others_are_due(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    return spoiled(build(cluster, config, streams), gm=TakesMoreThanIsDue)
+    return spoiled_fairness(build(cluster, config, streams), TakesMoreThanIsDue)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
 from volery.architectures import lookup
 from volery.architectures.hydra.messages import Register
-from volery.architectures.hydra.node import MortalNode, Node
 from volery.architectures.hydra.proxy import Proxy
-from volery.architectures.hydra.surviving import MortalManager
+from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.fair_gm import FairGlobalMaster
+from volery.architectures.megha.capacity_view import CapacityView
+from volery.architectures.megha.fairness import WeightedFairness
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.messages import Join, Report, place_of
 from volery.architectures.megha.recovery import Paired
+from volery.architectures.megha.reports import ReportRecovery
 from volery.architectures.megha.shares import WeightedShares
-from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
-from volery.architectures.megha.surviving_gm import Surviving, SurvivingGlobalMaster
-from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
-from volery.architectures.pigeon.surviving import SurvivingMaster
-from volery.core.events import PeerLost, Reweigh, Submit
+from volery.architectures.pigeon.recovery import MasterRecovery
+from volery.core.events import PeerLost
 from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink
 from volery.faults.scenario import Scenario
@@ -67,16 +64,12 @@ def any_assignment(patch: pytest.MonkeyPatch) -> None:
 
 def unfenced_heir(patch: pytest.MonkeyPatch) -> None:
     """A Global Master schedules jobs that were moved to it before the clusters have told what runs of them."""
-
-    def schedules(self: SurvivingGlobalMaster, message: Submit, source: Address, now: Time) -> None:
-        Surviving.on_submit(self, msgspec.structs.replace(message, epoch=0), source, now)
-
-    patch.setitem(SurvivingGlobalMaster.receives, Submit, schedules)
+    patch.setattr(ReportRecovery, "submitted", lambda self, message: None)
 
 
 def double_release(patch: pytest.MonkeyPatch) -> None:
     """A result frees its unit whatever runs there by now."""
-    heard = Paired.result
+    heard = Paired.on_result
 
     def frees(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
@@ -85,18 +78,18 @@ def double_release(patch: pytest.MonkeyPatch) -> None:
             partition, position = place_of(message.active.unit)
             allocations._busy[partition] &= ~(1 << position)
 
-    patch.setattr(Paired, "result", frees)
+    patch.setattr(Paired, "on_result", frees)
 
 
 def early_relaunch(patch: pytest.MonkeyPatch) -> None:
     """What a new leader has not heard of is placed again although some nodes have not answered: it still runs."""
-    heard = SurvivingGlobalMaster.on_report
+    heard = ReportRecovery.on_report
 
-    def believes(self: SurvivingGlobalMaster, message: Report, source: Address, now: Time) -> None:
+    def believes(self: ReportRecovery, message: Report, source: Address, now: Time) -> None:
         settled = Report(message.epoch, message.whole, True, message.update, message.running, message.finished)
         heard(self, settled, source, now)
 
-    patch.setitem(SurvivingGlobalMaster.receives, Report, believes)
+    patch.setattr(ReportRecovery, "on_report", believes)
 
 
 def forgotten_snapshot(patch: pytest.MonkeyPatch) -> None:
@@ -122,13 +115,13 @@ def forgotten_status(patch: pytest.MonkeyPatch) -> None:
 
 def lost_queue(patch: pytest.MonkeyPatch) -> None:
     """A second master does not say what runs, so that distributors do not send again what waited."""
-    patch.setattr(SurvivingMaster, "all_reported", lambda self: None)
-    patch.setattr(SurvivingMaster, "all_reachable_reported", lambda self: None)
+    patch.setattr(MasterRecovery, "all_reported", lambda self: None)
+    patch.setattr(MasterRecovery, "all_reachable_reported", lambda self: None)
 
 
 def double_return(patch: pytest.MonkeyPatch) -> None:
     """The end of a logical node is counted for the machine whatever was counted before."""
-    heard = Paired.result
+    heard = Paired.on_result
 
     def returns(self: Paired, message: Result, node: Address, now: Time) -> None:
         heard(self, message, node, now)
@@ -137,7 +130,7 @@ def double_return(patch: pytest.MonkeyPatch) -> None:
             here, position = allocations._seats[node]
             allocations.free[here][position] += allocations.packing[message.active.request]
 
-    patch.setattr(Paired, "result", returns)
+    patch.setattr(Paired, "on_result", returns)
 
 
 def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
@@ -147,23 +140,22 @@ def forgotten_amounts(patch: pytest.MonkeyPatch) -> None:
 
 def forgotten_requests(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for what it has asked of a leader that is gone."""
-    patch.setattr(SurvivingVectorMaster, "_begin_epoch", lambda self, lm: None)
+    patch.setattr(CapacityView, "begin_epoch", lambda self, lm: None)
 
 
 def no_share_kept(patch: pytest.MonkeyPatch) -> None:
     """A user within its share loses tasks."""
-    patch.setattr(FairGlobalMaster, "_can_lose", lambda self, user, tasks: True)
+    patch.setattr(WeightedFairness, "_can_lose", lambda self, user, tasks: True)
 
 
 def weights_unheard(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on with the weights of the beginning."""
-    patch.setitem(SurvivingFairMaster.receives, Reweigh, lambda self, event, source, now: None)
+    patch.setattr(WeightedFairness, "on_reweigh", lambda self, event, source, now: None)
 
 
 def claims_outlive_leaders(patch: pytest.MonkeyPatch) -> None:
     """A Global Master goes on to wait for preemptions that a leader has taken with it."""
-    begin = SurvivingVectorMaster._begin_epoch
-    patch.setattr(SurvivingFairMaster, "_begin_epoch", lambda self, lm: begin(self, lm))
+    patch.setattr(WeightedFairness, "begin_epoch", lambda self, lm, tasks: None)
 
 
 def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
@@ -173,22 +165,22 @@ def spoils_given_away(patch: pytest.MonkeyPatch) -> None:
 
 def any_term(patch: pytest.MonkeyPatch) -> None:
     """A machine runs what it was given before it registered anew."""
-    patch.setattr(MortalNode, "_begin", Node._begin)
+    patch.setattr(Registration, "admits", lambda self, start, proxy: True)
 
 
 def no_expiry(patch: pytest.MonkeyPatch) -> None:
     """A machine that is cut off from its resource manager goes on."""
-    patch.setitem(MortalNode.receives, PeerLost, lambda self, event, source, now: None)
+    patch.setitem(Registration.receives, PeerLost, lambda self, event, source, now: None)
 
 
 def nothing_taken_over(patch: pytest.MonkeyPatch) -> None:
     """A resource manager takes every machine that registers for empty."""
-    register = MortalManager.on_register
+    register = Registrations.on_register
 
-    def forgets(self: MortalManager, message: Register, source: Address, now: Time) -> None:
+    def forgets(self: Registrations, message: Register, source: Address, now: Time) -> None:
         register(self, Register(message.number, ()), source, now)
 
-    patch.setitem(MortalManager.receives, Register, forgets)
+    patch.setitem(Registrations.receives, Register, forgets)
 
 
 def not_asked_again(patch: pytest.MonkeyPatch) -> None:

@@ -20,13 +20,12 @@ from volery.live.messages import HostName
 from volery.live.node.executor import Executor
 from volery.live.node.sleep import InstantExecutor
 from volery.live.runtime.host import Host
-from volery.live.runtime.journal import Header, unix_us
+from volery.live.runtime.journal import Header
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.segments import SegmentedJournal
-from volery.live.times import clock_from_now
+from volery.live.times import clock_from_now, unix_now_us
 from volery.live.transport.codec import Codec
-from volery.live.transport.memory import Memory
-from volery.live.transport.transport import Transport
+from volery.live.transport.transport import Memory, Transport
 
 LIMIT_S = 30
 MEGHA = {"gms": 2, "lms": 2, "heartbeat_s": 0.05}
@@ -91,7 +90,7 @@ class Federation:
         for address in components:
             layout.setdefault(address.partition("/")[0] if split else "all", []).append(address)
         self.hosts: dict[HostName, Host] = {}
-        clock, origin_unix_us = clock_from_now(), unix_us()
+        clock, origin_unix_us = clock_from_now(), unix_now_us()
         for name, addresses in layout.items():
             if split:  # each process builds its own: what components of one build share grows with all of them
                 components |= plan.components(plan.build(), [a for a in addresses if a != SUBMITTER], 1)

@@ -14,7 +14,7 @@ from pathlib import Path
 from volery.core.events import Cancel, Event, Fact, JobAccepted, JobDone, JobRejected, MoreTasks, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.node.agent import NodeAgent
 from volery.live.service.job_service import job_service

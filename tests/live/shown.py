@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 from starlette.applications import Starlette
 
-from volery.playback.serving import Showing
+from volery.playback.server import PlaybackServer
 
 
 @contextmanager
 def showing(app: Starlette) -> Iterator[str]:
     """Its address, without the stroke at the end."""
-    one = Showing(app)
+    one = PlaybackServer(app)
     thread = threading.Thread(target=one.run)
     thread.start()
     try:

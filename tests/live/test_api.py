@@ -204,7 +204,7 @@ def test_the_description_covers_every_operation_and_its_schemas_resolve(http: ht
     assert {"get", "post"} == set(document["paths"]["/jobs"])
     assert "/jobs/{id}/tasks/{index}/logs" in document["paths"]
     schemas = document["components"]["schemas"]
-    assert {"JobDescription", "JobStatus", "TaskStatus", "NodeStatus", "Receipt", "Refusal"} <= set(schemas)
+    assert {"JobDescription", "JobStatus", "TaskStatus", "NodeStatus", "Receipt", "ErrorResponse"} <= set(schemas)
     text = json.dumps(document)
     for part in text.split('"$ref": "#/components/schemas/')[1:]:
         assert part.partition('"')[0] in schemas

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.live.conftest import Server
 from tests.live.federations import Federation, plan
 
-from volery.architectures.hydra.manager import IDS
+from volery.architectures.hydra.recovery import IDS
 from volery.architectures.megha.messages import ATTEMPTS
 from volery.core.errors import InputError
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.transport.broker import DOUBT_S, LIFE_MAX, BrokerTransport, FrameAssembly, pieces
+from volery.live.transport.broker import DOUBT_S, INCARNATION_MAX, BrokerTransport, FrameAssembly, pieces
 from volery.live.transport.codec import Codec, HostFrame
 from volery.roles.recovery.channel import RENEWALS
 
@@ -101,9 +101,9 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
     """Another host's frame that names one is refused; a process of the same name that has begun is believed."""
     where = {"gm/0": "gm", "node/0": "node"}
 
-    def host(name: str, life: int) -> Host:
+    def host(name: str, incarnation: int) -> Host:
         transport = BrokerTransport(broker, "lives", "same", lambda trouble: None)
-        return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=life)
+        return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=incarnation)
 
     async def scenario() -> None:
         gm, node = host("gm", 1), host("node", 1)
@@ -120,20 +120,20 @@ def test_only_a_host_itself_says_that_a_later_life_of_it_has_begun(broker: str) 
             assert gm.failed is None, "it believed another host"
             again = BrokerTransport(broker, "lives", "same", lambda trouble: None)
             again._holds = True  # it has claimed the name, and begun, while the first was stopped
-            again._life = 2
+            again._incarnation = 2
             await again.connect("gm")
             await again.open("gm", lambda sender, frame: None)
             await asyncio.sleep(DOUBT_S)
             liar.send("gm", Codec(()).encode(HostFrame(1, 2, [], to=2)))
-            with pytest.raises(Superseded, match="life 2"):
+            with pytest.raises(Superseded, match="incarnation 2"):
                 await gm.run()
-            again.begun(2, lambda life: None)
+            again.begun(2, lambda incarnation: None)
             again_node = BrokerTransport(broker, "lives", "same", lambda trouble: None)
             again_node._holds = True
             await again_node.connect("node")
             await again_node.open("node", lambda sender, frame: None)
-            again_node.begun(3, lambda life: None)
-            with pytest.raises(Superseded, match="life 3"):
+            again_node.begun(3, lambda incarnation: None)
+            with pytest.raises(Superseded, match="incarnation 3"):
                 await node.run()
         for one in (gm, node, liar, again, again_node):
             await one.close()
@@ -162,15 +162,15 @@ def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(bro
 
     async def scenario() -> None:
         gm, node = (
-            Host(name, {}, Inbox(where), codec=codec, transport=transport(), incarnation=life)
-            for name, life in (("gm", 8), ("node", 2))
+            Host(name, {}, Inbox(where), codec=codec, transport=transport(), incarnation=incarnation)
+            for name, incarnation in (("gm", 8), ("node", 2))
         )
         async with asyncio.timeout(LIMIT_S):
             await asyncio.gather(gm.open(), node.open())
             gm.start()
             node.start()
             assert node._delivery is not None
-            while not node._delivery.known_life("gm"):
+            while not node._delivery.known_incarnation("gm"):
                 await asyncio.sleep(0.01)
             with pytest.raises(InputError, match="every host runs once"):
                 await transport().claim("gm", 1, ["node"])
@@ -180,9 +180,9 @@ def test_a_host_that_has_lost_its_disk_learns_its_incarnation_from_its_peers(bro
             assert await back.claim("gm", 1, ["node"]) == 9
             restored = transport()
             assert await restored.claim("node-2", 4, ["node"]) == 4, "of that one nobody has met any"
-            back._remember("node", LIFE_MAX)
+            back._remember("node", INCARNATION_MAX)
             assert back._remembered == 8, "an absurd number is not taken"
-            assert LIFE_MAX * max(IDS, RENEWALS, ATTEMPTS) < 1 << 63, "what designs count from it fits a message"
+            assert INCARNATION_MAX * max(IDS, RENEWALS, ATTEMPTS) < 1 << 63, "what designs count from it fits a message"
             await node.close()
         await back.close()
         await restored.close()
@@ -197,15 +197,15 @@ def test_a_host_that_runs_as_an_earlier_incarnation_than_its_peer_has_met_logs_w
     where = {"gm/0": "gm", "node/0": "node"}
 
     async def scenario() -> None:
-        def host(name: str, life: int) -> Host:
+        def host(name: str, incarnation: int) -> Host:
             transport = BrokerTransport(broker, "late", "same", lambda trouble: None)
-            return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=life)
+            return Host(name, {}, Inbox(where), codec=Codec(()), transport=transport, incarnation=incarnation)
 
         gm, node = host("gm", 1), host("node", 1)
         async with asyncio.timeout(LIMIT_S):
             await asyncio.gather(gm.open(), node.open())
             assert node._delivery is not None
-            node._delivery._line("gm").life = 8
+            node._delivery._line("gm").incarnation = 8
             gm.start()
             while not gm.refused:
                 await asyncio.sleep(0.01)

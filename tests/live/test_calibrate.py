@@ -15,7 +15,7 @@ from tests.live.commands import volery
 
 from volery import sim
 from volery.cli.calibrate import hop_us, measure_apart, timed_load
-from volery.cli.loading import federation_of, load_here
+from volery.cli.generator import federation_of, load_here
 from volery.core.events import MoreTasks
 from volery.core.records import Records
 from volery.live.calibration import calibrate

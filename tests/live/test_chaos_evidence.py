@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.live.chaos.evidence import attempts_of, read_told
 
-from volery.faults.checks import Attempt, excesses, overlaps
+from volery.faults.checks import AttemptRecord, excesses, overlaps
 
 TASKS = {(9, 0): 0, (9, 1): 1}
 
@@ -24,8 +24,8 @@ def test_an_attempt_that_was_killed_ran_until_another_got_what_it_held() -> None
     )
     attempts = attempts_of(read_told(text), TASKS)
     assert attempts == {
-        0: [Attempt(100, 250, 3, 16, False), Attempt(400, 500, 4, 17, True)],
-        1: [Attempt(250, 300, 3, 16, True)],
+        0: [AttemptRecord(100, 250, 3, 16, False), AttemptRecord(400, 500, 4, 17, True)],
+        1: [AttemptRecord(250, 300, 3, 16, True)],
     }
     assert not [*overlaps(attempts), *excesses(attempts, ((1,),) * 5, ("tasks",), lambda _: (1,))]
 
@@ -46,6 +46,6 @@ def test_one_that_was_refused_ran_beside_whoever_held_its_lock() -> None:
 
 def test_one_of_which_nothing_more_was_heard_ran_to_the_last_line() -> None:
     assert attempts_of(read_told("began 9 0 0 3 100 task-0\nbegan 9 1 0 4 150 task-1"), TASKS) == {
-        0: [Attempt(100, 151, 3, 0, False)],
-        1: [Attempt(150, 151, 4, 0, False)],
+        0: [AttemptRecord(100, 151, 3, 0, False)],
+        1: [AttemptRecord(150, 151, 4, 0, False)],
     }

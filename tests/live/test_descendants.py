@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import pytest
 from tests.live.bench import LIMIT_S, Bench, bench, written
 from tests.live.test_processes import sh
 
+from volery.live.command import Command
+from volery.live.node import descendants
 from volery.live.node.agent import NodeAgent
 from volery.live.node.descendants import Descendants, agent_mark, is_marked
 from volery.live.node.proctable import READS_MAX, children, processes, status_of
@@ -27,6 +30,21 @@ LISTS_CHILDREN = pytest.mark.skipif(
 )
 CLEARED = "for i in 1 2 3; do (env -i setsid sh -c 'sleep 77 & sleep 77' &) ; done"
 """Daemons without anything in their environment, with children."""
+HEADLESS = """\
+import ctypes, os, threading, time
+if not os.fork():
+    os.setsid()
+    threading.Thread(target=time.sleep, args=(77,)).start()
+    open("headless", "w").write(f"{os.getpid()}\\n")
+    ctypes.CDLL(None).pthread_exit(None)
+pid = None
+while not pid:
+    time.sleep(0.01)
+    pid = os.path.exists("headless") and open("headless").read()
+while open(f"/proc/{pid.strip()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+    time.sleep(0.01)
+"""
+"""A daemon of which the first thread has ended, and another one runs."""
 
 
 def daemons_of(agent: NodeAgent) -> list[int]:
@@ -51,6 +69,35 @@ def test_daemons_of_a_task_end_with_it(tmp_path: Path, script: str) -> None:
         assert daemons_of(it.executor) == []
 
     bench(tmp_path, scenario)
+
+
+def test_a_daemon_whose_first_thread_has_ended_ends_with_its_task(tmp_path: Path) -> None:
+    async def scenario(it: Bench) -> None:
+        end = await it.run(Command((sys.executable, "-c", HEADLESS)))
+        assert (end.state, end.reason) == ("finished", "")
+        (pid,) = await written(tmp_path / "3" / "0.0" / "headless")
+        status = status_of(int(pid))
+        assert status is None or (status.state, status.threads) == ("Z", 1)
+
+    bench(tmp_path, scenario)
+
+
+def test_processes_that_end_without_a_pause_are_reaped_in_a_bounded_number_of_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = itertools.count()
+
+    def child_that_has_ended(_: int) -> list[int]:
+        assert next(rounds) <= descendants.ROUNDS_MAX
+        child = subprocess.Popen(["true"], start_new_session=True)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        child.returncode = 0  # `adopted` reaps it
+        return [child.pid]
+
+    monkeypatch.setattr("volery.live.node.descendants.children", child_that_has_ended)
+    monkeypatch.setattr("volery.live.node.descendants.soft_limit", lambda *_: agent_mark(tmp_path) | 1)
+    assert Descendants(tmp_path).adopted() == {}
+    assert next(rounds) == descendants.ROUNDS_MAX
 
 
 def test_a_task_has_ended_when_what_was_killed_of_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,22 +18,22 @@ from volery.core.model import Address, Time
 from volery.live.runtime.journal import Header
 from volery.live.runtime.journal_trace import read_period
 from volery.live.runtime.replay import journals
-from volery.playback.camera import Camera
-from volery.playback.film import FINISHED, Filmed
-from volery.playback.journals import Together
+from volery.playback.journals import Journals
+from volery.playback.run_log import FINISHED, RunLog
+from volery.playback.tracer import Tracer
 
 
-def filmed(folder: Path) -> Filmed:
-    together = Together(list(journals(folder)), lookup)
+def filmed(folder: Path) -> RunLog:
+    together = Journals(list(journals(folder)), lookup)
     span = together.span()
-    camera = Camera(span.first_us, span.end_us, span.cluster.slots, span.machines)
+    tracer = Tracer(span.first_us, span.end_us, span.cluster.slots, span.machines)
 
     def watch(header: Header, components: Mapping[Address, Component], offset_us: Time) -> None:
         assert set(components) == set(header.addresses)
-        camera.watch(components, offset_us)
+        tracer.watch(components, offset_us)
 
     together.play(watch)
-    return camera.filmed()
+    return tracer.log()
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["one host", "a host per role"])
@@ -52,7 +52,7 @@ def test_every_task_that_ran_is_played(split: bool, tmp_path: Path) -> None:
     assert {role.name for role in found.roles} >= {"gm", "lm", "node"}
     assert all(role.waiting[-1] == 0 for role in found.roles)
     assert sum(found.sent[found.kinds.index("Launch")]) >= len(finished)
-    assert all(flight.heard_us >= flight.sent_us for flight in found.flights)
+    assert all(flight.received_us >= flight.sent_us for flight in found.flights)
 
 
 def test_a_trace_of_journals_has_every_attempt_and_options_of_results_are_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from tests.live.serving import at_work, sleeping_at_work
 
-from volery.cli.forecasting import answer
+from volery.cli.forecast import answer
 from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Task

@@ -31,7 +31,7 @@ from volery.live.service.counters import UserLoad
 from volery.live.service.summary import summary_of
 from volery.live.status import HostStatus, NodeStatus
 from volery.live.transport.codec import Codec
-from volery.live.transport.memory import Memory, MemoryTransport
+from volery.live.transport.transport import Memory, MemoryTransport
 
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node-a", "node-b", "api")
 LAYOUT: Final = {"gm-0": ["gm/0"], "node-a": ["node/0", "node/1"], "node-b": ["node/2"], "api": ["submitter"]}
@@ -238,18 +238,18 @@ def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with
 ) -> None:
     clock = Clock()
     register = register_at(clock, lambda: {"gm/0": 14})
-    register.heard("gm-0", TOLD, 8)
-    register.heard("stranger", TOLD, 8)
+    register.receive("gm-0", TOLD, 8)
+    register.receive("stranger", TOLD, 8)
     assert [(host.name, host.state) for host in register.statuses()] == [
         ("gm-0", "up"), ("node-a", "unseen"), ("node-b", "unseen"), ("api", "up"),
     ]  # fmt: skip
     assert not register.lost_nodes, "they may be about to come"
-    register.heard("node-a", TOLD, 1)
+    register.receive("node-a", TOLD, 1)
     for _ in range(MISSED_MAX - 1):
         clock.now_us += 3_600_000_000
         register.check()
     assert not register.absent(), "time that this host slept is no one else's absence"
-    register.heard("node-a", TOLD, 1)
+    register.receive("node-a", TOLD, 1)
     register.check()
     assert register.lost_nodes == {"node/2"}
     assert register.absent() == [
@@ -261,7 +261,7 @@ def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with
     ]  # fmt: skip
     register.check()
     assert caplog.text.count("has not answered since") == 1, "the log names it once"
-    register.heard("gm-0", TOLD, 9)
+    register.receive("gm-0", TOLD, 9)
     assert "host gm-0 (gm/0) answers again" in caplog.text
     assert register.statuses()[0].incarnation == 9
     assert register.place_of("node/1") == ("node-a", "machine-7")

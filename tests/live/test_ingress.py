@@ -25,7 +25,7 @@ NONSENSE = {
     "of nobody": ("lm/0", Withdraw((1,)), "gm/9"),
     "to nobody": ("lm/9", Withdraw((1,)), "node/0"),
 }
-FIRST = RENEWALS  # the session of a first life
+FIRST = RENEWALS  # the session of a first incarnation
 INSIDE = {
     "unreadable": ("lm/0", Frame(FIRST, FIRST, 0, 0, b"\xc1"), "node/0"),
     "of no type": ("lm/0", Frame(FIRST, FIRST, 0, 0, msgspec.msgpack.encode(["Nonsense", 1])), "node/0"),

@@ -18,11 +18,11 @@ from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, PeerLost
 from volery.core.model import SUBMITTER, Address, Message
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.messages import PeerReport, TaskReport
-from volery.live.service.errors import ConflictError, UnwrittenError
+from volery.live.service.admission import ConflictError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.listings import JobQuery
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions
-from volery.live.service.throttle import TASKS_PER_TURN, SubmitThrottle
+from volery.live.service.submissions import TASKS_PER_TURN, JobSubmissions, SubmitThrottle
 from volery.live.status import JobStatus
 
 

@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 from volery.live.node.sleep import SleepExecutor
 from volery.live.runtime.journal_trace import Period, read_period
 from volery.live.runtime.replay import journals
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
 
 SIZES = (3, 1, 0, 20, 5)
 

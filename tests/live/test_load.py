@@ -12,13 +12,13 @@ from tests.live.commands import volery
 from tests.live.serving import serving
 
 from volery import workload
-from volery.cli.loading import federation_of, load_here, report_of
+from volery.cli.generator import federation_of, load_here, report_of
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, Task
 from volery.live.load.load import Loaded, LoadProgress, sped_up
 from volery.live.runtime.replay import journals
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
 
 CLOCK_US = 20_000
 """A timer is set by the time at which the loop's round began, and may fire that much early."""

@@ -16,18 +16,18 @@ from tests.live.shown import showing
 from tests.live.test_replay import record
 
 from volery import architectures, sim
-from volery.cli.filming import Part, of_demonstration, of_journals
+from volery.cli.films import FilmSpan, of_demonstration, of_journals
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.live.service.listings import JobOrder, JobQuery
 from volery.playback import snapshot
-from volery.playback.camera import Camera
-from volery.playback.film import Filmed
-from volery.playback.recording import Recording, staged
-from volery.playback.serving import Theatre
+from volery.playback.recording import Recording, source_of
+from volery.playback.run_log import RunLog
+from volery.playback.server import PlaybackApp
 from volery.playback.snapshot import at
+from volery.playback.tracer import Tracer
 from volery.workload import synthesize
 
 EVIL = "<script>alert(1)</script>\"'&\u202e" + "x" * 10_000
@@ -45,9 +45,9 @@ def recorded(name: str = "megha", **parameters: object) -> tuple[Records, Record
     cluster = Cluster(tuple(machine % 2 for machine in range(10)), (1,) * 10)
     entry = architectures.lookup(name)
     deployment = entry.build(cluster, architectures.configure(entry, parameters), Streams(0))
-    camera = Camera(0, 60 * SECOND, cluster.slots, deployment.machines, entry.captions)
-    records = sim.simulate(camera.on(deployment), trace, cluster)
-    return records, Recording(camera.filmed(), staged("run", "10 machines", cluster, deployment))
+    tracer = Tracer(0, 60 * SECOND, cluster.slots, deployment.machines, entry.captions)
+    records = sim.simulate(tracer.on(deployment), trace, cluster)
+    return records, Recording(tracer.log(), source_of("run", "10 machines", cluster, deployment))
 
 
 RECORDS, RECORDING = recorded("megha", gms=3, lms=3, why=True)
@@ -104,7 +104,7 @@ def test_jobs_are_filtered_and_sorted_as_a_desk_does() -> None:
 
 
 def test_why_is_as_it_was_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited = next(noted for noted in RECORDING.filmed.decided.of_task.values() if noted[0].decision.chosen == "queued")
+    waited = next(noted for noted in RECORDING.log.decided.of_task.values() if noted[0].decision.chosen == "queued")
     task = waited[0].decision.task
     job = waited[0].decision.job
     place = task - TRACE.first[job]
@@ -141,7 +141,7 @@ PATHS = (
 
 def test_pages_are_of_their_moment_take_no_orders_and_hold_nothing_hostile() -> None:
     with (
-        showing(of_demonstration(Part()).app()) as url,
+        showing(of_demonstration(FilmSpan()).app()) as url,
         httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
     ):
         for path in PATHS:
@@ -168,7 +168,7 @@ def test_pages_are_of_their_moment_take_no_orders_and_hold_nothing_hostile() -> 
 
 def test_hostile_names_are_text() -> None:
     with (
-        showing(Theatre(RECORDING).app()) as url,
+        showing(PlaybackApp(RECORDING).app()) as url,
         httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http,
     ):
         for path in (
@@ -189,8 +189,8 @@ def test_hostile_names_are_text() -> None:
 def test_journals_are_shown_by_the_calendar(tmp_path: Path) -> None:
     record("megha", tmp_path, split=True)
     paths = sorted(tmp_path.glob("*.journal"))
-    reel = of_journals(paths, Part(), silent=True)
-    filmed: Filmed = reel.filmed
+    reel = of_journals(paths, FilmSpan(), silent=True)
+    filmed: RunLog = reel.filmed
     with showing(reel.app()) as url, httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as http:
         end = filmed.end_us / SECOND
         page = http.get("/window/jobs", params={"at": f"{end}"}).text
@@ -198,7 +198,7 @@ def test_journals_are_shown_by_the_calendar(tmp_path: Path) -> None:
         assert len(ended) == len(filmed.jobs) > 0
         assert re.search(r'<time datetime="20\d\d-', page)
     half = (filmed.begin_us + filmed.end_us) / 2 / SECOND
-    part = of_journals(paths, Part(end_s=half), silent=True).filmed
+    part = of_journals(paths, FilmSpan(end_s=half), silent=True).filmed
     assert part.end_us == round(half * SECOND)
     assert 0 < len(part.attempts["task"]) <= len(filmed.attempts["task"])
     assert all(job.submitted_us <= part.end_us for job in part.jobs)

@@ -21,7 +21,7 @@ from volery.live.node.sleep import SleepExecutor
 from volery.live.runtime.journal import MAGIC, JournalReader, JournalWriter
 from volery.live.runtime.port import LAUNCH, Effect
 from volery.live.runtime.replay import journals, replay
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
 
 
 def record(name: str, folder: Path, split: bool) -> None:

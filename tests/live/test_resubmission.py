@@ -10,13 +10,13 @@ from tests.live.federations import DESIGNS, LIMIT_S, Federation, plan
 
 from volery.core.events import Submit
 from volery.core.model import Address, Task, TaskId
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
 from volery.live.node.executor import OnEnd
 from volery.live.node.sleep import InstantExecutor
 from volery.live.service import admission as accepting
-from volery.live.service.admission import Submission
+from volery.live.service.submissions import Submission
 
 CHUNK = 10
 TASKS = 3 * CHUNK + 4

@@ -16,7 +16,7 @@ import pytest
 from tests.live.federations import LIMIT_S, Federation, plan
 
 from volery.architectures import REGISTRY, lookup
-from volery.cli.filming import Part, of_journals
+from volery.cli.films import FilmSpan, of_journals
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.live.config.limits import JournalSize
@@ -91,7 +91,7 @@ def test_old_files_go_once_their_successor_is_on_the_disk_and_the_rest_replays(t
     period = read_period(journals(tmp_path), "period", lookup)
     assert period.cut == ("all",)
     assert period.trace.task_count > 0
-    reel = of_journals(list(journals(tmp_path)), Part(), silent=True)
+    reel = of_journals(list(journals(tmp_path)), FilmSpan(), silent=True)
     assert "the first files of all are no longer kept" in reel.subtitle
     assert reel.filmed.jobs
 

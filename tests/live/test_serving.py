@@ -55,7 +55,7 @@ def test_one_process_per_host_over_the_broker(broker: str, open_folder: Path) ->
 @pytest.mark.parametrize("cpus", [1, 2, 3, 4, 6, 8, 64])
 @pytest.mark.parametrize("design", ["megha", "pigeon", "sparrow", "omega"])
 def test_by_default_there_is_a_slot_per_processor(design: str, cpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("volery.live.config.discovery.cpu_milli", lambda *_: cpus * 1000)
+    monkeypatch.setattr("volery.live.config.machine.usable_cpu_milli", lambda *_: cpus * 1000)
     nodes, clusters, gms = usual_sizes(1, None, None, None)
     assert nodes == cpus
     assert (clusters, gms) == (3, 2) or cpus < 6
@@ -65,7 +65,7 @@ def test_by_default_there_is_a_slot_per_processor(design: str, cpus: int, monkey
 
 
 def test_sizes_that_are_given_stay_and_the_others_fit_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("volery.live.config.discovery.cpu_milli", lambda *_: 8000)
+    monkeypatch.setattr("volery.live.config.machine.usable_cpu_milli", lambda *_: 8000)
     assert usual_sizes(4, None, None, None) == (2, 2, 1)
     assert usual_sizes(1, 40, None, None) == (40, 3, 2)
     assert usual_sizes(1, None, None, 4) == (8, 2, 4)

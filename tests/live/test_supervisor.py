@@ -1,4 +1,4 @@
-"""Tasks outlive their node host: its next life takes them up, with their exit codes, unless the lease was over."""
+"""Tasks outlive their node host: the next incarnation adopts them with their exit codes, unless the lease was over."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Host:
 
 
 @asynccontextmanager
-async def last_life(folder: Path, lease_s: float = 0.0, rules: NodeRules = NO_RULES) -> AsyncIterator[Host]:
+async def last_incarnation(folder: Path, lease_s: float = 0.0, rules: NodeRules = NO_RULES) -> AsyncIterator[Host]:
     """One that ends everything when it leaves."""
     host = Host(folder, lease_s, rules)
     try:
@@ -109,7 +109,7 @@ def test_the_next_life_hears_how_tasks_have_ended(free_folder: Path) -> None:
         await asyncio.sleep(0.05)
         (free_folder / "fifo").write_text("go on\n")
         await asyncio.sleep(0.3)
-        async with last_life(free_folder) as second:
+        async with last_incarnation(free_folder) as second:
             assert await second.open() == [("node/7", 1, 2, b"note 1"), ("node/7", 2, 2, b"note 2")]
             await second.until(1)
             assert second.outcomes == {(1, 2): "failed"}
@@ -138,7 +138,7 @@ def test_what_ends_while_the_next_life_is_about_to_begin_is_heard_of_when_it_has
         first.start(0, "sh", "-c", f"echo $$ > {free_folder}/pid; read x < {free_folder}/fifo")
         (pid,) = await written(free_folder / "pid")
         first.die()
-        async with last_life(free_folder) as second:
+        async with last_incarnation(free_folder) as second:
             assert [
                 event.task.id for _, event in await second.agent.open(("node/7",), second._heard, second._lost)
             ] == [0]
@@ -167,7 +167,7 @@ def test_tasks_keep_their_gpus_when_their_host_begins_anew(free_folder: Path) ->
         assert await written(shown(0)) == ["0"]
         await asyncio.sleep(0.1)
         first.die()
-        async with last_life(free_folder, rules=rules) as second:
+        async with last_incarnation(free_folder, rules=rules) as second:
             assert [adopted[1] for adopted in await second.open()] == [0]
             assert second.agent.held == first.agent.held
             second.start(1, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES", gpus=1)
@@ -187,7 +187,7 @@ def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys_but_those_tha
         (pid,) = await written(free_folder / "pid")
         first.die()
         await gone(int(pid))
-        async with last_life(free_folder, 0.4) as second:
+        async with last_incarnation(free_folder, 0.4) as second:
             assert await second.open() == [("node/7", 0, 2, b"note 0")], "it had come to its own end"
             async with asyncio.timeout(LIMIT_S):
                 while len(second.reports) < 4:
@@ -201,7 +201,7 @@ def test_tasks_of_a_host_that_stays_away_are_ended_and_are_nobodys_but_those_tha
 
 def test_ends_that_were_not_received_outlive_an_orderly_stop_and_what_runs_does_not(free_folder: Path) -> None:
     async def scenario() -> None:
-        async with last_life(free_folder, lease_s=10.0) as first:
+        async with last_incarnation(free_folder, lease_s=10.0) as first:
             await first.open()
             for number in range(2):
                 first.start(number, "sh", "-c", f"exit {number + 3}")
@@ -210,7 +210,7 @@ def test_ends_that_were_not_received_outlive_an_orderly_stop_and_what_runs_does_
             first.start(2, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
             (pid,) = await written(free_folder / "pid")
         await gone(int(pid))
-        async with last_life(free_folder) as second:
+        async with last_incarnation(free_folder) as second:
             assert await second.open() == [("node/7", 1, 2, b"note 1")]
             assert second.outcomes == {(1, 2): "failed"}
             begun, report = second.reports
@@ -230,7 +230,7 @@ def test_a_host_that_leaves_its_supervisor_finds_what_runs(free_folder: Path) ->
         await asyncio.sleep(0.2)
         first.agent.leave()
         await first.agent.close()
-        async with last_life(free_folder) as second:
+        async with last_incarnation(free_folder) as second:
             assert await second.open() == [("node/7", 0, 2, b"note 0")]
 
     asyncio.run(scenario())
@@ -238,7 +238,7 @@ def test_a_host_that_leaves_its_supervisor_finds_what_runs(free_folder: Path) ->
 
 def test_a_supervisor_that_was_stopped_hears_its_host_out_before_it_counts_the_lease(free_folder: Path) -> None:
     async def scenario() -> None:
-        async with last_life(free_folder, lease_s=0.6) as it:
+        async with last_incarnation(free_folder, lease_s=0.6) as it:
             await it.open()
             it.start(0, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
             await written(free_folder / "pid")
@@ -269,7 +269,7 @@ def test_nothing_is_begun_after_the_lease_and_the_next_life_waits_until_all_of_i
         first.start(1, "sh", "-c", f"echo $$ > {free_folder}/pid; exec sleep 1000")
         await asyncio.sleep(0.2)
         leaving(SupervisorLost("the lease was over"))
-        async with last_life(free_folder, 0.4) as second:
+        async with last_incarnation(free_folder, 0.4) as second:
             assert await second.open() == []
             ends = [(report.task, report.state) for report in second.reports if report.state != "running"]
             assert sorted(ends) == [(0, "killed"), (1, "killed")]
@@ -299,7 +299,7 @@ def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_s
         await second.until(1)
         assert isinstance(second.lost[0], SupervisorLost)
         os.waitpid(first.agent._child, 0)
-        async with last_life(free_folder) as third:
+        async with last_incarnation(free_folder) as third:
             assert await third.open() == []
             await gone(int(pid))
 

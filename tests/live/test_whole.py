@@ -15,7 +15,7 @@ from volery.architectures import configure, lookup
 from volery.core.events import Event
 from volery.core.model import SUBMITTER
 from volery.live.asyncclient import AsyncClient
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.config.plan import FederationPlan
 from volery.live.node.agent import NodeAgent

@@ -17,7 +17,7 @@ from tests.live.bench import LIMIT_S
 from tests.live.browsing import BROWSER, chromium, opened
 from tests.live.serving import at_work, serving
 
-from volery.cli.forecasting import answer
+from volery.cli.forecast import answer
 from volery.live.service import forecaster as foretelling
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
 from volery.live.service.tokens import TokenFile

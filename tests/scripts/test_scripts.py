@@ -17,7 +17,7 @@ import tests.scripts.test_hydra  # noqa: F401 - likewise
 from tests.scripts.register import SCRIPTS, bits, case, counter, responses, script
 from tests.scripts.transcript import transcript
 
-from volery.architectures.pigeon.groups import ConstraintCounting, Supply, divide
+from volery.architectures.pigeon.groups import ConstraintCounting, GroupSupply, divide
 from volery.conformance.cases import Case
 from volery.core.locality import with_replicas
 from volery.core.model import SECOND, Cluster
@@ -98,7 +98,7 @@ def pigeonc_supply() -> str:
     for task in asked:
         weights = []
         for counting in COUNTINGS:
-            first, both = Supply(groups, counting).cumulative(bits(*task), True)
+            first, both = GroupSupply(groups, counting).cumulative(bits(*task), True)
             weights += [first, both - first]
         label = ",".join(str(need) for need in task) or "nothing"
         lines.append(f"{label:>12} " + " ".join(f"{weight:9}" for weight in weights))
@@ -114,7 +114,7 @@ def pigeonc_supply() -> str:
 def test_supply_counts_are_those_of_the_paper() -> None:
     """CS_1 = {(1,3,5):1, (1,2):1, (4):1}, CS_2 = {(2,4):2, (4):1}; a set counts for every subset of it."""
     groups = divide(Cluster(tuple(L1 + L2), (1,) * 6), 2, (), 0)
-    supply = Supply(groups, "exact")
+    supply = GroupSupply(groups, "exact")
     expected = {(): [3, 3], (1,): [2, 0], (2,): [1, 2], (4,): [1, 3], (2, 4): [0, 2], (1, 2): [1, 0], (1, 4): [0, 0]}
     for needs, (one, two) in expected.items():
         assert list(supply.cumulative(bits(*needs), True)) == [one, one + two], needs
@@ -133,7 +133,7 @@ def test_an_invalid_request_costs_one_round_trip() -> None:
     text = megha_inconsistency()
     assert counter(text, "inconsistencies") == 1
     assert responses(text) == [1.0015, 0.5025]
-    assert re.search(r"lm/0 > gm/1  Inconsistency\(tasks=\[2\], update=Update\(.*taken=\{", text)
+    assert re.search(r"lm/0 > gm/1  Refusal\(tasks=\[2\], update=Update\(.*taken=\{", text)
 
 
 FREED = case([4 * SECOND, 7 * SECOND], [[2 * SECOND] * 3, [SECOND]], [0] * 3)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Required, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -13,7 +15,7 @@ import typer
 
 from volery.cli.main import app
 from volery.core.errors import InputError
-from volery.setting import DECLARED, Setting, StudyOptions, option_of
+from volery.setting import DECLARED, Setting, SettingFields, StudyOptions, option_of
 from volery.study import compare, compare_spec, study_from_tables
 from volery.study.file import TABLES
 
@@ -80,5 +82,35 @@ def test_the_same_setting_is_the_same_study_from_a_file_and_from_python() -> Non
 
 
 def test_a_field_that_does_not_exist_is_refused_by_its_name() -> None:
+    setting: Any = {"trace": "syn:5x6", "workers": 60, "estimate": "f:3"}
     with pytest.raises(InputError, match=r"unknown axis.*estimates"):
-        compare("megha", trace="syn:5x6", workers=60, estimate="f:3")
+        compare("megha", **setting)
+
+
+def plain(hint: Any) -> Any:
+    """A type without limits and without paths; a table of anything is one."""
+    if get_origin(hint) in (Annotated, Required):
+        return plain(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        kinds = frozenset(plain(one) for one in get_args(hint)) - {Path}
+        return next(iter(kinds)) if len(kinds) == 1 else kinds
+    if get_origin(hint) in (dict, Mapping):
+        value = plain(get_args(hint)[1])
+        return Mapping, "anything" if value is Any or value == (Mapping, "anything") else value
+    return (Sequence, plain(get_args(hint)[0])) if get_origin(hint) in (list, Sequence) else hint
+
+
+def test_type_checkers_know_every_field_as_it_is_declared() -> None:
+    hints = get_type_hints(SettingFields, include_extras=True)
+    assert [(name, get_origin(hint) is Required) for name, hint in hints.items()] == [
+        (field.name, field.required) for field in FIELDS
+    ]
+    assert {name: plain(hint) for name, hint in hints.items()} == {field.name: plain(field.type) for field in FIELDS}
+
+
+def test_python_takes_paths_tuples_and_any_mapping() -> None:
+    found = compare(
+        "oracle", trace="syn:5x6", workers=60, links=MappingProxyType({"oracle:node": 5}), window=("0%", 5), load=None
+    )
+    assert found.study.axes["window"] == (["0%", 5],)
+    assert found.study.axes["links"] == ({"oracle:node": 5},)

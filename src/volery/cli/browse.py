@@ -29,9 +29,9 @@ def browse(
     """Show a results folder on a page that can answer about every job and task, until Ctrl-C."""
     from volery.report.explore.server import LOCAL_NAMES, Site, open_server, url_of
     from volery.report.explore.site import ResultsSite
-    from volery.study.explanations import Explanations
+    from volery.study.why import Explanations
 
-    waiting = Waiting()
+    waiting = BrowseServer()
     site = ResultsSite(folder, lambda: Explanations(folder), waiting.told, waiting.failed)
     site.begin()
     names = LOCAL_NAMES if host == LOOPBACK else (*LOCAL_NAMES, host, f"[{host}]")
@@ -44,7 +44,7 @@ def browse(
     waiting.serve(server)
 
 
-class Waiting:
+class BrowseServer:
     """Serves while the folder is got ready, tells on the terminal how far it is, and ends where it cannot be read."""
 
     def __init__(self) -> None:

@@ -106,7 +106,7 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
         InputError: an architecture does not exist, does not fit the nodes, or no broker answers.
     """
     from volery.cli.federation import choose
-    from volery.cli.loading import federation_of
+    from volery.cli.generator import federation_of
     from volery.core.component import role_of
     from volery.core.costs import CostModel
     from volery.live.calibration.frames import FramingHost, model_of
@@ -127,11 +127,11 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
 
 
 def hop_us() -> int:
-    """What a frame takes between two hosts in this process."""
+    """The time of a frame between two hosts in this process, us."""
     import asyncio
 
     from volery.live.calibration.calibrate import hop_us as measured_us
-    from volery.live.transport.memory import Memory
+    from volery.live.transport.transport import Memory
 
     medium = Memory()
     return round(asyncio.run(measured_us(medium.transport(), medium.transport(), FRAME)))
@@ -139,7 +139,7 @@ def hop_us() -> int:
 
 def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> TimedHost:
     """A host that has timed itself under a load of sleeping tasks."""
-    from volery.cli.loading import federation_of
+    from volery.cli.generator import federation_of
     from volery.live.calibration.calibrate import TimedHost
     from volery.live.load.load import load
     from volery.live.loop import run_loop

@@ -1,4 +1,4 @@
-"""`volery up` and `replay`: a federation in one process, and what a journal proves."""
+"""`volery up`, `replay` and `discover`: a federation in one process, its journals, and the machine as a table."""
 
 from __future__ import annotations
 
@@ -115,10 +115,10 @@ def _refuse_beside_file(context: typer.Context) -> None:
 
 def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | None) -> tuple[int, int, int]:
     """Nodes, clusters and Global Masters as they are given, else as this machine has processors for tasks."""
-    from volery.live.config.discovery import MILLI, cpu_milli
+    from volery.live.config.machine import MILLI, usable_cpu_milli
 
     # Each Global Master has a partition of at least one node in each cluster.
-    nodes = nodes or max(cpu_milli() // MILLI // slots, (clusters or 1) * (gms or 1))
+    nodes = nodes or max(usable_cpu_milli() // MILLI // slots, (clusters or 1) * (gms or 1))
     clusters = clusters or max(min(USUAL_CLUSTERS, nodes // (gms or 1)), 1)
     return nodes, clusters, gms or max(min(USUAL_GMS, nodes // clusters), 1)
 
@@ -145,7 +145,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
         from volery.live.loop import run_loop
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
-    from volery.live.jsonlog import JsonLines, PlainLines
+    from volery.live.times import JsonLines, PlainLines
 
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(name) if log_json else PlainLines())
@@ -227,3 +227,29 @@ def _print_replays(results: list[Replayed]) -> None:
     count = len(results) - left_out
     outcome = f"{wrong} of {count} journals differ" if wrong else f"All {count} journals replay"
     typer.echo(f"{outcome}; {left_out} of another version are left out." if left_out else f"{outcome}.")
+
+
+def discover(
+    folder: Annotated[Path, typer.Option("-o", "--folder", help="Where tasks will run.")] = Path("federation"),
+    as_json: AsJson = False,
+) -> None:
+    """Say what this machine is and has, as a table "machines" for a federation's file."""
+    from volery.live.config import machine
+    from volery.live.node.confinement import permitted
+
+    found = machine.discover(folder=folder)
+    capacity, disk, gpus = machine.amounts(folder), machine.disk_of(folder), machine.installed_gpus()
+    groups = permitted()
+    if as_json:
+        content = {"machine": msgspec.to_builtins(found), "capacity": capacity, "control_groups": groups}
+        print_json(content | {"gpus": [gpu._asdict() for gpu in gpus], "disk": disk._asdict()})
+        return
+    typer.echo("[[machines]]")
+    for name in machine.ATTRIBUTES:
+        value = getattr(found, name)
+        typer.echo(f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}")
+    typer.echo(f"capacity = {{ {', '.join(f'{name} = {amount}' for name, amount in capacity.items())} }}")
+    typer.echo(f"# disk of {folder}: {disk.kind}, {disk.free_mb:,} of {disk.size_mb:,} MB free")
+    for gpu in gpus:
+        typer.echo(f"# GPU {gpu.name}: {gpu.model}")
+    typer.echo(f"# {groups}")

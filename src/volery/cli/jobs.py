@@ -256,7 +256,7 @@ def _used(task: TaskStatus) -> tuple[str, str]:
 
 
 def _held(tasks: Iterable[TaskStatus]) -> list[str]:
-    """What held tasks to what they had asked for, each way once; empty for those that nothing held."""
+    """The kinds of isolation that tasks ran under, each once; empty for those without."""
     return sorted({task.usage.held for task in tasks if task.usage is not None})
 
 

@@ -15,7 +15,7 @@ from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.cli.loading import LoadReport
+    from volery.cli.generator import LoadReport
     from volery.live.load.load import LoadProgress
 
 Work = Literal["sleep", "spin"]
@@ -46,7 +46,7 @@ def load(
     from volery import workload
 
     needs_live()
-    from volery.cli.loading import federation_of, kept_in, load_here, load_there, report_of
+    from volery.cli.generator import federation_of, kept_in, load_here, load_there, report_of
     from volery.live.load.load import sped_up
 
     if not speedup > 0:

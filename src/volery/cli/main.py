@@ -17,21 +17,18 @@ from volery.cli.architectures import show_architectures
 from volery.cli.browse import browse
 from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare, demo, run
-from volery.cli.discover import discover
-from volery.cli.export import export
-from volery.cli.federation import replay, up
+from volery.cli.federation import discover, replay, up
 from volery.cli.flow import flow
 from volery.cli.jobs import cancel, job, jobs, logs, submit
 from volery.cli.load import load
 from volery.cli.operations import drain, hosts, nodes, undrain
 from volery.cli.output import INTERRUPTED, print_error
-from volery.cli.period import trace_from_journal  # noqa: F401 - it joins the trace commands
 from volery.cli.plan import plan
 from volery.cli.policy import policy_app
 from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
 from volery.cli.serve import serve_app
-from volery.cli.show import report, show
+from volery.cli.show import export, report, show
 from volery.cli.stages import show_stages
 from volery.cli.storm import storm
 from volery.cli.strl import strl

@@ -1,4 +1,4 @@
-"""What every command prints the same way: JSON, errors, the table of a study's results."""
+"""The common output of commands: JSON, errors, the table of a study's results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table_width() -> int | None:
 
 
 def terminal(*, highlight: bool = True) -> Console:
-    """Where tables and sentences are printed. No text is markup: labels and names may hold brackets."""
+    """The console for tables and sentences. No text is markup: labels and names may hold brackets."""
     from rich.console import Console
 
     return Console(width=table_width(), markup=False, highlight=highlight)
@@ -87,7 +87,7 @@ def print_results(
     Raises:
         typer.Exit: with status 130 if Ctrl-C cut the study short, or with status 3.
     """
-    from volery.report import best, groups, notes, sections, stopping
+    from volery.report import best, groups, notes, sections
 
     found = groups.group_runs(results.runs)
     warnings = notes.warnings(found)
@@ -100,7 +100,7 @@ def print_results(
         content |= {"stage_times": stage_times} if stage_times else {}
         if results.stopping:
             content["stopping"] = msgspec.to_builtins(results.stopping) | {
-                "sentence": stopping.sentence(results.stopping)
+                "sentence": notes.end_sentence(results.stopping)
             }
         print_json(content | ({"folder": str(results.folder)} if results.folder else {}))
     else:
@@ -115,7 +115,7 @@ def print_results(
 
 
 def omission_rows(found: Omissions) -> list[tuple[str, str]]:
-    """What a run leaves out of a trace, as names and figures: in all, and by reason."""
+    """The work that a run leaves out of a trace, as names and figures: in all, and by reason."""
     from volery.report.notes import share
     from volery.report.units import percent
 
@@ -171,12 +171,12 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
 
 
 def _closing_lines(results: Results) -> list[str]:
-    from volery.report import stopping
+    from volery.report.notes import end_rule, end_sentence
 
     folder, auto = results.folder, results.study.auto
     lines = []
     if results.stopping:
-        lines += [stopping.sentence(results.stopping), stopping.explanation(results.stopping)]
+        lines += [end_sentence(results.stopping), end_rule(results.stopping)]
     if auto and auto.budget_s and len(results.study.seeds) == 1 and len(results.runs) < results.planned:
         budget = f"The budget of {auto.budget_s:g} CPU seconds"
         lines.append(f"{budget} is used up before all designs have run one seed; give more with --budget-s.")

@@ -14,7 +14,7 @@ from volery.cli.output import print_json, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.core.standing import Interval
+    from volery.core.forecast import Quantiles
     from volery.live.status import Forecast, ForecastRecord, FunnelStep, JobPlan
 
 SECONDS: Final = 1_000_000
@@ -102,7 +102,7 @@ def _print_forecast(forecast: Forecast) -> None:
     runs = f"{forecast.runs} runs of the lab" if forecast.runs else "part of one run of the lab: there was no more time"
     table = Table("after submission", "10%", "median", "90%", title=runs, title_justify="left")
     for name, words in MOMENTS.items():
-        interval: Interval = getattr(forecast.moments, name)
+        interval: Quantiles = getattr(forecast.moments, name)
         table.add_row(words, _s(interval.low_us), _s(interval.median_us), _s(interval.high_us))
     terminal().print(table)
     known = [f"{count:,} from {KNOWN[name]}" for name in KNOWN if (count := getattr(forecast.known, name))]

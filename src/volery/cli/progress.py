@@ -15,7 +15,7 @@ from volery.core.model import SECOND
 
 if TYPE_CHECKING:
     from volery.sim import Progress as SimProgress
-    from volery.study import Outcome, PlannedRun, TraceFacts
+    from volery.study import PlannedRun, RunOutcome, TraceFacts
 
 LABEL_WIDTH = 44
 REDRAWS_PER_S = 4
@@ -23,7 +23,7 @@ REDRAWS_PER_S = 4
 
 
 class _Remaining(ProgressColumn):
-    """How long it will take, judged by the share that is done; a run is no steadier than that."""
+    """The remaining time, estimated from the share that is done; a run is no steadier than that."""
 
     max_refresh = 0.5
 
@@ -41,14 +41,12 @@ class _Drawn:
     _display: Progress
 
     def __enter__(self) -> Self:
-        """Begin to draw."""
         self._display.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop drawing."""
         self._display.stop()
 
 
@@ -78,7 +76,7 @@ class LiveProgress(_Drawn):
         self._all = self._display.add_task("all runs", total=None, state="")
 
     def expected(self, run_count: int) -> None:
-        """So many runs will be run."""
+        """Add to the number of runs."""
         self._expected += run_count
         self._display.update(self._all, total=self._expected)
         self._draw_all()
@@ -113,7 +111,7 @@ class LiveProgress(_Drawn):
         self._shares[run.key] = progress.jobs_done / max(jobs, 1)
         self._draw_all()
 
-    def ended(self, run: PlannedRun, outcome: Outcome) -> None:  # noqa: ARG002 - the table shows the outcome
+    def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:  # noqa: ARG002 - the table shows the outcome
         """A run is finished."""
         self._display.remove_task(self._lines.pop(run.key))
         self._shares.pop(run.key, None)
@@ -137,7 +135,7 @@ class OneLine(_Drawn):
         self._line: TaskID | None = None
 
     def moved(self, what: str, part: float, total: float, state: str = "") -> None:
-        """So far it is."""
+        """Show the progress of one thing, as a part of its total."""
         if self._line is None:
             self._line = self._display.add_task(what, total=total, state=state)
         self._display.update(self._line, completed=part, total=total, state=state)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 PAGE: Final = 1_000
 
-record_app = typer.Typer(help="What a federation has done, for other programs.", no_args_is_help=True)
+record_app = typer.Typer(help="Records of a federation for other programs.", no_args_is_help=True)
 
 
 @record_app.callback()
 def record() -> None:
-    """What a federation has done, for other programs."""
+    """Records of a federation for other programs."""
 
 
 @record_app.command("export")

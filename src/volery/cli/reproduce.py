@@ -11,14 +11,14 @@ from volery.cli.options import AsJson, Dask, Processes
 from volery.cli.output import INTERRUPTED, print_json, terminal
 from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
+from volery.setting import option_of
 
 if TYPE_CHECKING:
     from volery.reproduction.experiments import Experiment
     from volery.reproduction.ledger import Record
-    from volery.reproduction.seeds import Drawing
+    from volery.study.seeds import AutoSeeds
 
 DEFAULT_FOLDER = Path("results/reproduce")
-SEEDS_MAX = 30
 STYLES = {
     "reproduced": "green", "differs": "bold red", "holds on a stand-in": "cyan", "fails on a stand-in": "magenta",
     "by construction": "dim", "not decidable": "yellow", "not tried": "dim",
@@ -103,7 +103,7 @@ def reproduce(
         return
     if judge and (quick or finished or papers or check is not None):
         raise InputError("--judge", "judges recorded values; leave out --quick, --finished, --papers, --check")
-    drawing = _drawing(seeds, seeds_max, budget_s, without=quick or finished or judge or papers or check is not None)
+    limits = _limits(seeds, seeds_max, budget_s, without=quick or finished or judge or papers or check is not None)
     found: list[Record] = []
     if not papers:
         chosen = names(folder) if every or name is None else [name]
@@ -119,7 +119,7 @@ def reproduce(
             found = [
                 _run(
                     experiment, folder, where, output, processes, dask, as_json,
-                    quick=quick, only_finished=finished, drawing=drawing,
+                    quick=quick, only_finished=finished, limits=limits,
                 )
                 for experiment in read
             ]  # fmt: skip
@@ -132,24 +132,22 @@ def reproduce(
         typer.echo(f"page: {page}")
 
 
-def _drawing(seeds: str | None, seeds_max: int | None, budget_s: float | None, *, without: bool) -> Drawing | None:
-    """What --seeds auto asks for."""
-    from volery.reproduction.seeds import Drawing
+def _limits(seeds: str | None, seeds_max: int | None, budget_s: float | None, *, without: bool) -> AutoSeeds | None:
+    """The limits that go with --seeds auto; None without it."""
+    from volery.study.seeds import read_seeds
 
     if seeds not in (None, "auto"):
         raise InputError(
             "--seeds", f"{seeds!r} is not auto; the first seeds of an experiment stand in its file, and auto adds more"
         )
-    if seeds is None:
-        for option, given in (("--seeds-max", seeds_max), ("--budget-s", budget_s)):
-            if given is not None:
-                raise InputError(option, "goes with --seeds auto; add it, or leave this out")
+    _, limits = read_seeds(1 if seeds is None else seeds, seeds_max, budget_s, option_of)
+    if limits is None:
         return None
     if without:
         raise InputError(
             "--seeds", "auto draws further seeds; leave out --quick, --finished, --judge, --check, --papers"
         )
-    return Drawing(SEEDS_MAX if seeds_max is None else seeds_max, budget_s)
+    return limits
 
 
 def _judge(experiments: list[Experiment], folder: Path, as_json: bool, *, every: bool) -> list[Record]:
@@ -231,7 +229,7 @@ def _run(
     *,
     quick: bool,
     only_finished: bool,
-    drawing: Drawing | None,
+    limits: AutoSeeds | None,
 ) -> Record:
     """Run one, print its table, draw its pictures and record its verdicts."""
     from volery.reproduction.firstforms import append_first_forms
@@ -244,8 +242,8 @@ def _run(
         common: dict[str, Any] = {
             "folder": output, "traces": traces, "processes": processes, "dask": dask, "watcher": watcher,
         }  # fmt: skip
-        if drawing is not None:
-            found = reproduce_until_decided(experiment, drawing, kept=reusable(experiment, earlier), **common)
+        if limits is not None:
+            found = reproduce_until_decided(experiment, limits, kept=reusable(experiment, earlier), **common)
         else:
             found = reproduce_again(experiment, earlier, only_finished=only_finished, **common)
     record = make_record(found, quick=quick)
@@ -276,7 +274,7 @@ def _print_table(experiment: Experiment, record: Record) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from volery.reproduction.formatting import ours, verdict
+    from volery.reproduction.notation import ours, verdict
     from volery.reproduction.papers import judged
 
     table = Table(

@@ -29,7 +29,7 @@ class HostsAndResults(TyperGroup):
         return found
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """What shows results, or runs a host."""
+        """The command that shows results, or that runs a host."""
         return super().get_command(ctx, cmd_name if cmd_name == RESULTS else HOST)
 
 

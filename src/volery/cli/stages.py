@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from volery.core.component import Architecture
-    from volery.report.mappings import Row
+    from volery.report.mappings import MappingRow
 
 LEGEND = "F full match   ~ partial match   . no match   ? undetermined (the text to be had has lost the columns)"
 
@@ -43,9 +43,9 @@ def show_stages(
     ours = [mappings.declared(entry) for entry in entries]
     theirs = mappings.from_paper() if with_paper else []
     if html is not None:
-        from volery.report import page, stagepage
+        from volery.report.page import write_page
 
-        page.write_page(html, stagepage.render(ours, theirs))
+        write_page(html, mappings.render(ours, theirs))
     if as_json:
         print_json(_content(ours, theirs, with_paper))
         return
@@ -71,7 +71,7 @@ def _configured(text: str) -> Architecture:
     return msgspec.structs.replace(entry, name=text, stages=architectures.realised(entry, config))
 
 
-def _content(ours: Sequence[Row], theirs: Sequence[Row], with_paper: bool) -> dict[str, Any]:
+def _content(ours: Sequence[MappingRow], theirs: Sequence[MappingRow], with_paper: bool) -> dict[str, Any]:
     from volery.report import mappings
 
     content: dict[str, Any] = {
@@ -109,7 +109,7 @@ def _described(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _marked(row: Row) -> dict[str, Any]:
+def _marked(row: MappingRow) -> dict[str, Any]:
     stages: dict[str, Any] = {}
     for stage in Stage:
         stages[stage.value] = {"match": row.marks[stage]}
@@ -119,7 +119,7 @@ def _marked(row: Row) -> dict[str, Any]:
     return {"name": row.name, "source": row.source, "percent": row.percent, "stages": stages}
 
 
-def _print_matrix(console: Console, ours: Sequence[Row], theirs: Sequence[Row]) -> None:
+def _print_matrix(console: Console, ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -146,7 +146,7 @@ def _print_matrix(console: Console, ours: Sequence[Row], theirs: Sequence[Row]) 
         console.print(f"The paper's table II cuts what it rounds elsewhere: {', '.join(mappings.cut())}.")
 
 
-def _print_methods(console: Console, ours: Sequence[Row]) -> None:
+def _print_methods(console: Console, ours: Sequence[MappingRow]) -> None:
     from rich.table import Table
     from rich.text import Text
 

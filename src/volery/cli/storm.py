@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class _Verdict(msgspec.Struct, frozen=True):
-    """What became of one storm."""
+    """The verdict on one storm."""
 
     architecture: str
     seed: int

@@ -14,7 +14,7 @@ from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.architectures.tetrisched.expressions import Expression
-    from volery.architectures.tetrisched.planning import Plan
+    from volery.architectures.tetrisched.plan import CyclePlan
 
 MACHINES_MAX = 100_000
 ITEM = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
@@ -70,9 +70,9 @@ def _is_file(path: Path) -> bool:
     return "(" not in path.name and path.is_file()
 
 
-def _planned(found: Expression, sets: list[str], busy: list[str]) -> Plan:
-    from volery.architectures.tetrisched.parts import Supply
-    from volery.architectures.tetrisched.planning import PlanProblem, solve
+def _planned(found: Expression, sets: list[str], busy: list[str]) -> CyclePlan:
+    from volery.architectures.tetrisched.parts import MachineSupply
+    from volery.architectures.tetrisched.plan import PlanProblem, solve
 
     members = {}
     for text in sets:
@@ -92,7 +92,7 @@ def _planned(found: Expression, sets: list[str], busy: list[str]) -> Plan:
     idle = every
     for each in held.values():
         idle &= ~each
-    return solve(PlanProblem((found,), members, Supply(idle, tuple(sorted(held.items())))))
+    return solve(PlanProblem((found,), members, MachineSupply(idle, tuple(sorted(held.items())))))
 
 
 def _numbers(text: str, place: str) -> int:

@@ -25,7 +25,7 @@ GIVEN: Final = ("load", "workers", "jobs", "skips", "fanout", "probe_ratio", "ch
 
 
 class Model(StrEnum):
-    """What can be asked for."""
+    """The models of `volery theory`."""
 
     MM1 = "mm1"
     MMC = "mmc"
@@ -178,9 +178,9 @@ def _rows(
 def _simulated(
     model: Model, row: dict[str, Any], fanout: int, mean_ms: float, choices: int, tasks: int, seed: int
 ) -> dict[str, float]:
-    from volery.reproduction.analysis import Point, simulate_point
+    from volery.reproduction.analysis import AnalysisPoint, simulate_point
 
-    point = Point(row["load"], row.get("workers", 1), fanout, mean_ms, choices)
+    point = AnalysisPoint(row["load"], row.get("workers", 1), fanout, mean_ms, choices)
     return simulate_point(model.value, point, tasks, seed)
 
 
@@ -208,9 +208,9 @@ def _draw(
     path: Path,
 ) -> None:
     """Probabilities and times over the load, one line per quantity and number of workers."""
-    from volery.report.analysisplot import Line, draw_analysis
+    from volery.report.axisplot import AnalysisLine, draw_analysis
 
-    panels: dict[str, list[Line]] = {}
+    panels: dict[str, list[AnalysisLine]] = {}
     quantities = [name for name in rows[0] if name not in GIVEN]
     sizes = list(dict.fromkeys(row.get("workers") for row in rows))
     for name in quantities:
@@ -223,7 +223,7 @@ def _draw(
                 if name in found and row.get("workers") == size
             )
             panel = "time (ms)" if name.endswith("_ms") else "probability"
-            panels.setdefault(panel, []).append(Line(label, curve, marks))
+            panels.setdefault(panel, []).append(AnalysisLine(label, curve, marks))
     draw_analysis(panels, path, title=f"{model.value}: analysis (lines), simulation (circles)")
 
 

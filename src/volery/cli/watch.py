@@ -13,7 +13,7 @@ from volery.cli.timeline import RunName, RunSeed
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from volery.cli.filming import Choice
+    from volery.cli.films import FilmOptions
 
 ANY_PORT = 0
 
@@ -51,13 +51,13 @@ def watch(
     as_json: AsJson = False,
 ) -> None:
     """Play a run, or what a federation has journalled, on the live page, as it stood at any moment, until Ctrl-C."""
-    from volery.cli.filming import Choice, part_of
+    from volery.cli.films import FilmOptions, part_of
 
     if demo == (place is not None):
         raise InputError("PLACE", "give a results folder or journals; or --demo, without them")
     if output is not None and output.suffix != ".json":
         raise InputError(str(output), "is no name of a Chrome trace; give one that ends in .json")
-    chosen = Choice(place, run, seed, part_of(begin_s, end_s), silent=as_json)
+    chosen = FilmOptions(place, run, seed, part_of(begin_s, end_s), silent=as_json)
     chosen.check()
     if output is None:
         _serve(chosen, port, as_json)
@@ -70,15 +70,15 @@ def watch(
         typer.echo(str(output))
 
 
-def _serve(chosen: Choice, port: int, as_json: bool) -> None:
+def _serve(chosen: FilmOptions, port: int, as_json: bool) -> None:
     """Show it until Ctrl-C."""
     try:
-        from volery.playback.serving import Showing
+        from volery.playback.server import PlaybackServer
     except ImportError as error:
         problem = f"{error.name} is not installed; install 'volery[live]', or write a Chrome trace: -o run.json"
         raise InputError("volery", problem) from None
     reel = chosen.reel()
-    showing = Showing(reel.app(), port)
+    showing = PlaybackServer(reel.app(), port)
     if as_json:
         print_json({"url": showing.url} | reel.told)
     else:

@@ -25,7 +25,7 @@ CONSTRAINTS = 6
 NOWHERE = 1 << CONSTRAINTS
 """A constraint that no machine meets."""
 USERS = ("a", "b", "", "c", "a")
-"""Whose jobs they are, in turn; not everybody gives a name."""
+"""Users of jobs, in turn; some have no name."""
 RESOURCES = ("cpu_milli", "memory_mb", "gpus")
 GPU_RESOURCES = ("cpu_milli", "memory_mb", "gpu_milli")
 """The last in thousandths of devices, of which a share lies on one."""
@@ -43,7 +43,7 @@ class Case(msgspec.Struct, frozen=True):
     """A workload on a cluster.
 
     Args:
-        name, seed: what failures tell of it.
+        name, seed: that failures name.
         trace, cluster: these.
         gangs: the tasks of a job start together or never, but for workflows and jobs in parts; such cases have
             slots alone.
@@ -110,7 +110,7 @@ def trace_of(
     jobs: Sequence[Sequence[Time]],
     constraints: Sequence[Sequence[int]] = (),
 ) -> Trace:
-    """A trace from the true durations of each job's tasks; schedulers are told each job's mean.
+    """A trace from the true durations of each job's tasks; schedulers receive each job's mean.
 
     Args:
         name: what failures call it.
@@ -247,7 +247,7 @@ def gang_cases(seed: int = 0) -> list[Case]:
 
 
 def _waits(stream: Random, size: int) -> list[tuple[int, ...]]:
-    """Per task of a job, places of its parents: nobody waits, a chain, fork and join, or layers."""
+    """Per task of a job, places of its parents: none, a chain, fork and join, or layers."""
     shape = stream.choice(("none", "chain", "fork-join", "layers", "layers")) if size > 1 else "none"
     if shape == "chain":
         return [(), *[(place,) for place in range(size - 1)]]

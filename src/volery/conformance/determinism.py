@@ -71,7 +71,7 @@ def _run_into(found: list[str], architecture: Architecture, case: Case) -> None:
 
 @check
 def check_knowledge_is_honest(architecture: Architecture) -> None:
-    """Until the first task ends, no decision depends on true durations: they are not known to schedulers.
+    """Until the first task ends, no decision depends on true durations, which schedulers do not have.
 
     Durations differ, estimates and all else are equal, and more tasks come than fit; whatever starts before the first
     end must start at the same time on the same machine.
@@ -92,7 +92,9 @@ def check_knowledge_is_honest(architecture: Architecture) -> None:
         starts.append((first_end, list(zip(records.start_us, records.worker, strict=True))))
     until = min(first_end for first_end, _ in starts)
     for task, (a, b) in enumerate(zip(starts[0][1], starts[1][1], strict=True)):
-        demand(a == b or min(a[0], b[0]) >= until, f"task {task} started {a} or {b}, by durations that nobody can know")
+        demand(
+            a == b or min(a[0], b[0]) >= until, f"task {task} started {a} or {b}, by durations that no scheduler has"
+        )
 
 
 @check

@@ -93,9 +93,9 @@ def check_ignored_features_change_nothing(architecture: Architecture) -> None:
             plain = msgspec.structs.replace(case, trace=msgspec.structs.replace(case.trace, **columns))
             changed[feature] |= run(architecture, plain).digest() != digest
     for feature, differs in changed.items():
-        demand(feature in known or not differs, f"says that it ignores {feature}; without them a run changes")
+        demand(feature in known or not differs, f"declares that it ignores {feature}; without them a run changes")
         always = architecture.features.get(feature) == ""  # by a parameter it may be no more than a rule for ties
-        demand(differs or not always, f"says that it uses {feature}; without them no run changes")
+        demand(differs or not always, f"declares that it uses {feature}; without them no run changes")
 
 
 @check

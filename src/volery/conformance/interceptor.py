@@ -55,22 +55,18 @@ class ComponentProxy(Component):
         self.address = address
 
     def bind(self, port: Port) -> None:
-        """Put the interceptor between the component and its port."""
         self.port = PortProxy(self.interceptor, port)
         self.inner.bind(self.port)
 
     def start(self, now: Time) -> None:
-        """Start the component behind."""
         self.interceptor.now = now
         self.inner.start(now)
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Pass an event to the interceptor, which passes it to the component."""
         self.interceptor.now = now
         self.interceptor.event(self.inner, event, source, self.address)
 
     def check(self) -> None:
-        """Check the component behind."""
         self.inner.check()
 
 
@@ -84,15 +80,12 @@ class PortProxy(ForwardingPort):
         self._interceptor = interceptor
 
     def send(self, to: Address, message: Message) -> None:
-        """Pass a message to the interceptor."""
         self._interceptor.sent(self.inner, to, message)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Pass a launch to the interceptor."""
         self._interceptor.launched(self.inner, task, attempt, waited_us)
 
     def observe(self, fact: Fact) -> None:
-        """Pass a fact to the interceptor."""
         self._interceptor.observed(self.inner, fact)
 
 
@@ -100,7 +93,6 @@ class FactFilter(Interceptor):
     """Drops the facts that components report, except the switching of a machine, on which the driver acts."""
 
     def observed(self, port: Port, fact: Fact) -> None:
-        """Pass on a machine's switch, and drop every other fact."""
         if isinstance(fact, Switched):
             port.observe(fact)
 

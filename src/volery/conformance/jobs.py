@@ -63,7 +63,7 @@ class Cancels(Interceptor):
 
     def again(self) -> dict[JobId, int]:
         """Cancel all of them after the end; per job, how often it is reported done for that."""
-        before = {job: len(told) for job, told in self.answers.items()}
+        before = {job: len(answers) for job, answers in self.answers.items()}
         for job in self.cancelled_at:
             self._entries[job].handle(Cancel(job), SUBMITTER, self.now)
         return {job: len(self.answers[job]) - before.get(job, 0) for job in self.cancelled_at}
@@ -80,13 +80,13 @@ def check_cancel(architecture: Architecture) -> None:
         _demand_others_untouched(case, records, cancels)
         for job, at in cancels.cancelled_at.items():
             _demand_ended(case, records, job, at, grace)
-            told = cancels.answers.get(job, [])
-            demand(len(told) >= 1, f"job {job} was cancelled at {at} us and never told done")
-            late = told[0] - at
-            demand(late <= 2 * grace, f"job {job}, cancelled at {at} us, was told done {late} us later")
+            answers = cancels.answers.get(job, [])
+            demand(len(answers) >= 1, f"job {job} was cancelled at {at} us and never reported done")
+            late = answers[0] - at
+            demand(late <= 2 * grace, f"job {job}, cancelled at {at} us, was reported done {late} us later")
         demand_capacity(case, records)
         for job, count in cancels.again().items():
-            demand(count == 1, f"job {job}, cancelled again when done, was told done {count} times for that")
+            demand(count == 1, f"job {job}, cancelled again when done, was reported done {count} times for that")
 
 
 def _demand_ended(case: Case, records: Records, job: JobId, at: Time, grace: Time) -> None:
@@ -108,10 +108,10 @@ def _demand_ended(case: Case, records: Records, job: JobId, at: Time, grace: Tim
 def _demand_others_untouched(case: Case, records: Records, cancels: Cancels) -> None:
     trace, satisfiable = case.trace, case.satisfiable()
     for job in range(trace.job_count):
-        told = len(cancels.answers.get(job, []))
+        count = len(cancels.answers.get(job, []))
         if job in cancels.cancelled_at:
             continue
-        demand(told == 1, f"job {job} was not cancelled and told done {told} times")
+        demand(count == 1, f"job {job} was not cancelled and was reported done {count} times")
         for task in range(trace.first[job], trace.first[job + 1]):
             ran = records.start_us[task] != NEVER and records.finish_us[task] != NEVER
             demand(ran == satisfiable[task], f"task {task} of job {job}, which was not cancelled, did not finish")

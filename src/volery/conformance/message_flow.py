@@ -78,8 +78,8 @@ def check_flow_is_declared(architecture: Architecture) -> None:
 def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]]) -> None:
     takes, sends_of = tables(deployment)
     entries = entry_roles(deployment)
-    told = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*map(_declared, _all_roles()))
-    told |= orders_to(deployment)
+    declared = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*map(_declared, _all_roles()))
+    declared |= orders_to(deployment)
     for role, sends in sends_of.items():
         for kind, to in sends:
             carried = kind in messages or kind in SUBMITTER_MESSAGES
@@ -90,8 +90,8 @@ def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]
             demand(taken, f"{role} sends {kind.__name__} to {to}, which does not take it")
     for role, kinds in takes.items():
         for kind in kinds - DRIVER_EVENTS:
-            if kind in messages or kind in SUBMITTER_MESSAGES:  # others are what a component is told by its own links
-                demand((kind, role) in told, f"{role} takes {kind.__name__}, which nobody declares to send there")
+            if kind in messages or kind in SUBMITTER_MESSAGES:  # others come from the component's own links
+                demand((kind, role) in declared, f"{role} takes {kind.__name__}, which no role declares to send there")
 
 
 def _declared(component: type[Component]) -> Sends:

@@ -49,8 +49,8 @@ def demand_all_finished(case: Case, records: Records) -> None:
             answered >= done, f"job {job} of case {case.name!r} was answered at {answered} us, before its end {done}"
         )
         lacking = sum(not satisfiable[task] for task in range(first[job], first[job + 1]))
-        told = records.unsatisfiable[job]
-        demand(told == lacking, f"job {job} has {lacking} tasks that fit no machine; the submitter was told {told}")
+        count = records.unsatisfiable[job]
+        demand(count == lacking, f"job {job} has {lacking} tasks that fit no machine, and {count} were reported")
 
 
 def attempts(records: Records) -> dict[int, list[Interval]]:
@@ -139,7 +139,7 @@ def demand_parents_first(case: Case, records: Records) -> None:
             demand(NEVER not in ends, f"{what} waits for one that never finished")
             ready = max(ends)
             demand(start >= ready, f"{what} could not start before {ready} us")
-            demand(records.ready_us[task] == ready, f"{what} is said to be ready at {records.ready_us[task]} us")
+            demand(records.ready_us[task] == ready, f"{what} is recorded as ready at {records.ready_us[task]} us")
 
 
 def path_us(records: Records, task: int) -> Time:

@@ -21,7 +21,7 @@ TASKS = 600
 """Of each user: six times what the machines run at once."""
 JOBS = 10
 IN_FLIGHT_US = 2_000
-"""An end within this time before a preemption may not have been known to those who decided on it: four hops."""
+"""An end within this time before a preemption may be unknown to the scheduler that decided on it: four hops."""
 
 
 def contended_case(users: Sequence[str], seed: int = 0) -> Case:
@@ -38,9 +38,9 @@ def contended_case(users: Sequence[str], seed: int = 0) -> Case:
 
 @check
 def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
-    """No user loses a running task that it has less than it is due without; nobody takes back what it has lost.
+    """No user loses a running task within its share, and no two users take tasks from each other.
 
-    Concerns designs whose deployment says what each user is due.
+    Concerns designs whose deployment declares guaranteed shares.
     """
     due = architecture.build(CLUSTER, architecture.defaults, Streams(0)).guaranteed_shares
     for seed in range(3 if due else 0):
@@ -55,7 +55,7 @@ def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
 
 
 def _demand_kept(records: Records, user_of_task: Sequence[str], user: str, due: Fraction) -> None:
-    """After each of its losses the user has its slots, ends of which nobody may have known included."""
+    """After each of its losses the user has its slots; tasks count whose ends were not known yet."""
     killed = {(task, at) for (task, _), at in records.killed.items()}
     stays = [
         (start, end if (task, end) in killed else end + IN_FLIGHT_US)
@@ -71,7 +71,7 @@ def _demand_kept(records: Records, user_of_task: Sequence[str], user: str, due: 
 
 
 def _demand_no_return(records: Records, user_of_task: Sequence[str]) -> None:
-    """No two users take tasks from each other: everybody wants more all the time."""
+    """No two users take tasks from each other, though each always wants more."""
     pairs = {(user_of_task[lost.task], user_of_task[lost.beneficiary]): lost for lost in records.preemptions}
     for (loser, winner), lost in pairs.items():
         demand(loser != winner, f"{loser!r} lost task {lost.task} to its own task {lost.beneficiary}")

@@ -25,7 +25,7 @@ COST_US = 1_000
 
 
 class _Unheard(Message, frozen=True):
-    """A message that no design knows."""
+    """A message that no design declares."""
 
 
 def _lone() -> Case:
@@ -86,7 +86,7 @@ def check_allocation_adds_up(architecture: Architecture) -> None:
 def check_costly_roles_saturate(architecture: Architecture) -> None:
     """A role that pays for each message is a server: its messages are spaced, and response times grow with it.
 
-    Every component is told by message what it is to do; one that launches without being told is reached in some other
+    Every component gets its work by message; one that launches without a message is reached in some other
     way than through a port.
     """
     arrivals = list(range(0, 300 * 20_000, 20_000))
@@ -157,7 +157,7 @@ def check_unknown_messages_raise(architecture: Architecture) -> None:
     """A component that is sent a message which it does not list raises UnknownMessageError."""
     deployment = architecture.build(Cluster.uniform(MACHINES), architecture.defaults, Streams(0))
     for address, component in deployment.components.items():
-        demand(_refuses(component), f"{address} takes a message that it does not know")
+        demand(_refuses(component), f"{address} takes a message that it does not list")
 
 
 def _refuses(component: Component) -> bool:
@@ -170,20 +170,20 @@ def _refuses(component: Component) -> bool:
 
 @check
 def check_stages_exist(architecture: Architecture) -> None:
-    """Each declared stage names a method of a role in the module of the build function, and what is must be said."""
+    """Each declared stage names a method of a role in the module of the build function, and declares its extent."""
     module = sys.modules[architecture.build.__module__]
     for stage, realisation in architecture.stages.items():
         role, _, method = realisation.method.partition(".")
         found = getattr(getattr(module, role, None), method, None)
         demand(callable(found), f"stage {Stage(stage)} names {realisation.method}, which {module.__name__} lacks")
-        demand(realisation.extent == "full" or bool(realisation.how), f"stage {stage} is partial without saying how")
+        demand(realisation.extent == "full" or bool(realisation.how), f"stage {stage} is partial and has no `how`")
         parameter = realisation.when.partition("=")[0]
         demand(
             not parameter or parameter in architecture.defaults.__struct_fields__,
             f"stage {stage} holds when {realisation.when}, but there is no such parameter",
         )
-    demand(Stage.J1 in architecture.stages, "no stage J1: a design must say where jobs come in")
-    demand(bool(architecture.summary and architecture.source), "summary and source must say what this is")
+    demand(Stage.J1 in architecture.stages, "no stage J1; a design must declare where jobs arrive")
+    demand(bool(architecture.summary and architecture.source), "summary or source is empty; a design must have both")
 
 
 BUSY_US = 10 * SECOND
@@ -218,8 +218,10 @@ def check_worker_queues_are_reported(architecture: Architecture) -> None:
         before, after = _news(without, address), _news(beside, address)
         if len(after) > len(before) and start > LATE_US + 2 * NEWS_US:
             least = start - LATE_US - NEWS_US - NEWS_US
-            told = records.waited_us.get(BUSY_TASKS, 0)
-            demand(told >= least, f"a task that waited at its worker for at least {least} us was launched with {told}")
+            waited = records.waited_us.get(BUSY_TASKS, 0)
+            demand(
+                waited >= least, f"a task that waited at its worker for at least {least} us was launched with {waited}"
+            )
 
 
 def _news(deliveries: Deliveries, address: Address) -> list[Time]:

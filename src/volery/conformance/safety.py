@@ -12,7 +12,7 @@ from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, 
 from volery.core.port import Port
 from volery.core.streams import Streams
 from volery.sim import Network, Options
-from volery.sim.network import Faults
+from volery.sim.network import MessageFaultRates
 
 FAULT_SEEDS = 3
 
@@ -54,13 +54,13 @@ class _Answers(Interceptor):
 
 @check
 def check_done_is_said_once(architecture: Architecture) -> None:
-    """Each job is told done once."""
+    """Each job is reported done once."""
     for case in all_cases(3, architecture.vectors):
         answers = _Answers()
         run(architecture, case, interceptor=answers)
         for job in range(case.trace.job_count):
             count = answers.done.get(job, 0)
-            demand(count == 1, f"job {job} of case {case.name!r} was told done {count} times")
+            demand(count == 1, f"job {job} of case {case.name!r} was reported done {count} times")
 
 
 class _Alarms(Interceptor):
@@ -84,7 +84,7 @@ def check_goes_quiet(architecture: Architecture) -> None:
     """The system becomes quiet after all work has ended: no timer goes on.
 
     A run returns only when nothing is left to happen; `run` bounds how long that may take. A few last timers per
-    component are allowed (news that are still to be told).
+    component are allowed (news that are still to be sent).
     """
     for case in edge_cases(seed=4):
         alarms = _Alarms()
@@ -132,7 +132,7 @@ def check_repeated_messages(architecture: Architecture) -> None:
     """Repeated, late and overtaken messages never start a task twice; a design that bears repeats finishes all work."""
     for seed in range(FAULT_SEEDS):
         for case in busy_cases(7 + seed, architecture.vectors):
-            for faults in (Faults(repeat=0.3), Faults(repeat=0.3, delay=0.2, drop=0.02)):
+            for faults in (MessageFaultRates(repeat=0.3), MessageFaultRates(repeat=0.3, delay=0.2, drop=0.02)):
                 launches = _Launches()
                 records = run(architecture, case, seed=seed, options=Options(faults=faults), interceptor=launches)
                 demand(not launches.twice, f"(task, attempt) {launches.twice[:3]} were launched twice")
@@ -181,7 +181,7 @@ class _Late(Interceptor):
 
 @check
 def check_submitting_again_when_done(architecture: Architecture) -> None:
-    """A finished job that is submitted again is told done again, with the same count, and starts nothing."""
+    """A finished job that is submitted again is reported done again, with the same count, and starts nothing."""
     for case in all_cases(9, architecture.vectors):
         late = _Late()
         records = run(architecture, case, interceptor=late)

@@ -29,7 +29,7 @@ class NonconformanceError(AssertionError):
 
 
 class NotQuietError(NonconformanceError):
-    """A design goes on although nothing is left to do, or does not get on at all."""
+    """A design goes on although nothing is left to do, or makes no progress."""
 
 
 CHECKS: dict[str, Check] = {}
@@ -52,7 +52,7 @@ def check(function: Check) -> Check:
 
 
 def judged(architecture: Architecture) -> Architecture:
-    """The design as it is judged: under its `prompt` parameters, every task of a job by itself."""
+    """The design as it is judged: under its `immediate` parameters, every task of a job by itself."""
     apart = {architecture.gangs: False} if architecture.gangs else {}
     defaults = msgspec.structs.replace(architecture.defaults, **architecture.immediate, **apart)
     return msgspec.structs.replace(architecture, defaults=defaults)

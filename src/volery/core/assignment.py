@@ -25,7 +25,7 @@ class Owner(NamedTuple):
 
 
 class Assignments:
-    """Knows the entry of every job.
+    """The entries of all jobs.
 
     Args:
         entry_for: (job, user) -> the entry that has the job while all entries answer.
@@ -128,7 +128,7 @@ class Assignments:
         return moved
 
     def greeting(self, entry: Address) -> tuple[Moved, ...]:
-        """The message that an entry has to know before any job: nothing where no jobs were ever moved from or to it."""
+        """The message that an entry receives before any job: none where no jobs were ever moved from or to it."""
         if any(entry in (move.origin, move.heir) for move in self._moves):
             return (Moved(tuple(self._moves)),)
         return ()

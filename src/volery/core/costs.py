@@ -5,9 +5,9 @@ turns: a turn takes everything in that waits, and what it leads to on the same h
 other hosts leave when it ends. An event costs `event_us`, `task_us` per task that it carries, and `rested_us` more
 when the host has not handled one of its kind for long: caches forget. After a rest of `rest_half_us` it is half of it.
 
-Hosts that are processes of their own speak in **frames**: all that a turn says to another host is one. Making it,
-writing it to the socket and reading it there is work of these hosts, beside what it takes on the way; and where hosts
-share **cores**, one that has something to do waits for a core that is free.
+Hosts that are processes of their own exchange **frames**: all messages of a turn to another host. Making a frame,
+writing it to the socket and reading it there is work of these hosts, beside its time on the way. Where hosts share
+**cores**, a host with work waits for a free core.
 
 Costs of a host are fractions of microseconds; they are rounded once per turn.
 """
@@ -29,7 +29,7 @@ class EventCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         event_us: each, when the last one was a moment ago.
         task_us: more, per task that it carries.
         rested_us: more, at most, after a rest; once per turn.
-        entry_us: more, per machine of whose state it tells.
+        entry_us: more, per machine whose state it contains.
     """
 
     event_us: Microseconds = 0.0
@@ -39,7 +39,7 @@ class EventCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 OTHER = "other"
-"""Stands for the events of a role that were not measured."""
+"""The key for events of a role that were not measured."""
 NOTHING = EventCost()
 
 
@@ -47,17 +47,17 @@ class HostCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The costs of one host, by role and event.
 
     Args:
-        roles: role -> name of an event's type -> what it costs; `submitter` stands for what a submission costs a host
+        roles: role -> name of an event's type -> what it costs; `submitter`: the cost of a submission to a host
             that the submitter shares.
-        turn: what each turn costs beside its events.
+        turn: cost of a turn beside its events.
         sends: name of a message's type -> what it costs to make it for another host, beside the event that leads to it.
-        launch: what each launch costs when the turn has ended; a task starts when those before it have been launched.
+        launch: cost of each launch when the turn has ended; a task starts when those before it have been launched.
         rest_half_us: see above.
-        each: every component of these roles has such a processor of its own.
-        made: what it costs to make a frame for another host; `task_us` is as `carried` counts.
-        written: what it costs to write what a turn has made, once; `task_us` is per frame.
-        read: what it costs to take in a frame; `task_us` is as `carried` counts.
-        reports: whether it tells the submitter of each start and end of a task, as hosts with nodes do.
+        each: every component of these roles has a processor of its own.
+        made: cost of making a frame for another host; `task_us` is as `carried` counts.
+        written: cost of writing the frames of a turn, once; `task_us` is per frame.
+        read: cost of reading a frame; `task_us` is as `carried` counts.
+        reports: it reports each start and end of a task to the submitter, as hosts with nodes do.
     """
 
     roles: dict[str, dict[str, EventCost]]
@@ -100,7 +100,7 @@ class CostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         links: "sender's role:receiver's role" -> delay, where it is another.
         costs: role -> whole microseconds per message, for roles with a processor to each component.
         hosts: name -> roles that share a processor.
-        frames: what lies between these hosts, where it was measured; then `delay_us` is for whoever stands on none.
+        frames: the network between these hosts, where it was measured; then `delay_us` is for components on none.
     """
 
     delay_us: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -111,7 +111,7 @@ class CostModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def entries_in(event: Any) -> int:
-    """Of how many machines an event tells the state: its `entries`."""
+    """The count of machines whose state an event contains: its `entries`."""
     entries: int = getattr(event, "entries", 0)
     return entries
 

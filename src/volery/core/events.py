@@ -1,6 +1,6 @@
-"""What can happen to a component: a message arrives, or one of the driver's own events.
+"""Events of a component: messages of the submitter's protocol, and events of the driver.
 
-The submitter's protocol stands here too, because every architecture speaks it with the driver:
+Every architecture uses the submitter's protocol with the driver:
 Submit (then MoreTasks for a job too large for one message) > JobAccepted | JobRejected; JobAccepted > JobDone.
 Of a workflow, Submit carries the tasks that may start, and MoreTasks those that have become ready since, unless the
 design takes workflows whole (docs/decisions/0012).
@@ -19,7 +19,7 @@ from volery.core.shares import ShareChange
 from volery.core.why import Decision
 
 Outcome = Literal["finished", "failed", "killed"]
-"""How an attempt ended. One that failed is over like one that finished; only one that its component killed is not."""
+"""The end of an attempt. A failed task is over like a finished one; a killed attempt is followed by another."""
 
 
 class Submit(Message, frozen=True):
@@ -38,7 +38,7 @@ class MoreTasks(Message, frozen=True):
     """A further chunk of a job: it was too large for one message, or its tasks have become ready since.
 
     A submitter that restarts may submit a job again to a scheduler that has received a part of it. By then tasks have
-    ended, which are not sent again, so that a count of tasks says nothing about which tasks the scheduler lacks. Such a
+    ended, which are not sent again, so that a count of tasks does not show which tasks the scheduler lacks. Such a
     submitter sends the tasks of a job in the order of their numbers, and places each chunk by `after` and `left`.
 
     Args:
@@ -63,7 +63,7 @@ class MoreTasks(Message, frozen=True):
 class Cancel(Message, frozen=True):
     """The job is given up: tasks that wait never run, tasks that run are killed, and JobDone follows.
 
-    A job that is done already, or not known, is told done at once and never runs.
+    A job that is done already, or not known, is answered at once and never runs.
     """
 
     job: JobId
@@ -86,8 +86,8 @@ class Move(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class Moved(Message, frozen=True):
     """Jobs were assigned to other entries; these are all moves so far, in order of their epochs.
 
-    The driver sends it to the origin and the heir of a move, and to each entry that has begun anew before any job. An
-    origin forgets every job that it was given before its move. An heir passes the moves on to whoever validates.
+    The driver sends it to the origin and the heir of a move, and to each restarted entry before any job. An origin
+    forgets every job that it was given before its move. An heir passes the moves on to the components that validate.
     """
 
     moves: tuple[Move, ...]
@@ -96,8 +96,8 @@ class Moved(Message, frozen=True):
 class Drain(Message, frozen=True):
     """Place nothing on a node from now on, or again; what runs there goes on to its end.
 
-    The driver sends it to those whom the deployment names as in charge of the node, and again to each of them that has
-    begun anew.
+    The driver sends it to the owners of the node, as the deployment names them, and again to each of them after a
+    restart.
     """
 
     node: Address
@@ -107,7 +107,7 @@ class Drain(Message, frozen=True):
 class Reweigh(Message, frozen=True):
     """Users and organisations have these weights from now on, and all others those that they began with.
 
-    The driver sends it to the deployment's `weight_subscribers`, and again to each of them that has begun anew.
+    The driver sends it to the deployment's `weight_subscribers`, and again to each of them after a restart.
 
     Args:
         number: of these messages, from 1; one that is not larger than the last is stale.
@@ -119,10 +119,9 @@ class Reweigh(Message, frozen=True):
 
 
 class Look(Message, frozen=True):
-    """How many machines have room for such a task, in the scheduler's own view? Answered by `Seen`.
+    """A query for the number of machines with room for a task in the scheduler's view, answered by `Seen`.
 
-    It is asked live alone, when somebody looks at a task that waits, and only where the deployment says that its
-    entries answer.
+    Only live drivers send it, when an operator looks at a waiting task, to entries that answer queries.
     """
 
     number: int
@@ -131,7 +130,7 @@ class Look(Message, frozen=True):
 
 
 class Seen(Message, frozen=True):
-    """So many machines, right or wrong."""
+    """The answer to `Look`; the view may be wrong."""
 
     number: int
     machines: int
@@ -155,7 +154,7 @@ class JobRejected(Message, frozen=True):
 class JobDone(Message, frozen=True):
     """Every task that some machine can run has finished; `unsatisfiable` tasks fit no machine and never ran.
 
-    Tasks that a scheduler has given up after too many attempts, where it is told to do so, count among these.
+    Tasks that a scheduler has given up after too many attempts, where it is configured to, count among these.
 
     Of a cancelled job nothing runs any more.
     """
@@ -186,7 +185,7 @@ class Computed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Adopted(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """An attempt of an earlier life of the component still runs here, or has ended unheard; TaskFinished follows.
+    """An attempt of an earlier incarnation still runs here, or has ended without a report; TaskFinished follows.
 
     It comes before `start`, and only to components that launch with a note (`Port.launch`).
     """
@@ -211,7 +210,7 @@ class PeerBack(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True)
 Event = Message | TimerFired | TaskFinished | Computed | Adopted | PeerLost | PeerBack
 
 DRIVER_EVENTS: frozenset[type] = frozenset({TimerFired, TaskFinished, Computed, Adopted, PeerLost, PeerBack})
-"""What a driver tells a component of its own accord; encoded like messages, because journals hold them too."""
+"""Events of the driver; encoded like messages, because journals hold them too."""
 
 SUBMITTER_MESSAGES: frozenset[type[Message]] = frozenset(
     {Submit, MoreTasks, Cancel, Moved, Drain, Reweigh, Look, Seen, JobAccepted, JobRejected, JobDone}
@@ -228,7 +227,7 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
 GANG_TASKS_REFUSED: Final = "gang_tasks_refused"
 """Counted fact: tasks of gangs that the empty cluster cannot hold at once; the submitter gets them as unsatisfiable."""
 REFUSALS: Final = frozenset({"inconsistencies", "containers_void"})
-"""Names of counted facts that tell of placements that were refused; the lab's driver keeps when these happened, too."""
+"""Names of counted facts about refused placements; the lab's driver keeps their times, too."""
 
 
 class Measured(msgspec.Struct, frozen=True, gc=False):
@@ -248,9 +247,9 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
         at_us: when.
         task, attempt: that was ended, and will be followed by another attempt.
         beneficiary: the task for which that was done.
-        reason: by what rule: the beneficiary is more urgent, or its user, or pool, had less than its share; "cost":
-            the whole is better so.
-        loser, winner: what their users had and have by it, where whoever decides knows that.
+        reason: "priority": the beneficiary is more urgent; "share": its user, or pool, had less than its share; "cost":
+            the placement as a whole costs less.
+        loser, winner: shares of their users before and after, where the scheduler has them.
     """
 
     at_us: Time

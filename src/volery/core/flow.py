@@ -20,10 +20,10 @@ from volery.core.events import DRIVER_EVENTS, Cancel, Drain, Look, MoreTasks, Mo
 from volery.core.model import SUBMITTER, Message
 
 TASK: Final = "task"
-"""Where arrows from the driver's side of a machine begin and end: launches, and the ends of tasks."""
+"""The end of arrows to and from the driver's side of a machine: launches, and ends of tasks."""
 LAUNCH: Final = "launch"
 SUBMISSIONS: Final[frozenset[type]] = frozenset({Submit, MoreTasks, Cancel})
-"""What the submitter says."""
+"""Messages of the submitter about jobs."""
 FIRST: Final = (
     "Submit",
     "MoreTasks",
@@ -46,9 +46,9 @@ class Role(msgspec.Struct, frozen=True):
     Args:
         name: the part of its addresses before "/".
         kinds: names of the classes that play it.
-        count: how many components.
-        on_machines: whether each stands on a machine and launches tasks there.
-        driver: what it is told by the driver, besides the ends of tasks: names of events.
+        count: of its components.
+        on_machines: each is on a machine and launches tasks there.
+        driver: names of the events that it receives from the driver, besides the ends of tasks.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Hop(msgspec.Struct, frozen=True):
         source: a role, the submitter, or `TASK`.
         message: its name.
         to: likewise.
-        meaning: the first sentence of what the message's class says of itself.
+        meaning: the first sentence of the documentation of the message's class.
     """
 
     source: str
@@ -80,7 +80,7 @@ class Flow(msgspec.Struct, frozen=True):
     Args:
         roles: by how many hops they are from the submitter, those on machines last.
         hops: away from the submitter first, then from a role to itself, then back.
-        linked: whether messages travel in numbered frames, acknowledged and repeated.
+        linked: messages travel in numbered frames, acknowledged and repeated.
     """
 
     roles: tuple[Role, ...]
@@ -89,21 +89,21 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 def seen_through(component: Component) -> Component:
-    """The component itself, or the one that it stands around."""
+    """The component itself, or the one that it wraps."""
     inner = getattr(component, "inner", component)
-    assert isinstance(inner, Component), "what stands around a component keeps it as `inner`"
+    assert isinstance(inner, Component), "a wrapper of a component has it as `inner`"
     return inner
 
 
 def tables(deployment: Deployment) -> tuple[dict[str, set[type]], dict[str, Sends]]:
-    """Per role: the events that its components take, and what they say to whom."""
+    """Per role, the events that its components take, and the messages that they send to other roles."""
     takes: dict[str, set[type]] = {}
-    says: dict[str, Sends] = {}
+    sent: dict[str, Sends] = {}
     for address, component in deployment.components.items():
         role, inner = role_of(address), seen_through(component)
         takes.setdefault(role, set()).update(inner.takes())
-        says[role] = says.get(role, frozenset()) | inner.emits()
-    return takes, says
+        sent[role] = sent.get(role, frozenset()) | inner.emits()
+    return takes, sent
 
 
 def entry_roles(deployment: Deployment) -> frozenset[str]:
@@ -112,7 +112,7 @@ def entry_roles(deployment: Deployment) -> frozenset[str]:
 
 
 def draining_roles(deployment: Deployment) -> frozenset[str]:
-    """The roles that are told which nodes are drained."""
+    """The roles that receive drains of nodes."""
     owners = deployment.owners_of
     return frozenset({role_of(one) for node in deployment.machines for one in owners(node)} if owners else ())
 
@@ -129,10 +129,10 @@ def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
 
 def flow_of(deployment: Deployment) -> Flow:
     """The message flow of a deployment, as far as its components declare it."""
-    takes, says = tables(deployment)
+    takes, sent = tables(deployment)
     entries = entry_roles(deployment)
     found = [(SUBMITTER, kind, role) for role in entries for kind in takes[role] & SUBMISSIONS]
-    for source, sends in says.items():
+    for source, sends in sent.items():
         for message, to in sends:
             if source in entries if to == SUBMITTER else message in takes.get(to, ()):
                 found.append((source, message, to))
@@ -158,7 +158,7 @@ def _role(name: str, deployment: Deployment, takes: Iterable[type]) -> Role:
 
 
 def _ranks(roles: Iterable[str], links: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """Least numbers of hops from the submitter; a role that nobody speaks to comes last."""
+    """Least numbers of hops from the submitter; a role without incoming messages comes last."""
     follow: dict[str, set[str]] = {}
     for source, to in links:
         follow.setdefault(source, set()).add(to)
@@ -181,7 +181,7 @@ def _place(hop: Hop, places: Mapping[str, int]) -> tuple[int, int, int, int, str
 
 
 def _meaning(kind: type) -> str:
-    """The first sentence of a docstring, without the "GM > LM:" in front of it; a hop says that itself."""
+    """The first sentence of a docstring, without the "GM > LM:" in front of it, which a hop has already."""
     text = " ".join((inspect.getdoc(kind) or "").split())
     head, colon, rest = text.partition(": ")
     text = rest if colon and " > " in head else text

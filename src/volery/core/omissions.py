@@ -68,7 +68,7 @@ class Omissions(msgspec.Struct, frozen=True):
 
     @property
     def tasks_left_out(self) -> int:
-        """Over all reasons."""
+        """Tasks that are left out, over all reasons."""
         return sum(one.tasks for one in self.reasons)
 
     @property

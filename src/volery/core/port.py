@@ -81,29 +81,22 @@ class ForwardingPort:
         self.is_reliable = inner.is_reliable
 
     def send(self, to: Address, message: Message) -> None:
-        """Send through the other port."""
         self.inner.send(to, message)
 
     def set_timer(self, key: Key, at: Time) -> None:
-        """Set the one timer of this key."""
         self.inner.set_timer(key, at)
 
     def cancel_timer(self, key: Key) -> None:
-        """Cancel the timer of this key."""
         self.inner.cancel_timer(key)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Start a task through the other port."""
         self.inner.launch(task, attempt, waited_us, note)
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """End a running attempt."""
         self.inner.kill(task, attempt)
 
     def compute(self, key: Key, problem: Problem) -> None:
-        """Solve slow pure work."""
         self.inner.compute(key, problem)
 
     def observe(self, fact: Fact) -> None:
-        """Report through the other port."""
         self.inner.observe(fact)

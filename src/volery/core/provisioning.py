@@ -15,10 +15,10 @@ class Billing(msgspec.Struct, frozen=True):
     """Machines that come and go, and their prices.
 
     Args:
-        machines: their numbers; each is off until somebody says that it is on (`Switched`).
-        interval_us: from the beginning of its boot a machine is paid for by whole intervals; 0: to the microsecond.
+        machines: their numbers; each is off until a component reports that it is on (`Switched`).
+        interval_us: a machine is paid for by whole intervals from the beginning of its boot; 0: to the microsecond.
         machine_price: of a machine for an hour, in any currency.
-        unit_price: what comes to it for each unit of the resource that counts processors, or each slot.
+        unit_price: for an hour of each unit of the resource that counts processors, or of each slot.
     """
 
     machines: frozenset[int]
@@ -27,15 +27,15 @@ class Billing(msgspec.Struct, frozen=True):
     unit_price: float = 1.0
 
     def paid_us(self, span_us: Time) -> Time:
-        """For how long a machine is paid for that was provisioned for so long: every interval that has begun."""
+        """The time that is paid for a machine that was provisioned for a span: every interval that has begun."""
         return -(-span_us // self.interval_us) * self.interval_us if self.interval_us else span_us
 
     def paid_until_us(self, since_us: Time, now: Time) -> Time:
-        """Until when a machine is paid for that was provisioned then: the end of the interval that lasts."""
+        """The end of the paid interval of a machine that was provisioned since then."""
         if not self.interval_us:
             return now
         return since_us + ((now - since_us) // self.interval_us + 1) * self.interval_us
 
     def price(self, units: int) -> float:
-        """Of a machine with so many units for an hour."""
+        """The price of a machine with so many units for an hour."""
         return self.machine_price + self.unit_price * units

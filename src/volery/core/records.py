@@ -1,4 +1,4 @@
-"""Records of a run: submit, start, finish, worker and attempt of every task, and what the submitter was told.
+"""Records of a run: submit, start, finish, worker and attempt of every task, and the answers to the submitter.
 
 Components do not keep score. The same record types serve the lab and the live federation.
 """
@@ -13,11 +13,12 @@ import msgspec
 
 from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
-from volery.core.moments import Moments
 from volery.core.provisioning import Billing
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
 
+MOMENTS_MAX: Final = 1 << 16
+"""Bins of a histogram; when there are more, neighbours are merged two by two."""
 PATH_SHIFT = 32
 """A path packs two sums into one integer: communication in the low 32 bits, processing above them, in microseconds."""
 PROCESSING_MAX: Final[Time] = (1 << 31) - 1
@@ -34,7 +35,7 @@ class LostAttempt(msgspec.Struct, frozen=True):
     """An attempt that did not finish, kept when the next attempt of its task starts.
 
     Args:
-        kept_us: for how long it ran without the next attempt having to repeat that.
+        kept_us: part of its run that the next attempt does not repeat.
     """
 
     task: TaskId
@@ -46,18 +47,45 @@ class LostAttempt(msgspec.Struct, frozen=True):
 
 
 ATTEMPT_MAX: Final = 255
-"""The last attempt of a task that a record can hold; nobody preempts a task that has come so far."""
+"""The last attempt of a task that a record can hold; a task with so many is not preempted."""
 INCARNATION_ATTEMPTS: Final = 16
 """Attempts of a task that one incarnation of a scheduler may number, where schedulers may begin anew: incarnation k
 begins at k times so many."""
 
 
-class Tally(msgspec.Struct):
+class FactSummary(msgspec.Struct):
     """The count, sum and largest value of one measured fact."""
 
     count: int = 0
     total: int = 0
     largest: int = 0
+
+
+class TimeHistogram:
+    """Amounts of a counted fact by time, in bounded memory.
+
+    Attributes:
+        width_us: of a bin: 1 (exact), or a power of two where there are many moments.
+        amounts: moment // width_us -> amount; the sum is exact at any width.
+    """
+
+    def __init__(self) -> None:
+        self.width_us = 1
+        self.amounts: dict[int, int] = {}
+
+    def note(self, now: Time, amount: int) -> None:
+        """Add an amount at a time."""
+        at = now // self.width_us
+        self.amounts[at] = self.amounts.get(at, 0) + amount
+        while len(self.amounts) > MOMENTS_MAX:
+            self._widen()
+
+    def _widen(self) -> None:
+        self.width_us *= 2
+        wider: dict[int, int] = {}
+        for at, amount in self.amounts.items():
+            wider[at // 2] = wider.get(at // 2, 0) + amount
+        self.amounts = wider
 
 
 class Facts:
@@ -72,7 +100,7 @@ class Facts:
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, FactSummary] = {}
         self.preemptions: list[Preemption] = []
         self.transactions: list[Transaction] = []
         self.switches: list[Switched] = []
@@ -83,7 +111,7 @@ class Facts:
         if isinstance(fact, Counted):
             self.counters[fact.name] = self.counters.get(fact.name, 0) + fact.amount
         elif isinstance(fact, Measured):
-            tally = self.tallies.setdefault(fact.name, Tally())
+            tally = self.tallies.setdefault(fact.name, FactSummary())
             tally.count += 1
             tally.total += fact.value
             tally.largest = max(tally.largest, fact.value)
@@ -111,14 +139,14 @@ class Records(Facts):
         waited_us: task -> time in its worker's own queue, where there was any.
         ready_us: per task, when the last of its parents had finished, or it was submitted, whichever was later; empty
             where no task of the trace waits for another or is submitted later than its job.
-        answered_us: per job, when the submitter was told that it is done.
-        unsatisfiable: per job, tasks that fit no machine, as the submitter was told.
+        answered_us: per job, when the submitter received that it is done.
+        unsatisfiable: per job, tasks that fit no machine, by the answer to the submitter.
         rejections: how often a submission was refused.
         lost: attempts that were killed and followed by another.
         killed: (task, attempt) -> when it was killed.
-        decisions: what schedulers that were asked to explain themselves have decided.
-        billing: which machines come and go, and what they cost; None: all are always on.
-        moments: when what the `REFUSALS` tell of has happened, by name.
+        decisions: of schedulers that explain themselves.
+        billing: of machines that come and go; None: all are always on.
+        moments: times of the counted facts in `REFUSALS`, by name.
         compute_us: processor time that each problem took that was handed to `Port.compute`; never the same twice.
     """
 
@@ -141,7 +169,7 @@ class Records(Facts):
         self.killed: dict[tuple[TaskId, int], Time] = {}
         self.decisions = DecisionLog()
         self.billing: Billing | None = None
-        self.moments: dict[str, Moments] = {}
+        self.moments: dict[str, TimeHistogram] = {}
 
     def number_widely(self) -> None:
         """Make room for attempts of jobs that are moved between entries; before anything is recorded."""

@@ -1,4 +1,4 @@
-"""Users' shares of a cluster, as components are told of them and tell of them; whole numbers are millionths of it."""
+"""Users' shares of a cluster, as components exchange them; whole numbers are millionths of it."""
 
 from __future__ import annotations
 

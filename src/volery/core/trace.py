@@ -1,4 +1,4 @@
-"""A workload as compact columns: what arrives when, how long it truly runs, what it needs."""
+"""A workload as compact columns: arrivals, true durations, and needs of tasks."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Trace(msgspec.Struct, frozen=True):
         return tuple([Task(number, job, 0, estimate) for number in numbers])
 
     def _told_us(self, job: JobId) -> int:
-        """The estimate of a job's tasks that schedulers are told."""
+        """The estimate of a job's tasks that schedulers receive."""
         return (self.told_estimate_us or self.estimate_us)[job]
 
     def _estimated(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:

@@ -1,7 +1,7 @@
 """Decisions of schedulers about tasks: the machine or the reason, the age of the view, and what was passed over.
 
 A decision is a fact that a component reports where it is asked to (`volery compare --why`). How many are kept is
-bounded per task: the first, which says what the task met on arrival, and the last ones, which say how it ended.
+bounded per task: the first, made on arrival, and the last ones, which led to its end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEPT_PER_TASK: Final = 8
 
 
 class Reason(StrEnum):
-    """Why a machine or a unit of it was not taken; the lab and the federation say it in these words."""
+    """Reasons for which a machine or a unit of it was not taken, in the lab and in the federation."""
 
     CONSTRAINT = "constraint"
     """It does not satisfy the task's placement constraints."""
@@ -26,9 +26,9 @@ class Reason(StrEnum):
     BUSY = "busy"
     """It could hold the task, but is taken in the scheduler's view."""
     SHARE = "share"
-    """Others of whom less is taken than they are entitled to come first."""
+    """Users below their shares come first."""
     INCONSISTENCY = "inconsistency"
-    """The view said that it was free, and whoever is in charge of it said no."""
+    """It was free in the view, and its owner refused it."""
 
 
 Scope = Literal["internal", "external"]
@@ -44,19 +44,19 @@ class Rejected(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """A fact: what a scheduler decided about one task.
+    """A fact: a decision of a scheduler about one task.
 
     Args:
         task: which.
         job: its job.
-        chosen: what was decided; "refused", "preempted" and "lost" are what the scheduler was told of an
-            earlier placement; what is lost has died with a machine, or was never heard of again.
+        chosen: the decision; "refused", "preempted" and "lost" are reports on an earlier placement; a lost attempt
+            ended with its machine, or without a report.
         partition: of the machine that was chosen, or that refused; -1: none.
         machine: its number; -1: none.
-        asked: who has to confirm it, or has refused it; "": nobody.
-        view_age_us: time since the scheduler last heard of that part of the cluster; where nothing was chosen, of the
-            part that it has heard of least recently.
-        rejected: what was passed over, in the order in which partitions are searched.
+        asked: the component that has to confirm it, or has refused it; "": none.
+        view_age_us: time since the last news of that part of the cluster; where nothing was chosen, of the part with
+            the oldest news.
+        rejected: machines that were passed over, in the order in which partitions are searched.
     """
 
     task: TaskId
@@ -70,7 +70,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Noted(NamedTuple):
-    """A decision, when it was taken and by whom."""
+    """A decision, its time, and its scheduler."""
 
     time_us: Time
     by: Address
@@ -82,10 +82,10 @@ class DecisionLog:
 
     Attributes:
         of_task: the decisions that are kept.
-        counts: how often each thing was decided, the ones that are not kept included.
-        dropped: per task, how many are not kept.
-        pairs: (who decided, who was asked) -> placements and refusals, all of them.
-        ages: age of the view at a placement, microseconds -> how many, all of them.
+        counts: of all decisions by kind, those that are not kept included.
+        dropped: per task, the number that is not kept.
+        pairs: (scheduler, component that it asked) -> placements and refusals, all of them.
+        ages: age of the view at a placement, microseconds -> number of placements, all of them.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Workflows: who waits for whom, what that makes of a job, and what is refused.
+"""Workflows: parents of tasks, critical paths of jobs, and checks of both.
 
 Tasks of a job are numbered so that parents come before their children: one pass over the numbers meets every task after
 all that it waits for, and no cycle can be written down.

@@ -4,16 +4,16 @@ It needs nothing but the design, its `tolerates` and the parameters of its `bear
 packages as it does ours.
 """
 
-from volery.faults.judge import Failure, Outcome, run_scenario
+from volery.faults.judge import Failure, ScenarioResult, run_scenario
 from volery.faults.scenario import Scenario, ScenarioJob, draw
 from volery.faults.schedule import Schedule, draw_schedule
 from volery.faults.shrink import shrink
 
 __all__ = [
     "Failure",
-    "Outcome",
     "Scenario",
     "ScenarioJob",
+    "ScenarioResult",
     "Schedule",
     "draw",
     "draw_schedule",

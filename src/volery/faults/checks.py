@@ -1,7 +1,7 @@
 """Rules that hold under any faults, stated over attempts alone: in the lab and of real processes.
 
-The judge of a storm takes attempts from the lab's records, `make chaos` takes them from what tasks themselves have
-written down; the rules are these, for both. Times are microseconds of one clock.
+The judge of a scenario takes attempts from the lab's records, `make chaos` from files that tasks write. Times are
+microseconds of one clock.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 from volery.core.model import NEVER, Amounts, JobId, TaskId, Time
 
 
-class Attempt(NamedTuple):
+class AttemptRecord(NamedTuple):
     """An attempt that has run.
 
     Args:
-        start_us, end_us: when it held its machine.
+        start_us, end_us: of its time on the machine.
         worker: the machine's number.
         number: of the attempt.
-        whole: whether it came to its own end.
+        whole: it came to its own end.
     """
 
     start_us: Time
@@ -31,7 +31,7 @@ class Attempt(NamedTuple):
     whole: bool
 
 
-Attempts = Mapping[TaskId, Sequence[Attempt]]
+Attempts = Mapping[TaskId, Sequence[AttemptRecord]]
 """Of each task, in the order of their beginnings."""
 
 
@@ -39,8 +39,8 @@ class Breach(NamedTuple):
     """A rule that was broken.
 
     Args:
-        kind: which; failures alike have it in common.
-        problem: what happened.
+        kind: of the breach; the same in failures alike.
+        problem: in words.
     """
 
     kind: str
@@ -67,13 +67,13 @@ def excesses(
     names: Sequence[str],
     request_of: Callable[[TaskId], Amounts],
 ) -> Iterator[Breach]:
-    """No machine ever runs more than it has room for.
+    """No machine runs more than it has room for.
 
     Args:
         attempts: of all tasks.
-        offered: per machine, what it has.
+        offered: amounts per machine.
         names: of the resources, for messages.
-        request_of: what a task takes where it runs.
+        request_of: amounts that a task takes.
     """
     changes: dict[int, list[tuple[Time, int, TaskId]]] = defaultdict(list)
     for task, of_task in attempts.items():
@@ -92,19 +92,19 @@ def excesses(
 def losses(
     attempts: Attempts, jobs: Mapping[JobId, Sequence[TaskId]], answered_us: Callable[[JobId], Time]
 ) -> Iterator[Breach]:
-    """Every job was told done, and by then some attempt of each of its tasks had come to its own end.
+    """Every job was reported done, and by then some attempt of each of its tasks had come to its own end.
 
-    It need not be the last one: of an attempt that was given up, cut off with its node, the result may come after all.
+    It need not be the last attempt: the result of one that was cut off with its node may arrive later.
 
     Args:
         attempts: of all tasks.
         jobs: every job that was accepted, and its tasks that fit somewhere.
-        answered_us: when a job was told done; `NEVER`: it was not.
+        answered_us: when a job was reported done; `NEVER`: it was not.
     """
     for job, tasks in jobs.items():
         answered = answered_us(job)
         if answered == NEVER:
-            yield Breach("lost", f"job {job} was never told done")
+            yield Breach("lost", f"job {job} was never reported done")
             continue
         for task in tasks:
             ends = [attempt.end_us for attempt in attempts.get(task, ()) if attempt.whole]
@@ -115,15 +115,15 @@ def losses(
                 yield Breach("early", f"{what} finished at {min(ends)} us")
 
 
-def reported_twice(told: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
-    """Of no task have two attempts been told to have succeeded.
+def reported_twice(reported: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
+    """No task has two attempts that were reported to have succeeded.
 
-    One may run again, and even come to its end again: what nobody has heard of is lost with its machine or its masters.
-    In the lab jobs are answered, not tasks, and the driver refuses what may not run again.
+    A task may run again, and come to its end again, where the report of an attempt was lost with its machine or its
+    masters. In the lab jobs are answered, not tasks, and the driver refuses what may not run again.
 
     Args:
-        told: the attempts of each task of which that was ever told.
+        reported: per task, the attempts that were reported to have succeeded.
     """
-    for task, numbers in told.items():
+    for task, numbers in reported.items():
         if len(numbers) > 1:
-            yield Breach("succeeded twice", f"task {task}: attempts {sorted(numbers)} were told to have succeeded")
+            yield Breach("succeeded twice", f"task {task}: attempts {sorted(numbers)} were reported to have succeeded")

@@ -2,7 +2,7 @@
 
 While faults last, the driver refuses what must never happen (a slot taken twice, a constraint ignored, a task started
 while an earlier attempt runs) and every component checks itself after each of its events. When all is quiet, every job
-has been reported done, every task has run for its duration, nothing is held, and every view is true.
+has been reported done, every task has run for its duration, nothing is occupied, and every view is true.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.workflows import below
-from volery.faults.checks import Attempt, Breach, excesses, losses, overlaps
+from volery.faults.checks import AttemptRecord, Breach, excesses, losses, overlaps
 from volery.faults.preemption import Guarantees, losses_below_guarantee
 from volery.faults.scenario import Scenario
 from volery.sim.kernel import Kernel
@@ -30,8 +30,8 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
     """A design does not tolerate a scenario.
 
     Args:
-        kind: what is the same in scenarios that fail alike.
-        problem: what happened.
+        kind: of the failure; the same in scenarios that fail alike.
+        problem: in words.
     """
 
     def __init__(self, kind: str, problem: str) -> None:
@@ -40,8 +40,8 @@ class Failure(AssertionError):  # noqa: N818 - it is a verdict
         self.problem = problem
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """A scenario that was tolerated: its faults, and what they cost."""
+class ScenarioResult(msgspec.Struct, frozen=True):
+    """Counts of a scenario that was tolerated."""
 
     faults: int
     tasks: int
@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True):
     digest: str
 
 
-def run_scenario(architecture: Architecture, scenario: Scenario) -> Outcome:
+def run_scenario(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     """Run a scenario, and check it.
 
     Raises:
@@ -66,7 +66,7 @@ def run_scenario(architecture: Architecture, scenario: Scenario) -> Outcome:
         raise Failure(type(error).__name__, str(error)) from error
 
 
-def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
+def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     cluster, trace = scenario.cluster(), scenario.trace()
     deployment = architecture.build(cluster, scenario.config(architecture), Streams(scenario.seed))
     options = Options(
@@ -85,7 +85,7 @@ def _run(architecture: Architecture, scenario: Scenario) -> Outcome:
             raise Failure("within its share", problem)
     kernel.check_rest()
     plan = scenario.plan
-    return Outcome(
+    return ScenarioResult(
         faults=len(plan.messages) + len(plan.partitions) + len(plan.crashes),
         tasks=trace.task_count,
         killed=len(records.killed),
@@ -101,16 +101,16 @@ def _demand_none(breaches: Iterable[Breach]) -> None:
         raise Failure(*breach)
 
 
-def attempts_of(records: Records) -> dict[TaskId, list[Attempt]]:
+def attempts_of(records: Records) -> dict[TaskId, list[AttemptRecord]]:
     """Per task, its attempts in order."""
-    found: dict[TaskId, list[Attempt]] = defaultdict(list)
+    found: dict[TaskId, list[AttemptRecord]] = defaultdict(list)
     durations = records.trace.duration_us
 
     def note(task: TaskId, number: int, worker: int, start: Time, finish: Time) -> None:
         killed = records.killed.get((task, number))
         end = finish if killed is None else killed
         whole = killed is None and end - start == durations[task]
-        found[task].append(Attempt(start, end, worker, number, whole))
+        found[task].append(AttemptRecord(start, end, worker, number, whole))
 
     for lost in records.lost:
         note(lost.task, lost.attempt, lost.worker, lost.start_us, lost.finish_us)
@@ -134,7 +134,7 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
 
 
 def _demand_results(records: Records, scenario: Scenario) -> None:
-    """Every job was told done, once its tasks had run and as many as cannot be told to be so; none began too soon."""
+    """Every job was reported done after its tasks, with the count of those that fit nowhere; none began early."""
     trace, attempts = records.trace, attempts_of(records)
     machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
     alone = [
@@ -156,5 +156,5 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
                 problem = f"task {task} of job {job} began at {begun} us, a parent finished at {ready} us"
                 raise Failure("too soon", problem)
         lacking = trace.first[job + 1] - trace.first[job] - len(tasks)
-        if (told := records.unsatisfiable[job]) != lacking:
-            raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere; told {told}")
+        if (count := records.unsatisfiable[job]) != lacking:
+            raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere, and {count} were reported")

@@ -1,8 +1,8 @@
-"""The judge's rule for designs that preempt: nobody loses a running task that it is due, as far as could be known.
+"""The judge's rule for designs that preempt: no user loses a running task within its share, by the news at that time.
 
-A loss is decided on by those who hear of ends with delay: for a few hops where nothing is wrong, and for as long as
-faults last, and retries and leases after them, where something is. So an end, or a beginning, within that time of the
-loss may count as not known; the end of what was preempted before is known, for that was decided on, too.
+Schedulers that preempt receive ends of tasks with delay: a few hops without faults, and else as long as faults, retries
+and leases last. An end or a beginning within that time of the loss may be unknown to them. Ends of tasks that were
+preempted before are known, since schedulers decided on them, too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from volery.faults.scenario import Scenario
 from volery.sim.orders import Reweighed
 
 HOPS: Final = 8
-"""From the decision that somebody may lose a task to its end there are fewer."""
+"""From the decision on a preemption to the end of the task there are fewer."""
 AFTERMATH_US: Final[Time] = 300 * SECOND
-"""So long after a fault leases may expire and messages be sent again: links that have backed off send few at a time."""
+"""After a fault, leases may expire and messages be repeated for this long: links that have backed off send few."""
 
 
 def losses_below_guarantee(
@@ -33,7 +33,7 @@ def losses_below_guarantee(
     Args:
         records: of the run.
         scenario: that was run.
-        guarantees: what users are due when.
+        guarantees: of users.
         attempts: of all tasks.
     """
     trace = records.trace
@@ -46,7 +46,7 @@ def losses_below_guarantee(
         user = users[lost.task]
         if user not in guarantees:
             continue
-        at_us = records.killed.get((lost.task, lost.attempt), lost.at_us)  # that the design says so may come late
+        at_us = records.killed.get((lost.task, lost.attempt), lost.at_us)  # the fact may come late
         since, until = unknown.around(at_us)
         had = [0] * len(whole)
         for task in range(trace.task_count):
@@ -70,8 +70,8 @@ class Guarantees:
 
     Args:
         due: per user, by the weights of the beginning.
-        shares: what everybody is due by other weights; needed where there are any.
-        reweighs: whose weight changed when.
+        shares: of all users by other weights; needed where there are any.
+        reweighs: changes of weights.
     """
 
     def __init__(

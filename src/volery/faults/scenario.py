@@ -28,7 +28,7 @@ LATE_US: Final[Time] = 3_600 * SECOND
 """All must be quiet this long after healing and all work in sequence."""
 MACHINES: Final = (12, 40)
 MACHINES_ENOUGH: Final = 50
-"""What published defaults need: 5 x 5 partitions, or 9 reserved workers in a group."""
+"""Enough for published defaults: 5 x 5 partitions, or 9 reserved workers in a group."""
 MACHINES_SHARED: Final = (6, 8, 12, 20)
 """Where users have shares: few, for there to be contention."""
 CONSTRAINTS: Final = 4
@@ -54,12 +54,12 @@ class ScenarioJob(msgspec.Struct, frozen=True):
     """A job of a scenario.
 
     Args:
-        arrival_us: when it comes.
-        durations_us: how long each of its tasks runs.
+        arrival_us: of the job.
+        durations_us: of its tasks.
         needs: per task, the bit set of machine constraints that it needs.
         parents: per task, those of the job that it waits for; nothing: none waits.
         requests: per task, units of each resource; nothing: a slot.
-        user: whose it is, where that matters.
+        user: of the job, where that matters.
     """
 
     arrival_us: Time
@@ -82,8 +82,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         jobs: in order of arrival.
         delay_us, jitter_us: of the network, faults apart.
         tie_shuffle: see `Options`.
-        plan: what goes wrong.
-        reweighs: whose weight changes when.
+        plan: of its faults.
+        reweighs: changes of weights.
     """
 
     architecture: str
@@ -171,10 +171,9 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
 
 
 def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
-    """With entries that go for good, all but one at most: every job has to be done before they come back.
+    """With entries that crash for good, all but one at most: every job has to be done before they are restarted.
 
-    They do come back at last, so that what is left of them is seen to do no harm. A stream of its own leaves all else
-    as it is.
+    They are restarted at last, to check that their old state does no harm. A stream of its own leaves the rest alone.
     """
     stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/gone")
     gone = stream.sample(entries, stream.choice((1, 1, len(entries) - 1)))
@@ -219,7 +218,7 @@ def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:
 
 
 def _with_users(stream: Random, scenario: Scenario, users: tuple[str, ...]) -> Scenario:
-    """Whose jobs they are, on few machines: somebody has more than its share when others come, and again."""
+    """The scenario with users, on few machines: a user exceeds its share when others arrive, again and again."""
     machines, factor = stream.choice(MACHINES_SHARED), stream.choice((1, 4, 10))
     jobs = []
     for job in scenario.jobs:
@@ -303,7 +302,8 @@ def _plan(
             stream.choice((0.0, 0.02, 0.3)) if fault in tolerates else 0.0 for fault in ("loss", "duplication", "delay")
         )
         extra_us = stream.choice((1_000, 30_000, 300_000))
-        messages.append(MessageFaults(start, end, drop, repeat, delay, extra_us if "delay" in tolerates else 0))
+        extra_us = extra_us if "delay" in tolerates else 0
+        messages.append(MessageFaults(drop, repeat, delay, extra_us, start_us=start, end_us=end))
     for _ in range(stream.randint(0, 3) if "partition" in tolerates else 0):
         start, end = _span(stream, 8 * SECOND)
         sides = stream.sample(addresses, k=min(len(addresses) - 1, stream.choice((1, 2, len(addresses) // 2))))

@@ -1,12 +1,12 @@
-"""Schedules of faults of processes, and of the load meanwhile, as data for the lab and live hosts.
+"""Schedules of faults of processes and of the load, as data for the lab and live hosts.
 
 `make chaos` draws one from a seed, applies it to a live federation and can write it to a file;
 `volery storm --schedule` plays the same file in the lab. A schedule has only faults that its design `tolerates`.
 
-In the lab a host that is killed, finds garbage behind what it had written, or cannot write is a crash of all that
-stands there; one that is stopped or cut off is partitioned from all others, and so is every host from every other
-without a broker; a slow link delays what passes it. The submitter does not fail there, so faults of the API's host have
-no effect. Nor is there a keeper: killing one is a crash of its nodes, stopping one has no effect.
+In the lab a host that is killed, has a torn end of its files, or cannot write is a crash of all its components. A host
+that is stopped or cut off is partitioned from all others; without a broker every host is. A slow link delays messages.
+The submitter does not fail there, so faults of the API's host have no effect. There is no keeper either: killing one is
+a crash of its nodes, and stopping one has no effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 
 API: Final = "api"
 KEEPER: Final = "/keeper"
-"""Behind the name of a host with nodes: the process that its tasks are children of."""
+"""Suffix of the name of a host with nodes: the process that is the parent of its tasks."""
 MACHINES: Final = 8
 CAPACITY: Final[Amounts] = (2_000, 2_048)
 """Of each machine, where amounts are placed."""
@@ -44,7 +44,7 @@ BESIDE: Final = 0.25
 """How often the next fault begins half a second after this one, elsewhere."""
 BUSY_MAX: Final = 2
 BACK_US: Final[Time] = 9 * SECOND // 10
-"""What a process takes to be at work again; in the lab."""
+"""The restart of a process takes this time in the lab."""
 
 Kind = Literal["kill", "lose", "stop", "broker", "tear", "fill", "slow", "cut"]
 WEIGHTS: Final[Mapping[Kind, int]] = {"kill": 6, "stop": 4, "broker": 2, "tear": 2, "fill": 2, "slow": 2, "cut": 2}
@@ -67,16 +67,15 @@ Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class HostFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Something that is done to a process, a disk or a link.
+    """A fault of a process, a disk or a link.
 
     Args:
-        at_us: when, from the beginning of the schedule.
-        kind: kill: SIGKILL, and started again after `lasts_us`; lose: SIGKILL, and never started again; stop: SIGSTOP
-            and SIGCONT; broker: the broker is killed and started again; tear: as kill, and what was written last gets
-            a torn end; fill: nothing can be written; slow: what passes the host's link takes longer; cut: its link is
-            cut.
-        lasts_us: for how long.
-        host: whom it befalls, or the keeper of its tasks (`KEEPER`).
+        at_us: since the beginning of the schedule.
+        kind: kill: SIGKILL, and a restart after `lasts_us`; lose: SIGKILL without a restart; stop: SIGSTOP and SIGCONT;
+            broker: the broker is killed and restarted; tear: as kill, and the last write gets a torn end; fill:
+            nothing can be written; slow: the host's link delays messages; cut: its link is cut.
+        lasts_us: of the fault.
+        host: that has the fault, or the keeper of its tasks (`KEEPER`).
         garbage_bytes: of tear.
         extra_us: of slow, on average.
     """
@@ -100,18 +99,18 @@ class HostFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything about one run.
+    """The hosts, jobs and faults of one run.
 
     Args:
         architecture: name of the design.
         seed: it was drawn from; also of the components' streams.
         parameters: of the design.
-        machines: how many there are.
+        machines: their count.
         capacity: of each, in units of `RESOURCES`; nothing: a slot.
-        hosts: what stands on each; the API's host is not mentioned.
+        hosts: components on each; the API's host is not among them.
         jobs: in order of arrival.
         faults: in order of time.
-        lasts_us: jobs come, and faults begin, until then.
+        lasts_us: jobs arrive, and faults begin, until then.
     """
 
     architecture: str
@@ -162,7 +161,9 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 case "stop" | "cut" if here and not fault.host.endswith(KEEPER):
                     partitions.append(Partition(at, until, here))
                 case "slow" if here:
-                    message_faults.append(MessageFaults(at, until, delay=1.0, extra_us=fault.extra_us, among=here))
+                    message_faults.append(
+                        MessageFaults(start_us=at, end_us=until, delay=1.0, extra_us=fault.extra_us, among=here)
+                    )
                 case "lose":
                     gone += here
                     crashes = [crash for crash in crashes if crash.address not in here or crash.back_us < at]
@@ -184,13 +185,13 @@ def draw_schedule(architecture: Architecture, seed: int, lasts_us: Time, *, amou
     """The schedule of a seed.
 
     Args:
-        architecture: a design that bears partitions at least.
+        architecture: a design that tolerates partitions at least.
         seed: of everything.
-        lasts_us: how long it lasts.
+        lasts_us: of the schedule.
         amounts: machines offer amounts instead of slots, and users have shares.
 
     Raises:
-        InputError: the design bears nothing of this, or places no amounts.
+        InputError: the design tolerates none of these faults, or places no amounts.
     """
     if "partition" not in architecture.tolerates:
         raise InputError(architecture.name, "bears no partition, and so neither a stopped host nor a lost broker")
@@ -237,14 +238,14 @@ def _with_loss(
     architecture: Architecture, deployment: Deployment, hosts: Mapping[str, Sequence[Address]], seed: int,
     lasts_us: Time, faults: Iterator[HostFault],
 ) -> Iterator[HostFault]:  # fmt: skip
-    """Of hosts of entries that others stand in for, one is lost for good; a stream of its own leaves all else."""
+    """The faults with the loss of a host whose entries others can replace; a stream of its own leaves all else."""
     able = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
-    whom = [host for host, addresses in hosts.items() if addresses and all(one in able for one in addresses)]
-    if len(whom) < 2:
+    replaceable = [host for host, addresses in hosts.items() if addresses and all(one in able for one in addresses)]
+    if len(replaceable) < 2:
         yield from faults
         return
     stream = Streams(seed).of(f"schedule/{architecture.name}/loss")
-    lost, at = stream.choice(whom), stream.randint(lasts_us // 5, lasts_us // 2)
+    lost, at = stream.choice(replaceable), stream.randint(lasts_us // 5, lasts_us // 2)
     ours = HostFault(at, "lose", lasts_us - at, lost)
     kept = [fault for fault in faults if fault.base != lost or fault.until_us + BACK_US < at]
     yield from sorted([*kept, ours], key=lambda fault: fault.at_us)
@@ -265,7 +266,7 @@ def borne(
 ) -> dict[Kind, list[str]]:
     """Per kind of fault, the hosts that may have it, as the design declares; kinds without hosts are left out.
 
-    The API's host may end where components can be built anew; its disk may be full under any design.
+    The API's host may end where components can be rebuilt; its disk may be full under any design.
     """
     tolerates = architecture.tolerates
     survives = deployment.rebuild is not None and "loss" in tolerates
@@ -288,14 +289,14 @@ def borne(
         "slow": everyone if "delay" in tolerates else [],
         "cut": everyone,
     }
-    return {kind: whom for kind, whom in found.items() if whom}
+    return {kind: hosts_of for kind, hosts_of in found.items() if hosts_of}
 
 
 def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[ScenarioJob]:
     at, number = 0, 0
     while at < lasts_us:
         duration = DURATIONS_US[number % len(DURATIONS_US)]
-        # Now and then somebody asks for more than there is, so that others have to wait, or it has to give way.
+        # Now and then a user asks for more than there is, so that others wait, or it is preempted.
         count = BURST_TASKS if amounts and stream.random() < 0.1 else TASKS
         requests = tuple([stream.choice(REQUESTS) for _ in range(count)]) if amounts else ()
         user = stream.choice(USERS) if amounts else ""
@@ -304,14 +305,14 @@ def _jobs(stream: Random, lasts_us: Time, amounts: bool) -> Iterator[ScenarioJob
         number += 1
 
 
-def _faults(stream: Random, whom: Mapping[Kind, Sequence[str]], lasts_us: Time) -> Iterator[HostFault]:
-    kinds = list(whom)
+def _faults(stream: Random, hosts_of: Mapping[Kind, Sequence[str]], lasts_us: Time) -> Iterator[HostFault]:
+    kinds = list(hosts_of)
     first = stream.sample(kinds, len(kinds))
     at, ended, busy = stream.randint(*GAP_US), 0, set[str]()
     while True:
         longest = FIRST_ROUND if first else None
         kind = first.pop() if first else stream.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
-        free = [host for host in whom[kind] if host.removesuffix(KEEPER) not in busy]
+        free = [host for host in hosts_of[kind] if host.removesuffix(KEEPER) not in busy]
         if not free:
             continue
         fault = HostFault(

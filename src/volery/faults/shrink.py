@@ -1,4 +1,4 @@
-"""Makes a scenario that fails as small as patience allows: fewer faults, jobs, tasks and machines, failing still."""
+"""Shrinking of a scenario that fails: fewer faults, jobs, tasks and machines, with the same failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from volery.faults.scenario import Scenario
-from volery.sim.faults import FaultPlan
 
 RUNS_MAX: Final = 400
 
@@ -21,8 +20,8 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int 
 
     Args:
         scenario: one that fails.
-        fails: whether another fails in the same way.
-        runs_max: how many may be tried.
+        fails: True if another fails in the same way.
+        runs_max: number of runs that may be tried.
     """
     runs = 0
     progress = True
@@ -39,7 +38,7 @@ def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int 
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Candidates, those that leave most away first."""
+    """Smaller candidates, the smallest first."""
     plan = scenario.plan
     for jobs in _fewer(scenario.jobs):
         if jobs:
@@ -81,7 +80,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
 
 
 def _fewer(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
-    """Without halves, then quarters, then single items."""
+    """The items without a half, then without a quarter, and so on to single items."""
     size = len(items)
     while size:
         size = size // 2 if size > 1 else 0
@@ -90,7 +89,7 @@ def _fewer(items: tuple[Item, ...]) -> Iterator[tuple[Item, ...]]:
 
 
 def _on_fewer_machines(scenario: Scenario, keep: int) -> Scenario:
-    """The first machines only; faults of the others' nodes are left away."""
+    """The scenario on its first machines, without faults of the others' nodes."""
     gone = {f"node/{machine}" for machine in range(keep, len(scenario.slots))}
     plan = scenario.plan
     partitions = [
@@ -102,11 +101,10 @@ def _on_fewer_machines(scenario: Scenario, keep: int) -> Scenario:
         for partition in plan.partitions
         if not partition.other or set(partition.other) - gone
     ]
-    plan = FaultPlan(
-        plan.messages,
-        tuple(partition for partition in partitions if partition.one),
-        tuple(crash for crash in plan.crashes if crash.address not in gone),
-        plan.deadline_us,
+    plan = replace(
+        plan,
+        partitions=tuple(partition for partition in partitions if partition.one),
+        crashes=tuple(crash for crash in plan.crashes if crash.address not in gone),
     )
     return replace(
         scenario,

@@ -21,6 +21,7 @@ from volery.live.jobs import JobDescription, TaskDescription, job_from_table, re
 from volery.live.status import (
     DEFAULT_PORT,
     LOG_OFFSET,
+    ErrorResponse,
     Forecast,
     ForecastRecord,
     HostStatus,
@@ -29,7 +30,6 @@ from volery.live.status import (
     NodeStatus,
     PreemptionStatus,
     Receipt,
-    Refusal,
     ShareStatus,
     TaskStatus,
     UserStatus,
@@ -51,14 +51,13 @@ class ApiError(RuntimeError):
 
 
 class CallFailedError(RuntimeError):
-    """A callable raised nothing that could be brought back, or never ran to its end; the message says why."""
+    """A callable raised nothing that could be brought back, or never ran to its end; the message gives the reason."""
 
 
 class ApiCall(Generic[AnswerT]):
-    """One request.
+    """One request to the API, and how its answer is read.
 
     Args:
-        method, path: of the request.
         read: makes the answer of a successful response.
         query: parameters; those that are None are left out.
         body: sent as JSON.
@@ -82,7 +81,7 @@ class ApiCall(Generic[AnswerT]):
         """The content of the response.
 
         Raises:
-            InputError: the API refuses, and says why.
+            InputError: the API refuses; the error gives its reason.
             ApiError: it has failed.
         """
         check(response)
@@ -90,16 +89,16 @@ class ApiCall(Generic[AnswerT]):
 
 
 def check(response: httpx2.Response) -> None:
-    """Raise what a response says that is not a success; its content has been read.
+    """Raise the error of a response that is not a success; its content has been read.
 
     Raises:
-        InputError: the API refuses, and says why.
+        InputError: the API refuses; the error gives its reason.
         ApiError: it has failed, or it is not Volery that answers.
     """
     if response.is_success:
         return
     try:
-        error = msgspec.json.decode(response.content, type=Refusal).error
+        error = msgspec.json.decode(response.content, type=ErrorResponse).error
     except msgspec.MsgspecError:
         problem = f"{response.url} answers with status {response.status_code}: {response.text[:200]}"
         raise ApiError(problem) from None
@@ -139,7 +138,7 @@ JobLike = JobDescription | Mapping[str, Any] | Path
 
 
 def description_of(job: JobLike, named: bool = False) -> JobDescription:
-    """The description that is meant, with a user where no token says who that is.
+    """The description that is meant, with a user where no token names one.
 
     Raises:
         InputError: it is wrong somewhere.
@@ -167,7 +166,7 @@ def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **
 
 
 def submit(job: JobLike, named: bool = False) -> ApiCall[Receipt]:
-    """Take a job; `named`: a token says whose it is."""
+    """Take a job; `named`: a token names its user."""
     return ApiCall("POST", "/jobs", _receipt, body=description_of(job, named))
 
 
@@ -175,28 +174,24 @@ def jobs(
     state: str | None, user: str | None, before: int | None, limit: int, reason: str | None = None,
     since_us: int | None = None,
 ) -> ApiCall[list[JobStatus]]:  # fmt: skip
-    """Jobs, the newest first."""
     query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
     return ApiCall("GET", "/jobs", _jobs, query)
 
 
 def job(number: int) -> ApiCall[JobStatus]:
-    """One job."""
     return ApiCall("GET", f"/jobs/{number}", _job)
 
 
 def tasks(number: int, first: int, limit: int) -> ApiCall[list[TaskStatus]]:
-    """Tasks of a job, in order."""
     return ApiCall("GET", f"/jobs/{number}/tasks", _tasks, {"first": first, "limit": limit})
 
 
 def task(number: int, index: int) -> ApiCall[TaskStatus]:
-    """One task."""
     return ApiCall("GET", f"/jobs/{number}/tasks/{index}", _task)
 
 
 class LogPiece(NamedTuple):
-    """Of an output: what it holds from `start` on, so far, or the next 64 MB of it."""
+    """A piece of an output: its content from `start` on, so far, or the next 64 MB of it."""
 
     start: int
     content: bytes
@@ -208,8 +203,6 @@ class LogPiece(NamedTuple):
 
 
 def logs(number: int, index: int, stream: str, offset: int) -> ApiCall[LogPiece]:
-    """Output of a task, so far."""
-
     def read(found: httpx2.Response) -> LogPiece:
         return LogPiece(int(found.headers.get(LOG_OFFSET, offset)), found.content)
 
@@ -217,7 +210,6 @@ def logs(number: int, index: int, stream: str, offset: int) -> ApiCall[LogPiece]
 
 
 def result(number: int, index: int) -> ApiCall[bytes]:
-    """The pickled result or exception of a callable."""
     return ApiCall("GET", f"/jobs/{number}/tasks/{index}/result", lambda found: found.content)
 
 
@@ -247,34 +239,30 @@ def forecast_of(number: int) -> ApiCall[Forecast]:
 
 
 def forecasts() -> ApiCall[ForecastRecord]:
-    """The accuracy of earlier forecasts."""
     return ApiCall("GET", "/forecasts", _forecasts)
 
 
 def why(number: int, index: int | None) -> ApiCall[Why]:
-    """Why a task waits; without a place, the first of the job that does."""
+    """The reasons why a task waits; without a place, of the first of the job that does."""
     return ApiCall("GET", f"/jobs/{number}" + ("" if index is None else f"/tasks/{index}") + "/why", _why)
 
 
 def cancel(number: int) -> ApiCall[JobStatus]:
-    """Give a job up."""
     return ApiCall("POST", f"/jobs/{number}/cancel", _job)
 
 
 def revision() -> ApiCall[int]:
-    """Of the last change of anything."""
+    """The revision of the last change of anything."""
     return ApiCall("GET", "/healthz", lambda response: int(msgspec.json.decode(response.content)["revision"]))
 
 
 def nodes(
     state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
 ) -> ApiCall[list[NodeStatus]]:
-    """All nodes, or some."""
     return ApiCall("GET", "/nodes", _nodes, {"state": state, "host": host, "cluster": cluster, "text": text})
 
 
 def hosts() -> ApiCall[list[HostStatus]]:
-    """All hosts."""
     return ApiCall("GET", "/hosts", _hosts)
 
 
@@ -290,12 +278,10 @@ def drain(node: str, drained: bool) -> ApiCall[NodeStatus]:
 
 
 def users() -> ApiCall[list[UserStatus]]:
-    """Users with something under way or a share."""
     return ApiCall("GET", "/users", _users)
 
 
 def shares() -> ApiCall[list[ShareStatus]]:
-    """The tree of shares."""
     return ApiCall("GET", "/shares", _shares)
 
 
@@ -306,14 +292,12 @@ def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
 
 
 def reweighs(name: str | None, limit: int) -> ApiCall[list[WeightChange]]:
-    """Changes of weights, the last one first."""
     return ApiCall("GET", "/reweighs", _reweighs, {"name": name, "limit": limit})
 
 
 def preemptions(
     user: str | None, job: int | None, before: int | None, limit: int
 ) -> ApiCall[list[PreemptionStatus]]:  # fmt: skip
-    """Preemptions, the last one first."""
     return ApiCall("GET", "/preemptions", _preemptions, {"user": user, "job": job, "before": before, "limit": limit})
 
 

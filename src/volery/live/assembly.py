@@ -21,19 +21,19 @@ from volery.live.config.federation import ALL, DISCOVERED, Federation, located
 from volery.live.config.limits import JournalSize
 from volery.live.config.plan import recovery, survives
 from volery.live.messages import HostName
-from volery.live.node.executor import Executor
-from volery.live.node.recorder import Recorder
+from volery.live.node.executor import Executor, Recorder
 from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
 from volery.live.node.runtime import NodeRuntime, node_runtime
 from volery.live.node.supervisor_client import SupervisorLost
 from volery.live.runtime.failure_detector import WatchList, watched_by
 from volery.live.runtime.host import Host
 from volery.live.runtime.incarnations import host_lock, next_incarnation, persist_incarnation
-from volery.live.runtime.journal import Header, JournalWriter, journal_path, unix_us
+from volery.live.runtime.journal import Header, JournalWriter, journal_path
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.presence import Presence
 from volery.live.runtime.segments import SegmentedJournal
 from volery.live.runtime.submitter import Frontend, MakeFrontend, SubmitterSite
+from volery.live.times import unix_now_us
 from volery.live.transport.codec import Codec
 from volery.live.transport.transport import Transport
 
@@ -41,10 +41,9 @@ log = logging.getLogger(__name__)
 
 
 class LiveHost(NamedTuple):
-    """A host at work.
+    """A host that runs.
 
     Args:
-        host: drives the components.
         front: the submitter's, where it is on this host.
         journal: the path of the journal; empty without one.
     """
@@ -64,14 +63,12 @@ async def running(
     Leaving it by an exception leaves what runs to its supervisor, where there is one: the host will be started again.
 
     Args:
-        federation: of the file.
         name: of the host; `ALL` runs every component in this process, without a broker.
         front: makes the submitter; by default the job service with its API.
-        recorder: is called for every attempt.
         executor: takes the place of the one that the file names.
         make_host: a kind of host that also measures itself.
-        unreceived: ends of tasks that the host has told and that were not received, from one of its lives in this
-            process to the next.
+        unreceived: ends of tasks that the host has reported and that were not received, from one of its incarnations
+            in this process to the next.
 
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
@@ -105,7 +102,7 @@ async def _incarnation(
         return known
     begins = await transport.claim(name, known, [host for host in layout if host != name])
     if begins != known:
-        told = "host %s begins incarnation %d, not %d as its folder says: other hosts have met its incarnation %d"
+        told = "host %s begins incarnation %d, not %d as in its folder: other hosts have met its incarnation %d"
         log.warning(told, name, begins, known, begins - 1)
     return begins
 
@@ -141,10 +138,10 @@ async def _started(
         watches=_watches(federation, name, deployment, where),
         presence=Presence(where[SUBMITTER], register),
     )  # fmt: skip
-    on_new_life = partial(_greet, front, node.reporter, layout, deployment.machines)
+    on_new_incarnation = partial(_greet, front, node.reporter, layout, deployment.machines)
     nodes = [address for address in scheduling if address in deployment.machines]
     try:
-        await _begin(host, node, front, nodes, on_new_life)
+        await _begin(host, node, front, nodes, on_new_incarnation)
         yield LiveHost(host, front, str(path) if journal is not None else "")
     except Exception:
         if node.supervised is not None:
@@ -160,13 +157,11 @@ def _greet(
     front: Frontend | None, reporter: Reporter | None, layout: Mapping[HostName, Collection[Address]],
     nodes: Collection[Address], peer: HostName, known: bool,
 ) -> None:  # fmt: skip
-    """Repeat to an incarnation of another host what it may not know.
+    """Repeat to an incarnation of another host what it may have missed.
 
     Args:
         front, reporter: of this host.
         layout: host -> addresses of its components.
-        nodes: addresses of nodes.
-        peer: the other host.
         known: whether an earlier incarnation of it was known.
     """
     schedulers = [address for address in layout[peer] if address not in nodes]
@@ -178,13 +173,13 @@ def _greet(
 
 async def _begin(
     host: Host, node: NodeRuntime, front: Frontend | None, nodes: Sequence[Address],
-    on_new_life: Callable[[HostName, bool], None],
+    on_new_incarnation: Callable[[HostName, bool], None],
 ) -> None:  # fmt: skip
     """Open and start everything, and take up what earlier incarnations have left."""
     supervised = node.supervised
     report = node.reporter.report if node.reporter is not None else host.inbox.report
     adopted = await supervised.open(nodes, report, host.stop) if supervised is not None else ()
-    await host.open(on_new_life)
+    await host.open(on_new_incarnation)
     host.start(adopted)
     if node.reporter is not None:
         node.reporter.again()
@@ -222,7 +217,7 @@ def _layout(federation: Federation, name: HostName, deployment: Deployment) -> d
     for place, table in enumerate(federation.file.machines):
         if table.get("capacity") == DISCOVERED:
             problem = (
-                "differs from host to host, and now and then; write down what `volery discover` says on each machine"
+                "differs from host to host, and now and then; write down what `volery discover` prints on each machine"
             )
             raise InputError(f"machines[{place}].capacity", problem)
     layout = federation.layout(deployment.components)
@@ -258,7 +253,7 @@ def _journal(
     parameters = msgspec.to_builtins(plan.config)
     header = Header(
         federation.file.name, name, incarnation, plan.seed, plan.architecture.name, parameters, plan.cluster, addresses,
-        plan.configuration, unix_us(),
+        plan.configuration, unix_now_us(),
     )  # fmt: skip
     size = federation.file.journal if isinstance(federation.file.journal, JournalSize) else JournalSize()
     components = {address: hosted[address] for address in addresses}
@@ -272,7 +267,6 @@ def _transport(federation: Federation) -> Transport:
 
 
 def job_frontend(site: SubmitterSite) -> Frontend:
-    """The frontend that serves users."""
     from volery.live.frontend import JobFrontend
 
     return JobFrontend(site)
@@ -282,8 +276,6 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[LiveHost
     """Run a host until SIGINT or SIGTERM, or until one of its components fails.
 
     Args:
-        federation: of the file.
-        name: of the host.
         tell: called when everything is at work.
 
     Raises:
@@ -318,4 +310,4 @@ async def _until_stopped(federation: Federation, name: HostName, tell: Callable[
                 await at_work.host.run()
             return
         except SupervisorLost as error:
-            log.warning("host %s begins anew: %s", name, error)
+            log.warning("host %s restarts: %s", name, error)

@@ -28,7 +28,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class AsyncClient:
-    """Talks to the API of a federation.
+    """A client of the API of a federation, for programs that await.
 
     Args:
         api: its address; by default VOLERY_API, or this machine.
@@ -84,7 +84,7 @@ class AsyncClient:
         return await self.value(await self.task(ended.id, 0))
 
     async def job(self, number: int) -> JobStatus:
-        """One job."""
+        """The status of a job."""
         return await self._ask(asking.job(number))
 
     async def jobs(
@@ -98,7 +98,7 @@ class AsyncClient:
         return await self._ask(asking.tasks(number, first, limit))
 
     async def task(self, number: int, index: int) -> TaskStatus:
-        """One task."""
+        """The status of a task."""
         return await self._ask(asking.task(number, index))
 
     async def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
@@ -106,23 +106,23 @@ class AsyncClient:
         return (await self._ask(asking.logs(number, index, stream, offset))).content
 
     async def value(self, ended: TaskStatus) -> Any:
-        """What the call of a task returned; raises what it raised."""
+        """The value that the call of a task returned; raises what it raised."""
         return asking.value_of(ended, await self._ask(asking.result(ended.job, ended.index)))
 
     async def cancel(self, number: int) -> JobStatus:
-        """Give a job up."""
+        """Cancel a job that has not ended."""
         return await self._ask(asking.cancel(number))
 
     async def forecast(self, job: JobLike) -> Forecast:
-        """When a job would start and end if it were submitted now, and whom it would preempt: takes some seconds."""
+        """Forecast start and end of a job if it were submitted now, and its preemptions; takes some seconds."""
         return await self._ask(asking.forecast(job, self._named))
 
     async def forecast_of(self, number: int) -> Forecast:
-        """When what is left of a job that is under way would start and end: takes some seconds."""
+        """Forecast start and end of what is left of a job that is under way; takes some seconds."""
         return await self._ask(asking.forecast_of(number))
 
     async def forecasts(self) -> ForecastRecord:
-        """How good forecasts were."""
+        """The accuracy of earlier forecasts."""
         return await self._ask(asking.forecasts())
 
     async def nodes(
@@ -136,7 +136,7 @@ class AsyncClient:
         return await self._ask(asking.hosts())
 
     async def shares(self) -> list[ShareStatus]:
-        """Who is due what of the federation, as a tree."""
+        """The shares of users and organisations, as a tree."""
         return await self._ask(asking.shares())
 
     async def share(self, name: str, weight: int | None = None) -> ShareStatus:
@@ -150,7 +150,7 @@ class AsyncClient:
         return await self._ask(asking.preemptions(user, job, before, limit))
 
     async def revision(self) -> int:
-        """Of the last change of anything: what `events` can go on from."""
+        """The revision of the last change of anything, from which `events` can go on."""
         return await self._ask(asking.revision())
 
     async def events(self, job: int | None = None, after: int | None = None) -> AsyncIterator[JobStatus | TaskStatus]:

@@ -56,7 +56,7 @@ class JobFuture(Future[JobStatus]):
 
     Attributes:
         id: the job's number.
-        receipt: what the API said when it took the job.
+        receipt: the API's answer to the submission.
     """
 
     def __init__(self, client: Client, receipt: Receipt) -> None:
@@ -72,7 +72,7 @@ class JobFuture(Future[JobStatus]):
 
 
 class Client:
-    """Talks to the API of a federation; futures are resolved by a thread that follows its events.
+    """A client of the API of a federation; a thread that follows its events resolves futures.
 
     Args:
         api: its address; by default VOLERY_API, or this machine.
@@ -151,7 +151,7 @@ class Client:
         return futures
 
     def job(self, number: int) -> JobStatus:
-        """One job."""
+        """The status of a job."""
         return self._ask(asking.job(number))
 
     def jobs(
@@ -169,7 +169,7 @@ class Client:
             first += len(page)
 
     def task(self, number: int, index: int) -> TaskStatus:
-        """One task."""
+        """The status of a task."""
         return self._ask(asking.task(number, index))
 
     def logs(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> bytes:
@@ -181,19 +181,19 @@ class Client:
         return found + piece.content
 
     def log_piece(self, number: int, index: int = 0, stream: str = "stdout", offset: int = 0) -> LogPiece:
-        """The same, at most 64 MB of it, and where it begins: for those who come back for more."""
+        """A piece of that output, at most 64 MB, and where it begins, for those who come back for more."""
         return self._ask(asking.logs(number, index, stream, offset))
 
     def value(self, ended: TaskStatus) -> Any:
-        """What the call of a task returned; raises what it raised."""
+        """The value that the call of a task returned; raises what it raised."""
         return asking.value_of(ended, self._ask(asking.result(ended.job, ended.index)))
 
     def cancel(self, number: int) -> JobStatus:
-        """Give a job up."""
+        """Cancel a job that has not ended."""
         return self._ask(asking.cancel(number))
 
     def plan(self, job: JobLike) -> JobPlan:
-        """What a job would meet if it were submitted now; nothing is submitted.
+        """The prospects of a job if it were submitted now; nothing is submitted.
 
         Raises:
             InputError: the job is wrong somewhere, or no federation answers.
@@ -201,7 +201,7 @@ class Client:
         return self._ask(asking.plan(job, self._named))
 
     def forecast(self, job: JobLike) -> Forecast:
-        """When a job would start and end if it were submitted now, and whom it would preempt: takes some seconds.
+        """Forecast start and end of a job if it were submitted now, and its preemptions; takes some seconds.
 
         Raises:
             InputError: the job is wrong somewhere, or no federation answers.
@@ -209,15 +209,15 @@ class Client:
         return self._ask(asking.forecast(job, self._named))
 
     def forecast_of(self, number: int) -> Forecast:
-        """When what is left of a job that is under way would start and end: takes some seconds."""
+        """Forecast start and end of what is left of a job that is under way; takes some seconds."""
         return self._ask(asking.forecast_of(number))
 
     def forecasts(self) -> ForecastRecord:
-        """How good forecasts were."""
+        """The accuracy of earlier forecasts."""
         return self._ask(asking.forecasts())
 
     def why(self, number: int, index: int | None = None) -> Why:
-        """Why a task waits; without a place, the first of the job that does."""
+        """The reasons why a task waits; without a place, of the first of the job that does."""
         return self._ask(asking.why(number, index))
 
     def nodes(
@@ -231,11 +231,11 @@ class Client:
         return self._ask(asking.hosts())
 
     def drain(self, node: str) -> NodeStatus:
-        """Have nothing more placed on a node; what runs there goes on."""
+        """Place nothing more on a node; what runs there goes on."""
         return self._ask(asking.drain(node, drained=True))
 
     def undrain(self, node: str) -> NodeStatus:
-        """Have a node used again."""
+        """Use a drained node again."""
         return self._ask(asking.drain(node, drained=False))
 
     def users(self) -> list[UserStatus]:
@@ -243,7 +243,7 @@ class Client:
         return self._ask(asking.users())
 
     def shares(self) -> list[ShareStatus]:
-        """Who is due what of the federation, as a tree."""
+        """The shares of users and organisations, as a tree."""
         return self._ask(asking.shares())
 
     def share(self, name: str, weight: int | None = None) -> ShareStatus:
@@ -255,7 +255,7 @@ class Client:
         return self._ask(asking.share(name, weight))
 
     def reweighs(self, name: str | None = None, limit: int = 100) -> list[WeightChange]:
-        """Who has changed weights, the last change first."""
+        """Changes of weights, the last change first."""
         return self._ask(asking.reweighs(name, limit))
 
     def preemptions(
@@ -366,7 +366,7 @@ class _Follower:
         elif status.ended:
             if job := self.jobs.pop(status.id, None):
                 job.set_result(status)
-            # What has never run is not told task by task.
+            # Tasks that have never run have no events of their own.
             for index, future in self.calls.pop(status.id, {}).items():
                 self._ended.put((future, self._client.task(status.id, index)))
 

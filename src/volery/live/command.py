@@ -83,12 +83,7 @@ class RemoteTraceback(Exception):  # noqa: N818 - it is no error, and the cause 
 
 
 class Raised:
-    """An exception on its way to the caller; unpickled, it is the exception itself, with its traceback as the cause.
-
-    Args:
-        error: the exception.
-        text: its traceback.
-    """
+    """An exception on its way to the caller; unpickled, it is the exception itself, with its traceback as the cause."""
 
     def __init__(self, error: BaseException, text: str) -> None:
         self._error = error
@@ -110,7 +105,6 @@ _decoder = msgspec.msgpack.Decoder(Payload)
 
 
 def encode_payload(payload: Payload) -> bytes:
-    """Bytes for `Task.payload`."""
     return _encoder.encode(payload)
 
 

@@ -28,7 +28,7 @@ class JobFrontend(Frontend):
     """The job service with its API.
 
     Args:
-        site: the host that it stands on.
+        site: the host that it runs on.
 
     Raises:
         InputError: the store or the API's address cannot be had.
@@ -59,7 +59,6 @@ class JobFrontend(Frontend):
         self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
     async def open(self) -> None:
-        """Submit what had not ended, and answer requests."""
         await self._service.open(self._elsewhere)
         if self._tracer is not None:
             self._tracer.open(self._service.queries)
@@ -71,7 +70,6 @@ class JobFrontend(Frontend):
         asyncio.get_running_loop().create_task(self._service.resubmit(addresses))
 
     async def close(self) -> None:
-        """Close the API and the store."""
         await self._archive.close()
         if self._tracer is not None:
             self._tracer.stop()

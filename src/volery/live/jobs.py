@@ -27,8 +27,7 @@ from volery.core.model import (
     Time,
 )
 from volery.live.command import GRACE_S, Call, Command, encode_payload
-from volery.live.config.constraints import parse_conditions
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet, parse_conditions
 from volery.live.config.tables import misfit, read_table
 
 TASKS_MAX: Final = 1_000_000
@@ -59,14 +58,14 @@ JOB_BYTES_MAX: Final = 512 << 20
 CHUNK_BYTES: Final = 512 * 1024
 """Payloads make some tasks much larger than others; brokers commonly refuse messages of a megabyte."""
 
-WorkT = TypeVar("WorkT", bound="Work")
+WorkT = TypeVar("WorkT", bound="WorkFields")
 Seconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 Texts = Annotated[tuple[Text, ...], Meta(max_length=LIST_MAX)]
 Amount = Annotated[int, Meta(ge=0, le=AMOUNT_MAX)]
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class WorkFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Fields that jobs and tasks share; a task inherits from its job the fields that it leaves out."""
 
     command: Annotated[Text | Texts, Meta(description="program and arguments, or a line for the shell")] = ()
@@ -93,14 +92,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = {}
 
 
-class TaskDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+class TaskDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A task, or several equal ones."""
 
     count: Annotated[int, Meta(ge=1, le=TASKS_MAX, description="how many")] = 1
 
 
-class JobDescription(Work, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A job."""
+class JobDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job as a user describes it."""
 
     name: Annotated[str, Meta(max_length=NAME_MAX, description="what lists call it")] = ""
     user: Annotated[str, Meta(max_length=USER_MAX, description="whose it is; who submits, when left out")] = ""
@@ -118,7 +117,7 @@ _decode_jobs: Final = msgspec.json.Decoder(list[JobDescription]).decode
 
 
 class PlannedTask(NamedTuple):
-    """A task before it is submitted; `obstacle` says why no machine can run it."""
+    """A task before it is submitted; `obstacle` is the reason why no machine can run it."""
 
     task: Task
     obstacle: str
@@ -145,7 +144,6 @@ def job_from_table(table: Mapping[str, Any], place: str) -> JobDescription:
     """A job from parsed TOML or JSON.
 
     Args:
-        table: its content.
         place: what error messages begin with, as `job.toml`.
 
     Raises:
@@ -202,7 +200,7 @@ def _json(text: bytes | bytearray) -> Any:
 
 
 def _checked(job: JobDescription, place: str) -> JobDescription:
-    """A job that can be planned; of equal tasks that follow each other one stands for all of them.
+    """A job that can be planned; one task represents equal tasks that follow each other.
 
     Raises:
         InputError: naming the key.
@@ -220,12 +218,12 @@ def _checked(job: JobDescription, place: str) -> JobDescription:
 
 
 def merged(job: JobDescription) -> JobDescription:
-    """A job in which one task stands for equal tasks that follow each other; merging it again changes nothing."""
+    """A job in which one task represents equal tasks that follow each other; merging it again changes nothing."""
     return job if isinstance(job.tasks, int) else with_tasks(job, merged_tasks(job.tasks))
 
 
 def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
-    """Tasks, of which one stands for equal ones that follow each other; one by one, as they are taken."""
+    """Tasks, of which one represents equal ones that follow each other; one by one, as they are taken."""
     for _, run in groupby(tasks, _one_of):
         first, *others = run
         more = sum(task.count for task in others)
@@ -262,12 +260,11 @@ def _check(job: JobDescription, place: str) -> None:
         _check_work(work, where)
 
 
-def _wants(work: Work) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
-    """Constraints and request, as written."""
+def _wants(work: WorkFields) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
     return work.constraints, tuple(sorted(work.request.items()))
 
 
-def _check_work(work: Work, where: str) -> None:
+def _check_work(work: WorkFields, where: str) -> None:
     if bool(work.command) == bool(work.call):
         problem = 'is missing; write command = ["program", "argument"] or a line for the shell'
         raise InputError(f"{where}.command", "is given beside call; leave one out" if work.call else problem)
@@ -285,7 +282,7 @@ def _check_work(work: Work, where: str) -> None:
     parse_conditions(work.constraints, f"{where}.constraints")
 
 
-def _works(job: JobDescription, place: str) -> Iterator[tuple[Work, str]]:
+def _works(job: JobDescription, place: str) -> Iterator[tuple[WorkFields, str]]:
     """Works of a job, completed by the words of the job, and their place."""
     if isinstance(job.tasks, int):
         yield job, place
@@ -317,17 +314,17 @@ def _completed(task: TaskDescription, job: JobDescription) -> TaskDescription:
     )
 
 
-def _argv(work: Work) -> tuple[str, ...]:
+def _argv(work: WorkFields) -> tuple[str, ...]:
     return ("sh", "-c", work.command) if isinstance(work.command, str) else work.command
 
 
-def _size(work: Work) -> int:
+def _size(work: WorkFields) -> int:
     """Bytes that a task of it carries, about."""
     texts = (*_argv(work), *work.env, *work.env.values(), work.cwd, work.stdin, *work.outputs)
     return sum(map(len, texts)) + len(work.call)
 
 
-def task_count(job: Work) -> int:
+def task_count(job: WorkFields) -> int:
     """The number of tasks of a job, or of a description of equal tasks."""
     if isinstance(job, TaskDescription):
         return job.count
@@ -359,7 +356,7 @@ class _Compiled:
         self._fleet = fleet
         self._known: dict[Any, tuple[int, Amounts, str]] = {}
 
-    def of(self, work: Work, where: str) -> tuple[int, Amounts, str]:
+    def of(self, work: WorkFields, where: str) -> tuple[int, Amounts, str]:
         """Constraint set, amounts, and why no machine has them (empty where one has)."""
         key = _wants(work)
         if key not in self._known:
@@ -374,7 +371,7 @@ class _Compiled:
 class TaskDemand(NamedTuple):
     """Demand of equal tasks of a job: `tasks` from place `first` on; `obstacle`: why no machine meets it.
 
-    Their own `estimate_us` is what their user expects of them, where schedulers are told the mean of the job.
+    Their own `estimate_us` is what their user expects of them, where schedulers get the mean of the job.
     """
 
     first: int
@@ -394,7 +391,7 @@ def demands(job: JobDescription, fleet: Fleet, place: str = "job") -> Iterator[T
     return (wanted for _, wanted in _wanted(job, fleet, place))
 
 
-def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[Work, TaskDemand]]:
+def _wanted(job: JobDescription, fleet: Fleet, place: str) -> Iterator[tuple[WorkFields, TaskDemand]]:
     compiled, first = _Compiled(job, fleet, place), 0
     for work, where in _works(job, place):
         if work.cwd and not work.cwd.startswith("/"):
@@ -439,7 +436,7 @@ def label(job: JobDescription) -> str:
     return " ".join(_argv(work))
 
 
-def _payload(work: Work, first: TaskId, user: str, fleet: Fleet) -> Command | Call:
+def _payload(work: WorkFields, first: TaskId, user: str, fleet: Fleet) -> Command | Call:
     timeout_s = work.timeout_s or 0.0
     asked = {name: work.request.get(name, 0) for name in (MEMORY, CPU)}
     gpus = work.request.get(GPUS, 0) if GPUS in fleet.cluster.resources else None
@@ -456,10 +453,8 @@ def submission(
     """The messages that submit a job: one Submit, and MoreTasks where it has more tasks or bytes than one may hold.
 
     Args:
-        number: of the job.
         tasks: in order; they are taken as messages are.
         count: how many there are.
-        user: whose job it is.
         chunk_tasks: a message holds at most so many.
     """
     sent, chunk, size, after = 0, list[Task](), 0, NO_TASK

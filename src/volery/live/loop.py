@@ -22,7 +22,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end."""
     gc.set_threshold(COLLECT_EVERY, 20, 20)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(main)

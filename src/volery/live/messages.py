@@ -42,11 +42,8 @@ class TaskReport(Message, frozen=True):
     """Executor > submitter, about an attempt: once when it starts, once when it has ended.
 
     Args:
-        task: its number.
-        job: the job that it belongs to.
         attempt: the scheduler's number, which tells attempts apart.
         node: the address of the node that it runs on.
-        state: of the attempt.
         at_unix_us: when it came into this state, by the wall clock of its host.
         exit_code: of a process that has ended; -N: signal N ended it.
         reason: what went wrong, in words; empty when nothing did.
@@ -71,18 +68,18 @@ class TaskReport(Message, frozen=True):
 
     @property
     def number(self) -> int:
-        """Of the attempt, for people: 0 is the task's first."""
+        """The number of the attempt for people: 0 is the task's first."""
         return self.attempt if self.counted is None else self.counted
 
 
 class ReportsStored(Message, frozen=True):
-    """Submitter > agent: the ends of these attempts (task, attempt) are written down; nobody else need keep them."""
+    """Submitter > agent: the ends of these attempts (task, attempt) are stored; nobody else need keep them."""
 
     attempts: tuple[tuple[TaskId, int], ...]
 
 
 class ConfinementReport(Message, frozen=True):
-    """Agent > submitter, when it begins: what holds the tasks of these nodes to what they ask for, in words."""
+    """Agent > submitter, when it begins: the confinement of tasks on these nodes, in words."""
 
     nodes: tuple[Address, ...]
     words: str
@@ -92,11 +89,10 @@ OutputPlace = Literal["here", "not here", "busy"]
 
 
 class OutputRequest(Message, frozen=True):
-    """Submitter > agent: say what is in an output.
+    """Submitter > agent: send a piece of an output.
 
     Args:
-        number: of the question.
-        folder: of the attempt, as its node has told.
+        folder: of the attempt, as its node has reported it.
         stream: stdout or stderr.
         offset: where the piece begins.
         limit: how many bytes of it, at most; 0: only how large it is.
@@ -110,10 +106,9 @@ class OutputRequest(Message, frozen=True):
 
 
 class OutputReply(Message, frozen=True):
-    """Agent > submitter: this is in it.
+    """Agent > submitter: a piece of an output.
 
     Args:
-        number: of the question.
         found: whether the file is on this host.
         size: of the output, bytes.
         kept: offset from which it is kept.
@@ -128,12 +123,10 @@ class OutputReply(Message, frozen=True):
 
 
 class DecisionReport(Message, frozen=True):
-    """Host > submitter: what a scheduler has decided about a task.
+    """Host > submitter: the decision of a scheduler about a task.
 
     Args:
-        by: which scheduler.
         at_unix_us: when, by the wall clock of its host.
-        decision: what.
     """
 
     by: Address
@@ -142,12 +135,11 @@ class DecisionReport(Message, frozen=True):
 
     @property
     def job(self) -> JobId:
-        """The job of the task."""
         return self.decision.job
 
 
 class PreemptionReport(Message, frozen=True):
-    """Host > submitter: an attempt was ended for another task's sake.
+    """Host > submitter: an attempt was ended in favour of another task.
 
     Args:
         by: who has ended it.
@@ -161,7 +153,7 @@ class PreemptionReport(Message, frozen=True):
 
 
 class PeerReport(Message, frozen=True):
-    """Host > submitter: a component here has been told that another is lost, or is back.
+    """Host > submitter: a component here has lost another, or it is back.
 
     Args:
         by: who was told.
@@ -178,9 +170,6 @@ class HostReport(Message, frozen=True):
     """Host > the API's host: this host runs.
 
     Args:
-        version: of Volery.
-        hostname: of its machine.
-        pid: of its process.
         started_us: of its process, microseconds since 1970.
     """
 
@@ -191,7 +180,7 @@ class HostReport(Message, frozen=True):
 
 
 class HostHeartbeat(Message, frozen=True):
-    """Host > host: I live. `echo` is the number of the last beat that was heard."""
+    """Host > host: this host runs. `echo` is the number of the last beat that was received."""
 
     number: int
     echo: int

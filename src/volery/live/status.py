@@ -8,17 +8,17 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from volery.core.forecast import DurationBases, MomentQuantiles, PreemptedJob
 from volery.core.model import SUBMITTER
-from volery.core.standing import Known, Moments, Preempted
 
 DEFAULT_PORT: Final = 8642
-"""Where the API is when nothing else is said."""
+"""The API's port unless another is given."""
 
 UNCONFINED: Final = "not confined: nothing limits memory and processors"
-"""What views say of tasks that nothing holds to an amount."""
+"""The words of views for tasks that nothing holds to an amount."""
 
 LOG_OFFSET: Final = "volery-log-offset"
-"""The header that says where in its output a piece begins: at the offset that was asked for, or after what is lost."""
+"""The header with the offset at which a piece of output begins: the one that was asked for, or after what is lost."""
 RESULTS_MAX: Final = 200
 """Results of callables that one request may ask for."""
 
@@ -32,7 +32,7 @@ ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "kil
 AttributeValue = str | int
 """Of a label, or another attribute of a machine."""
 UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]
-Revision = Annotated[int, Meta(description="grows with every change of anything; the id of the event that tells it")]
+Revision = Annotated[int, Meta(description="grows with every change of anything; the id of its event")]
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,12 +59,11 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """True if it has ended."""
         return self.state in ENDED_JOBS
 
 
 class TaskUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt has used, as far as the kernel of its machine says it."""
+    """Usage of an attempt, as far as the kernel of its machine reports it."""
 
     cpu_us: Annotated[int | None, Meta(description="processor time, microseconds")] = None
     memory_peak_bytes: Annotated[int | None, Meta(description="the most at once; null: not known")] = None
@@ -98,7 +97,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     running: int
     drained: Annotated[bool, Meta(description="nothing more is placed there")] = False
-    lost: Annotated[bool, Meta(description="who is in charge of it hears nothing of it")] = False
+    lost: Annotated[bool, Meta(description="it does not answer the component in charge of it")] = False
     arch: str
     os: str
     kernel: str
@@ -159,7 +158,7 @@ class UserStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user, or an organisation, is due of the federation."""
+    """The share of a user, or of an organisation, in the federation."""
 
     name: str
     within: Annotated[tuple[str, ...], Meta(description="the organisations that it is part of, the outermost first")]
@@ -169,13 +168,13 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A weight to be."""
+    """A new weight of a user or an organisation."""
 
     weight: Annotated[int, Meta(description="against its siblings in the tree, from 1")]
 
 
 class WeightChange(msgspec.Struct, frozen=True):
-    """Who has given whom which weight."""
+    """A change of a weight."""
 
     name: str
     weight: int
@@ -185,7 +184,7 @@ class WeightChange(msgspec.Struct, frozen=True):
 
 
 class SharePart(msgspec.Struct, frozen=True):
-    """What a user is due of the federation, and had before and after a preemption, as far as was known then."""
+    """The part of the federation that a user is due, and had before and after a preemption, as far as known then."""
 
     due: float
     before: float
@@ -201,7 +200,7 @@ class PreemptionStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: Annotated[str, Meta(description="share: who gained had less than its share; priority; cost")]
     job: Annotated[int, Meta(description="that lost; -1: it may not be seen")]
     index: int
-    attempt: Annotated[int, Meta(description="that was ended; the task begins anew with the next")]
+    attempt: Annotated[int, Meta(description="that was ended; the task restarts with the next")]
     user: str
     for_job: Annotated[int, Meta(description="that gained; -1: it may not be seen")]
     for_index: int
@@ -220,7 +219,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FunnelStep(msgspec.Struct, frozen=True):
-    """How many machines are left after one more demand."""
+    """The machines that are left after one more demand."""
 
     demand: str
     machines: int
@@ -242,13 +241,13 @@ class DecisionStep(msgspec.Struct, frozen=True, kw_only=True):
     chosen: str
     node: str = ""
     asked: Annotated[str, Meta(description="who had to confirm it, or has refused it")] = ""
-    view_age_us: Annotated[int, Meta(description="since the scheduler had last heard of that part of the cluster")] = 0
+    view_age_us: Annotated[int, Meta(description="since the scheduler's last news of that part of the cluster")] = 0
     passed: tuple[RejectionCount, ...] = ()
     omitted: Annotated[int, Meta(description="decisions before this one that are not kept")] = 0
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a task is where it is, or nowhere yet."""
+    """The reasons why a task is where it is, or nowhere yet."""
 
     job: int
     index: int
@@ -275,7 +274,7 @@ class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job would meet if it were submitted now; nothing is submitted."""
+    """The prospects of a job if it were submitted now; nothing is submitted."""
 
     tasks: int
     waiting: Annotated[int, Meta(description="tasks of all users that wait already, and as a rule come first")]
@@ -290,7 +289,7 @@ class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     asked: Annotated[str, Meta(description="who is in charge of that part")]
     decisions: int
-    refused: Annotated[int, Meta(description="the view was wrong: who was asked has said no")]
+    refused: Annotated[int, Meta(description="the view was wrong: the component that was asked has refused")]
     view_age_us: Annotated[int, Meta(description="the mean of all decisions")]
     recent: Annotated[int, Meta(description="decisions of the last five minutes")] = 0
     recent_refused: Annotated[int, Meta(description="of these")] = 0
@@ -298,23 +297,23 @@ class PairStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job would start and end if it were submitted now, and whom it would preempt; nobody else being submitted.
+    """Start and end of a job if it were submitted now, and its preemptions; no other job being submitted.
 
-    The interval holds what came over four of five times where durations are known well; `volery plan --record` says
+    The interval holds what came over four of five times where durations are known well; `volery plan --record` shows
     how often it did.
     """
 
     made_us: UnixMicroseconds
     tasks: int
-    runs: Annotated[int, Meta(description="of the lab, over durations drawn anew; 0: the time did not suffice for one")]
-    moments: Moments | None = None
-    known: Known = Known()
-    preempts: tuple[Preempted, ...] = ()
+    runs: Annotated[int, Meta(description="of the lab, over durations drawn again; 0: there was no time for one")]
+    moments: MomentQuantiles | None = None
+    known: DurationBases = DurationBases()
+    preempts: tuple[PreemptedJob, ...] = ()
     problem: Annotated[str, Meta(description="why there is no forecast; empty where there is one")] = ""
 
 
 class ActualMoments(msgspec.Struct, frozen=True):
-    """When what was foretold of a job has come to pass, microseconds after its submission; null: never."""
+    """The moments of a job that were forecast, as they came, microseconds after its submission; null: never."""
 
     first_start: int | None
     first_end: int | None
@@ -323,17 +322,17 @@ class ActualMoments(msgspec.Struct, frozen=True):
 
 
 class ForecastOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A forecast and what came."""
+    """A forecast and its outcome."""
 
     job: int
     made_us: UnixMicroseconds
     delay_us: Annotated[int, Meta(description="microseconds from the forecast to the submission of the job")]
-    moments: Moments
+    moments: MomentQuantiles
     came: ActualMoments
 
 
 class MomentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How good forecasts of one moment were."""
+    """The accuracy of forecasts of one moment."""
 
     moment: str
     settled: Annotated[int, Meta(description="forecasts whose moment has come")]
@@ -342,7 +341,7 @@ class MomentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How good forecasts were."""
+    """The accuracy of forecasts."""
 
     expected: Annotated[float, Meta(description="part of all moments that intervals are meant to cover")] = 0.8
     open: Annotated[int, Meta(description="forecasts whose job has not ended, or may still be submitted")]
@@ -350,14 +349,14 @@ class ForecastRecord(msgspec.Struct, frozen=True, kw_only=True):
     last: tuple[ForecastOutcome, ...]
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """What is wrong, and where."""
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """A problem and its place."""
 
     place: str
     problem: str
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """The answer to what cannot be done."""
+class ErrorResponse(msgspec.Struct, frozen=True):
+    """The answer to a request that was refused."""
 
-    error: Problem
+    error: ErrorDetail

@@ -1,14 +1,14 @@
-"""The clock of a host, and times as people read them: command line, page and logs show moments in one form."""
+"""The clock of a host, times as people read them in one form everywhere, and the lines of logs."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from typing import Final
 
-from volery.core.model import Time
+import msgspec
 
-SECOND_US: Final = 1_000_000
+from volery.core.model import SECOND, Time
 
 Clock = Callable[[], Time]
 
@@ -19,6 +19,11 @@ def clock_from_now() -> Clock:
     return lambda: (read() - origin) // 1000
 
 
+def unix_now_us() -> Time:
+    """The wall clock, microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
 def utc(unix_us: int, *, fine: bool = False) -> str:
     """Show a moment as `2026-11-22 14:03:12Z`.
 
@@ -27,7 +32,42 @@ def utc(unix_us: int, *, fine: bool = False) -> str:
         fine: show milliseconds, too.
 
     Raises:
-        OverflowError, OSError, ValueError: it is beyond what the platform's calendar knows.
+        OverflowError, OSError, ValueError: it is beyond the platform's calendar.
     """
-    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(unix_us // SECOND_US))
-    return f"{shown}.{unix_us % SECOND_US // 1000:03d}Z" if fine else f"{shown}Z"
+    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(unix_us // SECOND))
+    return f"{shown}.{unix_us % SECOND // 1000:03d}Z" if fine else f"{shown}Z"
+
+
+class PlainLines(logging.Formatter):
+    """Formats a record as a line of text: time, level, message, and the exception where there is one."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - its name
+        return utc(round(record.created * SECOND))
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as an object: time, level, logger, message, host, and the exception where there is one.
+
+    Args:
+        host: the name of the host of the federation.
+    """
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self._host = host
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields = {
+            "time": f"{at}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "host": self._host,
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(fields).decode()

@@ -1,4 +1,4 @@
-"""What all pages of Volery share: colours, letters, tables, the field of cells. Reports embed it, the API serves it."""
+"""Style sheet and scripts of all pages; reports embed them, the API serves them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Markdown of generated pages and reports."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Metrics: from the records of a run to what is reported about it (definitions: DESIGN.md section 6)."""
+"""Metrics: measures of a run from its records (definitions: docs/reference/metrics.md)."""
 
-from volery.metrics.allocation import AllocationTimes, allocation
-from volery.metrics.conflicts import Conflicts, conflicts_per_second, over_intervals
+from volery.metrics.allocation import AllocationParts, allocation
+from volery.metrics.conflicts import ConflictCounts, conflicts_per_second, over_intervals
 from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
 from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
-from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.jobs import JobTable, WorkflowSummary, job_table, workflow_summary
 from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import (
     busy_time_us,
@@ -29,14 +29,13 @@ from volery.metrics.windows import (
     window_of,
     window_summary,
 )
-from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 __all__ = [
+    "AllocationParts",
     "AllocationSummary",
-    "AllocationTimes",
     "AllotmentSummary",
     "ClassSummary",
-    "Conflicts",
+    "ConflictCounts",
     "ConstraintLoad",
     "DeadlineSummary",
     "Distribution",

@@ -15,7 +15,7 @@ from volery.core.records import Records
 from volery.metrics.columns import Flags, Longs, halves, ready_us, view
 
 
-class AllocationTimes(msgspec.Struct, frozen=True, eq=False):
+class AllocationParts(msgspec.Struct, frozen=True, eq=False):
     """Per task, in microseconds, `NEVER` where it did not start; the four parts sum to task start - task arrival.
 
     Args:
@@ -34,7 +34,7 @@ class AllocationTimes(msgspec.Struct, frozen=True, eq=False):
 def allocation_parts(records: Records, among: Flags | None = None) -> Iterator[tuple[str, Longs]]:
     """Yield "total" and then each part over the tasks that started; one further column is in memory at any time.
 
-    `among` says per task whether it counts; all do by default.
+    `among` marks the tasks that count; all do by default.
 
     The consumer may reorder what it is given. The causal chain of messages that led to a start may have begun before
     the task arrived (a worker that was already on its way to idle), so a part takes no more than what is left.
@@ -58,7 +58,7 @@ def allocation_parts(records: Records, among: Flags | None = None) -> Iterator[t
     yield "framework_queueing", left
 
 
-def allocation(records: Records) -> AllocationTimes:
+def allocation(records: Records) -> AllocationParts:
     """The four parts of every task's allocation time, in microseconds."""
     started = view(records.start_us) != NEVER
 
@@ -67,7 +67,7 @@ def allocation(records: Records) -> AllocationTimes:
         column[started] = part
         return column
 
-    return AllocationTimes(**{name: spread(part) for name, part in allocation_parts(records) if name != "total"})
+    return AllocationParts(**{name: spread(part) for name, part in allocation_parts(records) if name != "total"})
 
 
 def _waited(records: Records, started: Flags) -> Longs:

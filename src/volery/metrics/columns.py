@@ -19,7 +19,7 @@ LOW_HALF = 0 if sys.byteorder == "little" else 1
 
 
 def view(column: array[int]) -> Longs:
-    """A column of 64-bit integers without a copy; it must not grow while the view lives."""
+    """A column of 64-bit integers without a copy; it must not grow while the view is in use."""
     return np.asarray(column)
 
 

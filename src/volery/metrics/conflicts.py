@@ -30,7 +30,7 @@ NEVER_MISSED = -40.0
 """Stands for log(0): a task that fits one slot alone always draws it. No larger, for the sake of rounding."""
 
 
-class Conflicts(msgspec.Struct, frozen=True, eq=False):
+class ConflictCounts(msgspec.Struct, frozen=True, eq=False):
     """Conflicts per second.
 
     Args:
@@ -44,7 +44,7 @@ class Conflicts(msgspec.Struct, frozen=True, eq=False):
     collisions: Floats
 
 
-def conflicts_per_second(trace: Trace, cluster: Cluster) -> Conflicts:
+def conflicts_per_second(trace: Trace, cluster: Cluster) -> ConflictCounts:
     """Count the conflicts at the beginning of each second.
 
     Args:
@@ -55,7 +55,7 @@ def conflicts_per_second(trace: Trace, cluster: Cluster) -> Conflicts:
     distinct, kind = np.unique(needs, return_inverse=True)
     changes = changes_by_second(begin, end, kind)
     matching = Matching([int(need) for need in distinct], cluster)
-    draws = Draws(distinct, cluster)
+    draws = SlotDraws(distinct, cluster)
     waiting, collisions = [], []
     for kinds, amounts in changes.each():
         for k, amount in zip(kinds.tolist(), amounts.tolist(), strict=True):
@@ -64,15 +64,15 @@ def conflicts_per_second(trace: Trace, cluster: Cluster) -> Conflicts:
         waiting.append(matching.improve())
         collisions.append(draws.collisions())
     if not waiting:
-        return Conflicts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+        return ConflictCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
     lasting = np.diff(changes.seconds)  # nothing is active any more at the last change
     seconds = np.arange(changes.seconds[0], changes.seconds[-1])
-    return Conflicts(
+    return ConflictCounts(
         seconds, np.repeat(np.array(waiting[:-1]), lasting), np.repeat(np.array(collisions[:-1]), lasting)
     )  # fmt: skip
 
 
-def over_intervals(conflicts: Conflicts, points: int = 1000) -> dict[str, npt.NDArray[Any]]:
+def over_intervals(conflicts: ConflictCounts, points: int = 1000) -> dict[str, npt.NDArray[Any]]:
     """Conflicts in intervals of so many whole seconds each (the last may have fewer): mean and largest per second.
 
     Returns:
@@ -92,7 +92,7 @@ def over_intervals(conflicts: Conflicts, points: int = 1000) -> dict[str, npt.ND
     return found
 
 
-class Draws:
+class SlotDraws:
     """Tasks that each draw one of the slots that they fit, uniformly and without looking.
 
     Of every slot the logarithm of the probability that nobody draws it is kept up while tasks come and go; what
@@ -231,7 +231,7 @@ class Matching:
         return False
 
     def _holders(self, slots: int) -> Iterator[tuple[int, int]]:
-        """Who holds any of these slots, each with one of them: slot by slot where that is less than kind by kind."""
+        """Kinds that hold any of these slots, each with one of the slots; scans slots or kinds, whichever are fewer."""
         if slots.bit_count() > len(self._held):
             for kind, held in self._held.items():
                 common = held & slots
@@ -244,7 +244,7 @@ class Matching:
             yield self._holder[slot.bit_length()], slot
 
     def _shift(self, kind: int, moved_by: dict[int, tuple[int, int] | None]) -> None:
-        """Give `kind` a free slot, and along the chain the slot that it held to whoever asked for it."""
+        """Give `kind` a free slot, and along the chain the slot that it held to the kind before it."""
         self._take(kind)
         while (step := moved_by[kind]) is not None:
             mover, slot = step

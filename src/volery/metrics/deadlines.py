@@ -1,4 +1,4 @@
-"""Deadlines: how many were met, and how long jobs without one took meanwhile (TetriSched's metrics, EuroSys 2016)."""
+"""Deadlines that were met (TetriSched's metrics, EuroSys 2016), and slots that were guaranteed, against an oracle's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from volery.core.records import Records
 from volery.metrics.columns import Flags, view
 from volery.metrics.distribution import Distribution, distribution
 
+HOUR_US = 3600 * SECOND
+
 
 class DeadlineSummary(msgspec.Struct, frozen=True):
-    """What became of the deadlines of a run.
+    """Deadlines of a run that were met and missed.
 
     Args:
         jobs: how many had one.
@@ -35,31 +37,28 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
 def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSummary | None:
     """The deadlines of a run; None where no job has one. A job that was never answered has missed its own.
 
-    `among` says per job whether it counts; all do by default.
+    `among` marks the jobs that count; all do by default.
     """
     trace = records.trace
     if not trace.deadline_us:
         return None
     due_us, answered_us = view(trace.deadline_us), view(records.answered_us)
     counted = np.ones(due_us.size, dtype=np.bool_) if among is None else among
-    has, told = counted & (due_us != NEVER), answered_us != NEVER
+    has, answered = counted & (due_us != NEVER), answered_us != NEVER
     if not has.any():
         return None
-    met = int(np.count_nonzero(has & told & (answered_us <= due_us)))
-    others = counted & ~has & told
+    met = int(np.count_nonzero(has & answered & (answered_us <= due_us)))
+    others = counted & ~has & answered
     best_effort_us = (answered_us - view(trace.arrival_us))[others]
     submit_us = view(trace.arrival_us)
-    timely = has & told & (due_us > submit_us)
+    timely = has & answered & (due_us > submit_us)
     relative = distribution((answered_us - submit_us)[timely] / (due_us - submit_us)[timely])
     jobs = int(np.count_nonzero(has))
     return DeadlineSummary(jobs, met, met / jobs, distribution(best_effort_us, unit=SECOND), relative)
 
 
-HOUR_US = 3600 * SECOND
-
-
 class AllotmentSummary(msgspec.Struct, frozen=True):
-    """What was guaranteed in a run.
+    """Slots guaranteed to jobs in a run, against an oracle.
 
     Args:
         jobs: how many jobs with a deadline ever had a guarantee.

@@ -1,4 +1,4 @@
-"""How much a workload asks of a cluster, before any scheduler has a say (Thiyyakat et al., IoT 2023, section 2.3).
+"""Load that a workload puts on a cluster without any scheduler (Thiyyakat et al., IoT 2023, section 2.3).
 
 Tasks are taken to start when they arrive, or when those that they wait for end, and to run without any delay. Tasks
 that no machine can run are left out: they never use a resource. The load of a second is the average over that second,
@@ -92,8 +92,8 @@ def whole_seconds(begin_us: Longs, end_us: Longs) -> Longs:
     return np.arange(first, max(last, first + 1) + 1, dtype=np.int64) * SECOND
 
 
-class Changes(msgspec.Struct, frozen=True, eq=False):
-    """How many tasks of which kinds become active, or cease to be, at which beginnings of seconds.
+class DemandChanges(msgspec.Struct, frozen=True, eq=False):
+    """Tasks by kind that become active, or cease to be, at beginnings of seconds.
 
     Args:
         seconds: with a change, rising; at the last one nothing is active any more.
@@ -114,8 +114,8 @@ class Changes(msgspec.Struct, frozen=True, eq=False):
             yield self.kind[low:high], self.amount[low:high]
 
 
-def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> Changes:
-    """What is active at the beginnings of seconds: a task counts when it begins by then and ends later."""
+def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> DemandChanges:
+    """Changes of the tasks that are active at beginnings of seconds: those that have begun by then and end later."""
     from_second, until_second = -(-begin_us // SECOND), -(-end_us // SECOND)
     seen = until_second > from_second
     second = np.append(from_second[seen], until_second[seen])
@@ -128,4 +128,4 @@ def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> Changes:
     kept = amount != 0
     second, of, amount = second[new][kept], of[new][kept], amount[kept]
     seconds, first = np.unique(second, return_index=True)
-    return Changes(seconds, np.append(first, second.size), of, amount)
+    return DemandChanges(seconds, np.append(first, second.size), of, amount)

@@ -1,4 +1,4 @@
-"""How near to their input tasks ran."""
+"""Locality: shares of the tasks that ran on, near and far from the machines with their input."""
 
 from __future__ import annotations
 

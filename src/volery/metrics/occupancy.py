@@ -1,4 +1,4 @@
-"""How much of a cluster is busy when: exact integrals over time, not samples."""
+"""Utilisation and waiting tasks over time: exact integrals, not samples."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def busy_time_us(begin_us: Longs, end_us: Longs, edges_us: Longs, amount: Longs 
     """The time that stays of things last in each interval, summed over the things.
 
     Args:
-        begin_us: when each stay begins; before the first edge counts from there.
-        end_us: when it ends, not before it begins.
+        begin_us: of each stay; before the first edge counts from there.
+        end_us: not before its begin.
         edges_us: strictly increasing bounds of the intervals.
         amount: how much each thing counts; one by default.
 
@@ -63,7 +63,8 @@ class Stays(NamedTuple):
     task: Longs
 
 
-def _stays(records: Records) -> Stays:
+def stays_on_machines(records: Records) -> Stays:
+    """Every attempt that ran: those that count, those that were killed, and copies that ended too late to count."""
     start, finish = view(records.start_us), view(records.finish_us)
     task = np.arange(finish.size)
     ran = finish >= 0
@@ -82,7 +83,7 @@ def _stays(records: Records) -> Stays:
 
 
 def _taken(stays: Stays, trace: Trace, resource: int) -> Longs:
-    """How much of a resource each stay took."""
+    """Per stay, the amount of a resource that it took."""
     amounts = np.array([request[resource] for request in trace.requests], dtype=np.int64)
     taken: Longs = amounts[np.asarray(trace.request)[stays.task]]
     return taken
@@ -100,7 +101,7 @@ def utilisation_by_resource(records: Records, cluster: Cluster, window: Window |
         return _utilisation_within(records, cluster, window)
     if not cluster.resources:
         return {"slots": mean_utilisation(records, cluster)}
-    stays = _stays(records)
+    stays = stays_on_machines(records)
     span = _span_us(stays, records)
     found = {}
     for k, name in enumerate(cluster.resources):
@@ -111,7 +112,7 @@ def utilisation_by_resource(records: Records, cluster: Cluster, window: Window |
 
 
 def _utilisation_within(records: Records, cluster: Cluster, window: Window) -> dict[str, float]:
-    stays, edges = _stays(records), np.array([window.begin_us, window.end_us], dtype=np.int64)
+    stays, edges = stays_on_machines(records), np.array([window.begin_us, window.end_us], dtype=np.int64)
     span = int(edges[1] - edges[0])
 
     def share(amount: Longs | None, offered: int) -> float:
@@ -143,7 +144,7 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     Returns:
         the beginning of each interval in microseconds, and the fraction of slots that were busy in it.
     """
-    stays = _stays(records)
+    stays = stays_on_machines(records)
     if not stays.end_us.size:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
     begin = int(view(records.trace.arrival_us)[0])
@@ -171,7 +172,7 @@ def waiting_tasks(records: Records, begins_us: Longs) -> Floats:
         records: of the run.
         begins_us: the beginning of each interval, as `utilisation` returns them; the last ends with the run.
     """
-    ends = _stays(records).end_us
+    ends = stays_on_machines(records).end_us
     if not ends.size or int(ends.max()) <= int(begins_us[-1]):
         return np.zeros(begins_us.size)
     edges = np.append(begins_us, ends.max())
@@ -191,7 +192,7 @@ def mean_utilisation(records: Records, cluster: Cluster) -> float:
     """
     if cluster.resources:
         return max(utilisation_by_resource(records, cluster).values())
-    stays = _stays(records)
+    stays = stays_on_machines(records)
     span = _span_us(stays, records)
     busy = int(stays.end_us.sum()) - int(stays.begin_us.sum())
     return busy / (span * cluster.slot_count) if span > 0 else 0.0

@@ -1,4 +1,4 @@
-"""The account of preemption: who has lost what to whom, what ran in vain, and what each user had of the cluster."""
+"""The account of preemption: losses between users, work in vain, and the share of the cluster that each user had."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from volery.core.events import Preemption
-from volery.core.model import NEVER, SECOND, Cluster, TaskId, Time
+from volery.core.model import SECOND, Cluster, TaskId, Time
 from volery.core.records import Records
+from volery.metrics.occupancy import stays_on_machines
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """What one user has lost to another.
+    """The losses of one user to another.
 
     Args:
         loser, winner: users; "" where a trace names none.
@@ -53,28 +54,28 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
     """The account of a run; None where nothing was preempted."""
     if not records.preemptions:
         return None
-    stays = _Stays(records, cluster)
-    ends = [end for _, end, _ in stays.all]
+    usage = _Usage(records, cluster)
+    ends = [end for _, end, _ in usage.all]
     begin, end = records.trace.arrival_us[0], max(ends)
-    losses = _losses(records, stays)
-    wasted = [sum(loss.wasted[name] for loss in losses) for name in stays.names]
-    used = [amount / SECOND for amount in stays.used(begin, end, None)]
+    losses = _losses(records, usage)
+    wasted = [sum(loss.wasted[name] for loss in losses) for name in usage.names]
+    used = [amount / SECOND for amount in usage.used(begin, end, None)]
     return PreemptionSummary(
         len(records.preemptions),
         sum(loss.wasted_s for loss in losses),
         max(vain / amount if amount else 0.0 for vain, amount in zip(wasted, used, strict=True)),
         losses,
-        len(taken_back(records.preemptions, stays.users)),
+        len(taken_back(records.preemptions, usage.users)),
         user_shares(records, cluster, begin, end),
     )
 
 
 def user_shares(records: Records, cluster: Cluster, begin_us: Time, end_us: Time) -> dict[str, float]:
     """Per user, the largest of its shares of each resource, averaged over a time; those who had nothing have 0."""
-    stays, span = _Stays(records, cluster), max(end_us - begin_us, 1)
+    usage, span = _Usage(records, cluster), max(end_us - begin_us, 1)
     found = {}
     for user in sorted(set(records.trace.user or ("",))):
-        pairs = zip(stays.used(begin_us, end_us, user), stays.whole, strict=True)
+        pairs = zip(usage.used(begin_us, end_us, user), usage.whole, strict=True)
         found[user] = max(amount / (whole * span) if whole else 0.0 for amount, whole in pairs)
     return found
 
@@ -96,8 +97,8 @@ def taken_back(preemptions: Sequence[Preemption], user_of_task: Sequence[str]) -
     return found
 
 
-class _Stays:
-    """Attempts on machines: begin, end and task, of all that ran.
+class _Usage:
+    """Use of the machines: begin, end and task of all attempts that ran.
 
     Attributes:
         names: of the resources, "slots" where there are no others.
@@ -113,19 +114,13 @@ class _Stays:
         self._requests = trace.requests if cluster.resources else ((1,),)
         self._request_of: Sequence[int] | Mapping[int, int] = trace.request if cluster.resources else defaultdict(int)
         self.users = [trace.user[job] for job in trace.job_of_task()] if trace.user else [""] * trace.task_count
-        begun = {(lost.task, lost.attempt): lost.start_us for lost in records.lost}
-        self.all = [
-            (start, finish, task)
-            for task, (start, finish) in enumerate(zip(records.start_us, records.finish_us, strict=True))
-            if finish != NEVER
-        ]
-        self.all += [(begun.get(key, records.start_us[key[0]]), end, key[0]) for key, end in records.killed.items()]
+        self.all = list(zip(*(column.tolist() for column in stays_on_machines(records)), strict=True))
         self._by_user: dict[str, list[tuple[Time, Time, TaskId]]] = defaultdict(list)
         for stay in self.all:
             self._by_user[self.users[stay[2]]].append(stay)
 
     def amounts(self, task: TaskId) -> Sequence[int]:
-        """What the task takes of each resource."""
+        """The request of the task, per resource."""
         return self._requests[self._request_of[task]]
 
     def used(self, begin_us: Time, end_us: Time, user: str | None) -> list[float]:
@@ -139,19 +134,19 @@ class _Stays:
         return totals
 
 
-def _losses(records: Records, stays: _Stays) -> tuple[Loss, ...]:
+def _losses(records: Records, usage: _Usage) -> tuple[Loss, ...]:
     kept = {(lost.task, lost.attempt): lost.kept_us for lost in records.lost}
     begun = {(lost.task, lost.attempt): lost.start_us for lost in records.lost}
     found: dict[tuple[str, str], list[tuple[TaskId, float]]] = defaultdict(list)
     for one in records.preemptions:
         key = (one.task, one.attempt)
         ran_us = records.killed.get(key, one.at_us) - begun.get(key, records.start_us[one.task]) - kept.get(key, 0)
-        found[stays.users[one.task], stays.users[one.beneficiary]].append((one.task, ran_us / SECOND))
+        found[usage.users[one.task], usage.users[one.beneficiary]].append((one.task, ran_us / SECOND))
     losses = []
     for (loser, winner), runs in found.items():
         wasted = {
-            name: sum(stays.amounts(task)[place] * seconds for task, seconds in runs)
-            for place, name in enumerate(stays.names)
+            name: sum(usage.amounts(task)[place] * seconds for task, seconds in runs)
+            for place, name in enumerate(usage.names)
         }
         losses.append(Loss(loser, winner, len(runs), sum(seconds for _, seconds in runs), wasted))
     return tuple(sorted(losses, key=lambda loss: (-loss.wasted_s, loss.loser, loss.winner)))

@@ -1,4 +1,4 @@
-"""What machines that come and go have cost, and how well there were as many as were needed (stages R6 and R7).
+"""Cost of machines that come and go, and supply against demand (stages R6 and R7).
 
 The elasticity metrics are those of the SPEC Research Group as Ilyushkin et al. use them for workflows (ICPE 2017;
 reference 14 of the reference architecture), integrated exactly instead of sampled. Units are processors, or slots;
@@ -63,8 +63,8 @@ class ProvisioningSummary(msgspec.Struct, frozen=True):
     over_share: float
 
 
-class Span(NamedTuple):
-    """A machine is provisioned, on, and released; NEVER on: it was released before it was."""
+class ProvisionedSpan(NamedTuple):
+    """One provisioning of a machine; `on_us` is NEVER where it was released before it was on."""
 
     machine: int
     begin_us: Time
@@ -118,17 +118,17 @@ def _held(records: Records, cluster: Cluster) -> Longs:
     return held
 
 
-def _spans(records: Records, end: Time) -> Iterator[Span]:
-    """For how long machines were provisioned, until the end of the run at most."""
+def _spans(records: Records, end: Time) -> Iterator[ProvisionedSpan]:
+    """Times for which machines were provisioned, until the end of the run at most."""
     open_: dict[int, tuple[Time, Time]] = {}
     for fact in records.switches:
         begin, on = open_.pop(fact.machine, (fact.at_us, NEVER))
         if fact.power == "off":
             if begin < end:
-                yield Span(fact.machine, begin, on, min(fact.at_us, end))
+                yield ProvisionedSpan(fact.machine, begin, on, min(fact.at_us, end))
         else:
             open_[fact.machine] = begin, fact.at_us if fact.power == "on" else NEVER
-    yield from (Span(machine, begin, on, end) for machine, (begin, on) in open_.items() if begin < end)
+    yield from (ProvisionedSpan(machine, begin, on, end) for machine, (begin, on) in open_.items() if begin < end)
 
 
 def _runs(records: Records, billing: Billing) -> Longs:
@@ -157,7 +157,13 @@ def _busy_us(runs: Longs) -> float:
 
 
 def _elasticity(
-    records: Records, billing: Billing, units: list[int], held: Longs, spans: list[Span], begin: Time, end: Time
+    records: Records,
+    billing: Billing,
+    units: list[int],
+    held: Longs,
+    spans: list[ProvisionedSpan],
+    begin: Time,
+    end: Time,
 ) -> dict[str, float]:
     """Supply against demand, from first submission to the end."""
     whole = sum(units[machine] for machine in billing.machines)
@@ -186,7 +192,7 @@ def _elasticity(
 
 
 def _steps(begin: Longs, end: Longs, amount: Longs) -> tuple[Longs, Longs]:
-    """When the sum of amounts that last from begin to end changes, and what it is from then on."""
+    """Changes of the sum of amounts that last from begin to end: moments, and the sum from then on."""
     at, order = np.unique(np.concatenate([begin, end]), return_inverse=True)
     change = np.bincount(order, weights=np.concatenate([amount, -amount]), minlength=at.size)
     return at, np.rint(np.cumsum(change)).astype(np.int64)

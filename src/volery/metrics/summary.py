@@ -18,17 +18,16 @@ from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
 from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
-from volery.metrics.jobs import JobTable, job_table
+from volery.metrics.jobs import JobTable, WorkflowSummary, job_table, workflow_summary
 from volery.metrics.locality import LocalitySummary, locality_summary
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.metrics.windows import Window, WindowSummary
-from volery.metrics.workflows import WorkflowSummary, workflow_summary
 
 MISSES_MAX = 3
-"""Kinds of tasks that fit no machine, of which it is told why."""
+"""Kinds of tasks that fit no machine, for which the reason is stated."""
 MESSAGES = "messages"
 """The counter in which the driver adds up what components sent each other."""
 
@@ -76,21 +75,21 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One architecture, under one seed.
 
     Args:
-        label: what reports call runs that differ in the seed alone; empty: architecture and parameters.
+        label: name in reports of runs that differ in the seed alone; empty: architecture and parameters.
         architecture: its registry name.
         parameters: its parameters.
         seed: of all random streams.
         trace: name of the trace.
         workers, slots: size of the cluster.
         axes: values of the study's axes by name: the trace as it was given, the workers, and all that vary.
-        cutoff_s: jobs whose tasks are estimated longer are long; None when the classes are not told apart.
+        cutoff_s: jobs whose tasks are estimated longer are long; None without classes.
         cutoff_from_trace_s: cutoff of a design that was given none, as its trace gives it; None for other designs.
         jobs, tasks: in the trace.
         unsatisfiable_tasks: tasks that never ran, because they fit no machine or were given up (`transactions`).
         delay_s: JRT - ideal JRT (IoT 2023, equation 1) of the jobs that ran a task and were answered (the count may be
             below `jobs`).
         short, long: the same and more by class; None without a cutoff or without such a job.
-        jrt_s: job response time: when the submitter is told that the job is done - when it was submitted.
+        jrt_s: job response time: answer to the submitter - submission.
         worker_jrt_s: last finish of its tasks at a worker - submission.
         ideal_s: ideal JRT: the longest task of a job, or its critical path where the trace has workflows; at the
             reference speed where machines have speeds, and on a machine that holds the input where tasks have any.
@@ -100,14 +99,14 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1; IoT 2023, equation 2); of the
             resource that is used most where machines offer several.
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
-        misses: of some tasks that fit no machine, why.
-        preemption: who lost what to whom; None where nothing was preempted.
-        transactions: how busy schedulers were, conflicts and waits; None where no scheduler reports its attempts.
-        workflows: what became of workflows; None where no task waits for another and all machines are of one speed.
-        locality: how near to their input tasks ran; None where it lies nowhere.
+        misses: reasons of some tasks that fit no machine.
+        preemption: losses between users; None where nothing was preempted.
+        transactions: busyness of schedulers, conflicts and waits; None where no scheduler reports its attempts.
+        workflows: measures of workflows; None where no task waits for another and all machines are of one speed.
+        locality: tasks on, near and far from the machines with their input; None where no task has input.
         ignores: features of the workload that the design does not decide by.
-        kept_by_driver: features that the driver sees to, because the design does not.
-        declares: whether the design says which features it heeds.
+        kept_by_driver: features that the driver enforces, because the design does not.
+        declares: whether the design declares the features that it uses.
         left_out: work of the trace file that was not replayed; None where there was no such file.
         never_ran: tasks that never started; None where all did.
         in_one_slot: tasks that took one slot though they ask for more; None where none did.
@@ -116,12 +115,12 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         messages_per_task: messages / tasks.
         counters: what components counted; a measured fact x gives x_count, x_mean and x_max.
         deadlines: how many jobs had one, and met it; None where no job has one.
-        allotments: what was guaranteed to jobs, against an oracle; None where no design reports guarantees.
-        provisioning: what machines that come and go have cost, and how well they fitted; None where all are always on.
+        allotments: slots guaranteed to jobs, against an oracle; None where no design reports guarantees.
+        provisioning: cost of machines that come and go, supply against demand; None where all are always on.
         compute_s: processor time of each problem that was solved apart from messages; None: there were none.
         load: work offered / (slots x span of arrivals); None where all jobs arrive at once (see the page on workloads).
         load_by: what was scaled to set the load, "arrivals" or "machines"; empty where it is the trace's own.
-        estimates: the model of what schedulers are told of durations.
+        estimates: the model of the durations that schedulers see.
         window: the jobs that count, and the time over which utilisation is taken; None: all of the run. Delay, response
             times, slowdown, allocation time, workflows, deadlines and utilisation heed it; all else is of the run.
         digest: SHA-256 of the records.
@@ -203,7 +202,7 @@ def summarise(
     Args:
         records: of the run.
         cluster: that it ran on.
-        cutoff_us: the largest estimate of a short job; None when classes are not told apart.
+        cutoff_us: the largest estimate of a short job; None without classes.
         window: the jobs that count, and the time over which utilisation is taken; None: all of the run.
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).
     """

@@ -1,4 +1,4 @@
-"""What ran where and when: every task run of a small run, how busy groups of machines were in a large one.
+"""Task runs of a small run by machine and lane; a heat map of groups of machines of a large one.
 
 The bounds keep a picture readable and a results folder small; neither part changes what a run costs while it runs.
 """
@@ -140,11 +140,8 @@ def _lane_count(found: Columns, cluster: Cluster) -> int:
 
 def heat(ran: Columns, records: Records, cluster: Cluster) -> Columns:
     """The columns of `HEAT`; exact time averages, rounded to a percent."""
-    return _heat(ran, int(view(records.trace.arrival_us)[0]), *_offered(ran, records, cluster))
-
-
-def _heat(ran: Columns, begin: int, offered: Longs, amount: Longs | None) -> Columns:
-    machines = offered.size
+    offered, amount = _offered(ran, records, cluster)
+    begin, machines = int(view(records.trace.arrival_us)[0]), offered.size
     starts = group_starts(machines, HEAT_ROWS_MAX)
     first, row_of = np.unique(starts, return_inverse=True)
     rows = first.size

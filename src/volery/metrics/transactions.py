@@ -1,4 +1,4 @@
-"""How busy schedulers were, what of it was in vain, and how long jobs waited for them (Omega, EuroSys 2013, section 4).
+"""Busyness of schedulers, its part in vain, and waits of jobs for schedulers (Omega, EuroSys 2013, section 4).
 
 Only designs that report `Transaction` facts have these measures. Busyness is the time in which a scheduler was deciding
 over the time in which jobs were submitted; attempts that found no room for any task are counted apart, as in the public
@@ -91,7 +91,7 @@ class TransactionSummary(msgspec.Struct, frozen=True):
 
 
 def transaction_summary(records: Records) -> TransactionSummary | None:
-    """The account of a run; None where no scheduler reported any."""
+    """The transactions of a run, added up; None where no scheduler reported any."""
     all_of_them = records.transactions
     if not all_of_them:
         return None

@@ -1,4 +1,4 @@
-"""The decisions of a run as columns, and what they say of tasks and of how old the schedulers' views were."""
+"""The decisions of a run as columns, and the age of the views on which schedulers decided."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AGE_PERCENTILES = (50, 90, 99, 100)
 
 
 class Staleness(msgspec.Struct, frozen=True):
-    """How old the views were on which tasks were placed, and what that cost.
+    """Age of the views on which tasks were placed, and the refusals that followed.
 
     Args:
         placed, refused: decisions of this kind, those that are not kept included.
         view_age_s: percentiles 50, 90, 99 and the largest over placements, seconds; empty without any.
-        rates: (scheduler, asked, placed, refused) for each pair that spoke.
+        rates: (scheduler, asked, placed, refused) for each pair that exchanged requests.
     """
 
     placed: int
@@ -88,7 +88,7 @@ def task_columns(records: Records) -> dict[str, Any]:
 
 
 def staleness_columns(records: Records) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Over all decisions: by, asked, placed, refused per pair that spoke; and age_us, count of views at placements."""
+    """Over all decisions: by, asked, placed, refused per pair; and age_us, count of views at placements."""
     log = records.decisions
     pairs, ages = sorted(log.pairs), sorted(log.ages)
     counts = np.array([log.pairs[pair] for pair in pairs], dtype=np.int64).reshape(-1, 2)

@@ -32,12 +32,12 @@ class Window(msgspec.Struct, frozen=True):
     end_us: int
 
     def holds(self, submit_us: Longs) -> Flags:
-        """Which submissions are within it."""
+        """A mask of the submissions within the window."""
         return (submit_us >= self.begin_us) & (submit_us <= self.end_us)
 
 
 class WindowSummary(msgspec.Struct, frozen=True):
-    """A window as reports tell it.
+    """A window as reports state it.
 
     Args:
         begin_s, end_s: its bounds, seconds since the first submission.
@@ -124,7 +124,7 @@ def measured_whole(submit_us: Longs) -> Window:
 
 
 def window_summary(window: Window | None, submit_us: Longs) -> WindowSummary | None:
-    """The window as reports tell it; None where all jobs count."""
+    """The window as reports state it; None where all jobs count."""
     if window is None:
         return None
     first = int(submit_us[0])

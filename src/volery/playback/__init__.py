@@ -1,1 +1,1 @@
-"""Playback: what a camera saw of a run, or of a journalled federation, shown at any moment of it."""
+"""Playback: a tracer records a run or a journalled federation, and pages show any moment of the recording."""

@@ -1,4 +1,4 @@
-"""The bar above every page of a recording: what the clock shows, and what moves it."""
+"""The bar above every page of a recording: its clock, and the controls that move it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import msgspec
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.core.model import Time
+from volery.core.model import SECOND, Time
 from volery.live.dashboard.html import Markup, address, joined, link, moment, name_of, tag
-from volery.live.times import SECOND_US
 from volery.playback.recording import Recording
 from volery.playback.snapshot import Snapshot
 
@@ -20,13 +19,13 @@ VIEW: Final = "view"
 DESIGN: Final = "/window/design"
 MOMENTS_MAX: Final = 300
 LASTS_S: Final = ((15, "15 s"), (30, "30 s"), (60, "1 min"), (120, "2 min"), (600, "10 min"))
-"""So long a film may take, without its pauses."""
+"""Choices of the length of a playback, without its pauses."""
 BY_CLOCK: Final = ((-1, "real time"), (-10, "a tenth of real time"), (-1000, "a thousandth of real time"))
 DIGITS: Final = 12
 
 
 def asked_us(request: Request, recording: Recording) -> Time:
-    """The moment that a request asks for, by the film's clock; its beginning where it says nothing.
+    """The moment that a request names, by the clock of the recording; its beginning where it names none.
 
     Raises:
         InputError: it is no time.
@@ -40,23 +39,23 @@ def asked_us(request: Request, recording: Recording) -> Time:
         seconds = float("nan")
     if not -1e12 < seconds < 1e12:
         raise InputError(f"query.{AT}", f"expected seconds since the beginning, as 12.5, not {text[:40]!r}")
-    return min(max(round(seconds * SECOND_US), recording.begin_us), recording.end_us)
+    return min(max(round(seconds * SECOND), recording.begin_us), recording.end_us)
 
 
 def seconds(time_us: Time) -> str:
     """A time as addresses hold it."""
-    text = f"{time_us / SECOND_US:.6f}"
+    text = f"{time_us / SECOND:.6f}"
     return text.rstrip("0").rstrip(".")
 
 
 def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
-    """The bar.
+    """The bar above a page.
 
     Args:
-        snapshot: what is shown.
+        snapshot: of the page.
         path: of the page.
-        view: the scheduler whose view is compared with what is; empty: none.
-        lasts_s: so long it takes at first, one of `LASTS_S`.
+        view: the scheduler with the view that is compared with the truth; empty: none.
+        lasts_s: initial length of the playback, one of `LASTS_S`.
     """
     recording = snapshot.recording
     begin, end, now = recording.begin_us, recording.end_us, snapshot.time_us
@@ -89,7 +88,7 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         class_="controls",
         action=path,
     )
-    stage = recording.stage
+    stage = recording.source
     told = tag(
         "p", tag("strong", "Recorded: "), name_of(stage.title, 200), ". ", tag("span", stage.subtitle, class_="soft"),
         " ", link(DESIGN, "What this design is"),
@@ -102,26 +101,26 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
         aria_label="the film's clock",
         data_begin=seconds(begin), data_end=seconds(end), data_at=seconds(now),
         data_origin=seconds(stage.origin_us),
-        data_moments=msgspec.json.encode([(at_us / SECOND_US, what) for at_us, what in moments]).decode(),
+        data_moments=msgspec.json.encode([(at_us / SECOND, what) for at_us, what in moments]).decode(),
     )  # fmt: skip
 
 
 def clock(snapshot: Snapshot) -> Markup:
-    """What the clock shows; of a federation also the time of day."""
-    return moment(snapshot.now_us) if snapshot.recording.stage.origin_us else Markup("")
+    """The time of day of a federation; empty for a run."""
+    return moment(snapshot.now_us) if snapshot.recording.source.origin_us else Markup("")
 
 
 def _views(snapshot: Snapshot, view: str) -> Markup | None:
-    """The choice of a scheduler whose view is held against what is."""
-    believers = [one.by for one in snapshot.recording.filmed.beliefs]
-    if not believers:
+    """The choice of a scheduler whose view is compared with the truth."""
+    schedulers = [one.by for one in snapshot.recording.log.views]
+    if not schedulers:
         return None
-    options = [tag("option", by or "nobody", value=by, selected=by == view) for by in ("", *believers)]
+    options = [tag("option", by or "nobody", value=by, selected=by == view) for by in ("", *schedulers)]
     return tag("label", "show what is wrong in the view of ", tag("select", *options, name=VIEW, id="view"))
 
 
 def _said(moments: Sequence[tuple[Time, str]], now: Time) -> tuple[Markup | str, ...]:
-    """The words of the last moment."""
+    """The caption of the last moment."""
     before = [what for at_us, what in moments if at_us <= now]
     return (name_of(before[-1]),) if before else ("",)
 

@@ -1,7 +1,7 @@
-"""What a film says at its moments, in words: the first of every kind of message and fact, as it happened.
+"""Captions of a recording: a sentence for the first message and the first fact of each kind.
 
-An architecture may declare what to say (`Architecture.captions`); where it does not, a message is told by its own
-documentation. Who speaks to whom, and about which tasks, is read from the message.
+An architecture may declare them (`Architecture.captions`); else the caption of a message is its documentation. Sender,
+receiver and tasks are read from the message.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from typing import Final
 from volery.core.events import Counted, Fact, JobDone, Submit
 from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
 from volery.core.why import Decision
-from volery.playback.queues import flat, naming
+from volery.playback.queues import flat, task_fields
 
 KINDS_MAX: Final = 30
-"""Kinds of messages of which the first is told."""
+"""Kinds of messages that get a caption."""
 _ARROW: Final = re.compile(r"^([^:>]{1,60})>[^:]{1,60}: ")
 _WAITS: Final = "{sender} finds no free machine for {tasks}: it waits. Passed over: {passed}."
 
 
 class Captions:
-    """Tells the first of each kind.
+    """Writes a caption for the first of each kind.
 
     Args:
-        declared: what to say, by the name of a message or of a counted fact; nothing: messages speak for themselves.
-        where: tells the job of a task and its place there; None where nobody knows it.
+        declared: captions by the name of a message or of a counted fact; empty: those of the documentation.
+        where: task -> its job and its index in the job; None: no job has it.
 
     Attributes:
-        said: time, and what happened.
+        moments: times and captions.
     """
 
     def __init__(self, declared: Mapping[str, str], where: Callable[[TaskId], tuple[JobId, int] | None]) -> None:
-        self.said: list[tuple[Time, str]] = []
+        self.moments: list[tuple[Time, str]] = []
         self._declared = declared
         self._known: set[str] = set()
         self._where = where
 
     def sent(self, now: Time, sender: Address, receiver: Address, message: Message) -> None:
-        """A message goes out, or is handed over by the submitter."""
+        """Write the caption of a message."""
         name = type(message).__name__
         if name in self._known:
             return
         template = self._template(type(message))
         self._known.add(name)
         if template:
-            self._say(now, template, sender, receiver, list(tasks_of(message)), message)
+            self._write(now, template, sender, receiver, list(tasks_of(message)), message)
 
     def _template(self, kind: type[Message]) -> str:
         name = kind.__name__
@@ -64,7 +64,7 @@ class Captions:
         return "{sender} > {receiver}: " + doc[arrow.end() :].rstrip(".") + " ({tasks})."
 
     def observed(self, now: Time, address: Address, fact: Fact) -> bool:
-        """A component reports a fact; whether something was said of it."""
+        """Write the caption of a fact; False where it has none."""
         name = fact.name if isinstance(fact, Counted) else type(fact).__name__
         if isinstance(fact, Decision):
             if fact.chosen != "queued" or "queued" in self._known:
@@ -73,26 +73,26 @@ class Captions:
             counts = [f"{one.count:,} {_SCOPES[one.scope]} {_REASONS[one.reason]}" for one in fact.rejected]
             passed = ", ".join(counts) or "nothing"
             words = _WAITS.format(sender=address, tasks=self._in_words([fact.task]), passed=passed)
-            self.said.append((now, words))
+            self.moments.append((now, words))
             return True
         if name in self._known or name not in self._declared:
             return False
         self._known.add(name)
         if self._declared[name]:
-            self._say(now, self._declared[name], address, "", [], None)
+            self._write(now, self._declared[name], address, "", [], None)
         return True
 
     def once(self, now: Time, what: str, words: str) -> None:
-        """Something happened that may be told again and again; it is said once."""
+        """Write a caption, unless there is one for this already."""
         if what not in self._known:
             self._known.add(what)
-            self.said.append((now, words))
+            self.moments.append((now, words))
 
     def again(self, what: str) -> None:
-        """It may be said once more."""
+        """Permit a second caption for this."""
         self._known.discard(what)
 
-    def _say(
+    def _write(
         self, now: Time, template: str, sender: Address, receiver: Address, tasks: Sequence[TaskId],
         message: Message | None,
     ) -> None:  # fmt: skip
@@ -102,7 +102,7 @@ class Captions:
             job=job.id if job is not None else getattr(message, "job", ""), user=_user(job),
             tasks_of_job=f"{job.task_count:,} task{'s' if job.task_count != 1 else ''}" if job is not None else "",
         )  # fmt: skip
-        self.said.append((now, words.replace(" (no task)", "")))
+        self.moments.append((now, words.replace(" (no task)", "")))
 
     def _in_words(self, tasks: Sequence[TaskId]) -> str:
         return in_words([found for found in map(self._where, tasks[:TASKS_MAX]) if found is not None])
@@ -110,7 +110,7 @@ class Captions:
 
 _OF_ALL: Final[Mapping[type[Message], str]] = {
     Submit: "Job {job}{user} comes to {receiver}: {tasks_of_job}.",
-    JobDone: "{sender} tells the submitter that job {job} is done.",
+    JobDone: "{sender} reports to the submitter that job {job} is done.",
 }
 _SCOPES: Final = {"internal": "own", "external": "of others"}
 _REASONS: Final = {
@@ -128,8 +128,8 @@ def _user(job: Job | None) -> str:
 
 
 def tasks_of(message: Message) -> Iterator[TaskId]:
-    """Tasks that a message names."""
-    for name, whole in naming(type(message)):
+    """The tasks that a message names."""
+    for name, whole in task_fields(type(message)):
         for found in flat(getattr(message, name)):
             if isinstance(found, Job):
                 yield from (task.id for task in found.tasks)
@@ -140,7 +140,7 @@ def tasks_of(message: Message) -> Iterator[TaskId]:
 
 
 def in_words(tasks: Sequence[tuple[JobId, int]]) -> str:
-    """Tasks, by job and place in it, as a sentence names them."""
+    """A phrase for tasks that are given by job and index."""
     if not tasks:
         return "no task"
     jobs = sorted({job for job, _ in tasks})

@@ -1,4 +1,4 @@
-"""What can be counted in a recording at a moment, each count made when it is first asked for."""
+"""Counts of a recording at a moment, each made on first use."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from volery.core.model import Time
 from volery.live.status import JobState
-from volery.playback.film import FAILED, FINISHED
 from volery.playback.recording import Longs, Recording
+from volery.playback.run_log import FAILED, FINISHED
 
 STATES: Final[tuple[JobState, ...]] = ("pending", "running", "done", "failed", "cancelled")
 PENDING, BUSY, DONE, FAULTY, CANCELLED = range(len(STATES))
@@ -20,8 +20,8 @@ class Counts:
     """Counts of one moment.
 
     Args:
-        recording: of which.
-        time_us: the moment, by the film's clock.
+        recording: of the counts.
+        time_us: the moment, by the clock of the recording.
     """
 
     def __init__(self, recording: Recording, time_us: Time) -> None:
@@ -85,4 +85,4 @@ class Counts:
     def on_machine(self) -> Longs:
         """Per machine, tasks that run there."""
         machines = self.recording.attempts.machine[self.runs]
-        return np.bincount(machines, minlength=len(self.recording.stage.cluster.slots))
+        return np.bincount(machines, minlength=len(self.recording.source.cluster.slots))

@@ -1,4 +1,4 @@
-"""The page of a recording that says what design it shows: its registry entry, its module, its flow of messages."""
+"""The design page of a recording: registry entry, documentation of the module, message flow."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _HOPS: Final = (
 
 
 def design_view(entry: Architecture, deployment: Deployment, explanation: str, picture: Callable[[], str]) -> PageView:
-    """The page.
+    """The page of a design.
 
     Args:
         entry: of the registry.
-        deployment: as it ran.
-        explanation: what its page says of it, in Markdown: headings, paragraphs, code, links.
+        deployment: that ran.
+        explanation: of the design, in Markdown: headings, paragraphs, code, links.
         picture: draws its flow of messages as SVG.
     """
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
     image = base64.b64encode(picture().encode()).decode()
-    said = f"Message flow of {entry.name}, as in the table"
-    drawn = tag("img", src=f"data:image/svg+xml;base64,{image}", class_="flow", alt=said)
+    title = f"Message flow of {entry.name}, as in the table"
+    drawn = tag("img", src=f"data:image/svg+xml;base64,{image}", class_="flow", alt=title)
     known = facts(
-        ("what it is", entry.summary), ("source", entry.source),
+        ("summary", entry.summary), ("source", entry.source),
         ("its page in the documentation", tag("code", f"docs/architectures/{entry.name}.md")),
     )  # fmt: skip
     hops = [_hop(hop) for hop in flow_of(deployment).hops]
     parts = (
-        known, *_prose(explanation), section("Who says what to whom", drawn), section("Messages", table(_HOPS, hops)),
-        section("What its module says", tag("pre", text)),
+        known, *_prose(explanation), section("Message flow", drawn), section("Messages", table(_HOPS, hops)),
+        section("Documentation of the module", tag("pre", text)),
     )  # fmt: skip
     return PageView(f"Design {entry.name}", joined(parts), place=DESIGN, every_s=0)
 
 
 def _prose(explanation: str) -> list[Markup]:
-    """Sections of paragraphs; what links lead to is in the documentation, not here."""
+    """Sections of paragraphs; links become plain text."""
     found = []
     for part in re.split(r"^## ", explanation, flags=re.MULTILINE):
         title, _, text = part.partition("\n")

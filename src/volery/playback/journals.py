@@ -18,23 +18,23 @@ from volery.live.runtime.journal import RAISED, Header
 from volery.live.runtime.port import Effect
 from volery.live.runtime.replay import Chain, Player, chains, cut_hosts, hosted, plan_of
 
-TELL_S: Final = 0.2
+PROGRESS_S: Final = 0.2
 Watch = Callable[[Header, Mapping[Address, Component], Time], None]
 """Called when a host begins, before its first event: its components, and its clock's time 0 since the first host's."""
 
 
-class Span(msgspec.Struct, frozen=True):
-    """What journals say before they are played.
+class JournalSpan(msgspec.Struct, frozen=True):
+    """The federation of journals, and the time that they span.
 
     Args:
-        federation, architecture: their names.
+        federation, architecture: names.
         hosts: that have left a journal.
         cluster: the machines as schedulers see them.
-        machines: per node address, the machine that it stands on.
+        machines: node address -> machine.
         first_us, end_us: times of the first and the last event, since the first host's time 0.
-        deployment: all of its components, as they were built.
+        deployment: all components, as they were built.
         origin_us: the first host's time 0, microseconds since 1970.
-        cut: hosts of which the first files are no longer kept.
+        cut: hosts with first files that are no longer kept.
     """
 
     federation: str
@@ -49,8 +49,8 @@ class Span(msgspec.Struct, frozen=True):
     cut: tuple[str, ...] = ()
 
 
-class Together:
-    """The journals of a federation; wall clocks say how their times fit together.
+class Journals:
+    """The journals of a federation, with times that are aligned by wall clocks.
 
     Args:
         paths: of the files, of all hosts and incarnations.
@@ -69,11 +69,11 @@ class Together:
                 raise InputError(str(reader.path), f"is of another federation than {first.path}; give those of one")
         self._origin_us = min(reader.header.origin_unix_us for reader in self._readers)
 
-    def span(self) -> Span:
+    def span(self) -> JournalSpan:
         """Read the times of all turns.
 
         Raises:
-            InputError: no host has lived to handle an event.
+            InputError: no host has handled an event.
         """
         header, place = self._readers[0].header, str(self._readers[0].path)
         found = [
@@ -84,7 +84,7 @@ class Together:
         if not found:
             raise InputError(place, "holds no event: the host ended before it began")
         deployment = plan_of(header, self._lookup, place).build()
-        return Span(
+        return JournalSpan(
             header.federation,
             header.architecture,
             tuple(sorted({reader.header.host for reader in self._readers})),
@@ -100,25 +100,25 @@ class Together:
     def play(
         self, watch: Watch, moved: Callable[[Time, int], None] | None = None, until_us: Time | None = None
     ) -> int:  # fmt: skip
-        """Feed all events to fresh components, in the order of their times; the number of events.
+        """Feed all events to fresh components, in the order of their times, and count them.
 
         Args:
-            watch: see there.
-            moved: told the time and the number of events, several times a second.
-            until_us: what is later is left out.
+            watch: see `Watch`.
+            moved: called with the time and the number of events, several times a second.
+            until_us: later events are left out.
 
         Raises:
-            InputError: a journal does not replay, so that what it tells cannot be known.
+            InputError: a journal does not replay.
         """
         turns = heapq.merge(*(self._turns(reader, watch) for reader in self._readers), key=lambda turn: turn[0])
         events = 0
-        told_s = time.monotonic()
+        reported_s = time.monotonic()
         for now, feed in turns:
             if until_us is not None and now > until_us:
                 break
             events += feed()
-            if moved is not None and time.monotonic() - told_s > TELL_S:
-                told_s = time.monotonic()
+            if moved is not None and time.monotonic() - reported_s > PROGRESS_S:
+                reported_s = time.monotonic()
                 moved(now, events)
         return events
 

@@ -1,4 +1,4 @@
-"""A film as a Chrome trace (Trace Event Format, JSON), which https://ui.perfetto.dev and chrome://tracing open.
+"""A recording as a Chrome trace (Trace Event Format, JSON), which https://ui.perfetto.dev and chrome://tracing open.
 
 Tracks: a thread per lane of each machine with the attempts that ran there; a span per job; a thread per component with
 the messages that it sent and received, joined by arrows; counters of waiting tasks per role and of counted facts.
@@ -14,7 +14,7 @@ import numpy as np
 
 from volery.core.model import NEVER
 from volery.metrics.timeline import in_lanes
-from volery.playback.film import FAILED, FINISHED, KILLED, RUNNING, Filmed
+from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, RunLog
 from volery.playback.worklog import ATTEMPT_COLUMNS
 
 MACHINES, JOBS, COMPONENTS, COUNTERS = 1, 2, 3, 4
@@ -27,21 +27,21 @@ _LANES: Final = 1000
 Event = dict[str, Any]
 
 
-def chrome_trace(filmed: Filmed, machines: int, title: str) -> bytes:
-    """The film as JSON; times in microseconds since the run or the federation began.
+def chrome_trace(log: RunLog, machines: int, title: str) -> bytes:
+    """The log as JSON; times in microseconds since the run or the federation began.
 
     Args:
-        filmed: what a camera saw. Of each kind of message it has a few per interval; counters count all.
-        machines: how many there are.
+        log: of a tracer. Of each kind of message it has a few per interval; counters count all.
+        machines: their count.
         title: of the trace.
     """
     events = [
         *({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}} for pid, name in _NAMES.items()),
-        *_attempts(filmed, machines),
-        *_jobs(filmed),
-        *_messages(filmed),
-        *_counters(filmed),
-        *({"ph": "i", "s": "g", "name": what, "pid": COMPONENTS, "tid": 0, "ts": at} for at, what in filmed.moments),
+        *_attempts(log, machines),
+        *_jobs(log),
+        *_messages(log),
+        *_counters(log),
+        *({"ph": "i", "s": "g", "name": what, "pid": COMPONENTS, "tid": 0, "ts": at} for at, what in log.moments),
     ]
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"title": title}})
 
@@ -50,8 +50,8 @@ def _thread(pid: int, tid: int, name: str) -> Event:
     return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
 
 
-def _attempts(filmed: Filmed, machines: int) -> Iterator[Event]:
-    ran = {name: np.array(filmed.attempts[name], dtype=np.int64) for name in ATTEMPT_COLUMNS}
+def _attempts(log: RunLog, machines: int) -> Iterator[Event]:
+    ran = {name: np.array(log.attempts[name], dtype=np.int64) for name in ATTEMPT_COLUMNS}
     ran, lane, peak = in_lanes(ran, machines)
     for machine, lanes in enumerate(peak.tolist()):
         for number in range(lanes):
@@ -65,32 +65,32 @@ def _attempts(filmed: Filmed, machines: int) -> Iterator[Event]:
         }  # fmt: skip
 
 
-def _jobs(filmed: Filmed) -> Iterator[Event]:
-    for job in filmed.jobs:
+def _jobs(log: RunLog) -> Iterator[Event]:
+    for job in log.jobs:
         ends = [at for at in (job.done_us, job.cancelled_us) if at != NEVER]
         common = {"cat": "job", "name": f"job {job.id}", "id": str(job.id), "pid": JOBS, "tid": 0}
         yield {"ph": "b", "ts": job.submitted_us, "args": {"user": job.user, "tasks": job.tasks}, **common}
-        yield {"ph": "e", "ts": min(ends, default=filmed.end_us), **common}
+        yield {"ph": "e", "ts": min(ends, default=log.end_us), **common}
 
 
-def _messages(filmed: Filmed) -> Iterator[Event]:
-    for number, address in enumerate(filmed.addresses):
+def _messages(log: RunLog) -> Iterator[Event]:
+    for number, address in enumerate(log.addresses):
         yield _thread(COMPONENTS, number + 1, address)
-    for number, flight in enumerate(filmed.flights):
-        kind = filmed.kinds[flight.kind]
+    for number, flight in enumerate(log.flights):
+        kind = log.kinds[flight.kind]
         ends = (
             (flight.sender, flight.sent_us, {"ph": "s"}),
-            (flight.receiver, flight.heard_us, {"ph": "f", "bp": "e"}),
+            (flight.receiver, flight.received_us, {"ph": "f", "bp": "e"}),
         )
         for component, at, arrow in ends:
-            place = {"name": kind, "pid": COMPONENTS, "tid": component + 1, "ts": filmed.begin_us + at}
-            yield {"ph": "X", "dur": 1, "args": {"says": filmed.told[flight.kind]}, **place}
+            place = {"name": kind, "pid": COMPONENTS, "tid": component + 1, "ts": log.begin_us + at}
+            yield {"ph": "X", "dur": 1, "args": {"says": log.meanings[flight.kind]}, **place}
             yield {"cat": "message", "id": number, **arrow, **place}
 
 
-def _counters(filmed: Filmed) -> Iterator[Event]:
-    series = {f"waiting at {role.name}": role.waiting for role in filmed.roles} | filmed.facts
+def _counters(log: RunLog) -> Iterator[Event]:
+    series = {f"waiting at {role.name}": role.waiting for role in log.roles} | log.facts
     for name, values in series.items():
         for interval, value in enumerate(values):
-            at = filmed.begin_us + interval * filmed.step_us
+            at = log.begin_us + interval * log.step_us
             yield {"ph": "C", "name": name, "pid": COUNTERS, "ts": at, "args": {"count": value}}

@@ -1,4 +1,4 @@
-"""Where tasks wait, read from what components say to each other."""
+"""Queues of tasks, read from the messages that components receive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS: Final = re.compile(r"\w+")
 
 
 class Queues:
-    """Where tasks wait: a task waits at the component that was last told of it, until it starts."""
+    """Counts tasks that wait; a task waits at the component that last received it, until it starts."""
 
     def __init__(self, bins: int) -> None:
         self._bins, self._bin = bins, 0
@@ -29,7 +29,7 @@ class Queues:
         self._busiest: dict[str, list[int]] = {}
 
     def begin(self, at: int) -> None:
-        """The next interval begins with what waits now."""
+        """Begin an interval with the tasks that wait now."""
         self._bin = at
         busiest: dict[str, int] = {}
         for address, count in self._now.items():
@@ -39,9 +39,9 @@ class Queues:
             counts[at] = self._role_now[role]
             self._busiest[role][at] = busiest.get(role, 0)
 
-    def told(self, address: Address, message: Message) -> None:
-        """A component hears of tasks."""
-        for name, whole in naming(type(message)):
+    def received(self, address: Address, message: Message) -> None:
+        """Move the tasks that a message names to its receiver."""
+        for name, whole in task_fields(type(message)):
             for found in flat(getattr(message, name)):
                 if isinstance(found, Job):
                     for task in found.tasks:
@@ -77,31 +77,31 @@ class Queues:
             self._busiest[role][self._bin] = max(self._busiest[role][self._bin], self._now[address])
 
     def started(self, task: TaskId) -> None:
-        """It waits no longer."""
+        """Remove a task that has started from its queue."""
         if task in self._at:
             self._move(task, None)
             del self._at[task]
 
     def lost(self, task: TaskId) -> None:
-        """Its attempt was in vain: it waits again, at whoever hears of it next."""
+        """Have a task wait again after a lost attempt, at the next component that receives it."""
         if task in self._job_of:
             self._at[task] = None
 
     def forget(self, job: JobId) -> None:
-        """The job is done or given up: none of its tasks waits, whatever has become of them."""
+        """Remove all tasks of a job that is done or cancelled."""
         for task in self._of_job.pop(job, ()):
             self.started(task)
             del self._job_of[task]
 
     def of(self, role: str) -> tuple[list[int], list[int]]:
-        """The most that waited in each interval: at all components of a role, and at one."""
+        """The longest queue in each interval: of all components of a role together, and of one."""
         nothing = [0] * self._bins
         return self._most.get(role, nothing), self._busiest.get(role, nothing)
 
 
 @functools.cache
-def naming(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
-    """The fields of a message that name tasks or a job, each with whether these are whole, by their declared types."""
+def task_fields(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
+    """The fields of a message that name tasks or a job by their declared types; True: whole tasks, False: numbers."""
     found = []
     for base in kind.__mro__:
         for name, declared in inspect.get_annotations(base).items():
@@ -112,7 +112,7 @@ def naming(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
 
 
 def flat(found: Any) -> Iterator[Any]:
-    """What tuples within tuples hold."""
+    """The items of nested tuples."""
     if isinstance(found, tuple):
         for one in found:
             yield from flat(one)

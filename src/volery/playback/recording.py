@@ -1,4 +1,4 @@
-"""A recording: what a camera has seen, as columns that tell how everything stood at any moment."""
+"""A recording: the log of a tracer as columns, for queries of any moment."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from volery.core.component import Deployment
 from volery.core.misses import nearest_miss
 from volery.core.model import NEVER, Address, Amounts, Cluster, JobId, TaskId, Time
 from volery.core.shares import Share
-from volery.playback.film import RUNNING, Filmed
+from volery.playback.run_log import RUNNING, RunLog
 
 Longs = npt.NDArray[np.int64]
 LATER: Final = 1 << 62
-"""After the end of every film."""
+"""After the end of every recording."""
 KEPT: Final = 16
-"""Moments of which the answer is kept: a page asks for one several times."""
+"""Moments with kept answers: a page asks for one several times."""
 
 
-class Staged(msgspec.Struct, frozen=True, eq=False):
-    """Where a recording was made.
+class RecordingSource(msgspec.Struct, frozen=True, eq=False):
+    """The run or federation that was recorded.
 
     Args:
-        title: what it is called.
-        subtitle: how many machines, and where it comes from.
+        title: of the recording.
+        subtitle: the number of machines, and the origin of the recording.
         cluster: the machines.
         nodes: address of each node -> number of its machine.
-        owners: the components responsible for each node, where the scheduler has said so.
-        due: per user who has one, its share.
+        owners: the components responsible for each node, where the scheduler declares them.
+        due: guaranteed shares by user.
         shares: the tree of shares.
-        origin_us: the film's time 0, microseconds since 1970; 0: a run that counts from its beginning.
+        origin_us: time 0 of the recording, microseconds since 1970; 0: a run that counts from its beginning.
     """
 
     title: str
@@ -49,28 +49,30 @@ class Staged(msgspec.Struct, frozen=True, eq=False):
     origin_us: Time = 0
 
 
-def staged(
+def source_of(
     title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
-) -> Staged:  # fmt: skip
-    """Where a deployment was filmed."""
+) -> RecordingSource:  # fmt: skip
+    """The source of a recording of a deployment."""
     owners = deployment.owners_of
     known = {} if owners is None else {node: owners(node) for node in deployment.machines}
     tree = deployment.shares({}) if deployment.shares is not None else ()
-    return Staged(title, subtitle, cluster, deployment.machines, known, deployment.guaranteed_shares, tree, origin_us)
+    return RecordingSource(
+        title, subtitle, cluster, deployment.machines, known, deployment.guaranteed_shares, tree, origin_us
+    )
 
 
-class Jobs:
+class JobColumns:
     """Jobs as columns, by number.
 
     Attributes:
-        id, submitted_us, tasks, first, done_us, cancelled_us: see `FilmedJob`; `LATER` stands for never.
+        id, submitted_us, tasks, first, done_us, cancelled_us: see `JobEntry`; `LATER`: never.
         started_us: when the first task started.
         unsatisfiable: tasks that no machine can run.
         users: all names, sorted; user: per job, the place of its own.
     """
 
-    def __init__(self, filmed: Filmed) -> None:
-        self.of = filmed.jobs
+    def __init__(self, log: RunLog) -> None:
+        self.of = log.jobs
 
         def column(name: str) -> Longs:
             return np.array([getattr(job, name) for job in self.of], dtype=np.int64)
@@ -90,19 +92,19 @@ class Jobs:
         return at if at < len(self.of) and self.of[at].id == number else -1
 
 
-class Attempts:
-    """Attempts as columns, by when they started.
+class AttemptColumns:
+    """Attempts as columns, in the order of their starts.
 
     Attributes:
-        job: rows of `Jobs`; place: of the task in its job.
-        machine, start_us, finish_us, attempt, outcome: see `playback.worklog`; what runs at the end ends `LATER`.
-        by_task: rows by job, place and start; bounds: where in it each job begins.
+        job: rows of `JobColumns`; place: of the task in its job.
+        machine, start_us, finish_us, attempt, outcome: see `playback.worklog`; `LATER`: it runs at the end.
+        by_task: rows by job, place and start; bounds: of each job's rows in it.
     """
 
-    def __init__(self, filmed: Filmed, jobs: Jobs) -> None:
-        known = {name: np.frombuffer(column, dtype=np.int64) for name, column in filmed.attempts.items() if column}
+    def __init__(self, log: RunLog, jobs: JobColumns) -> None:
+        known = {name: np.frombuffer(column, dtype=np.int64) for name, column in log.attempts.items() if column}
         if not known:
-            known = {name: np.zeros(0, dtype=np.int64) for name in filmed.attempts}
+            known = {name: np.zeros(0, dtype=np.int64) for name in log.attempts}
         job = np.searchsorted(jobs.id, known["job"])
         there = job < len(jobs.of)
         there[there] &= jobs.id[job[there]] == known["job"][there]
@@ -125,24 +127,24 @@ class Attempts:
 
 
 class Recording:
-    """What has been recorded.
+    """A log, its columns, and answers for moments of it.
 
     Args:
-        filmed: by a camera.
-        stage: where.
+        log: of a tracer.
+        source: of the log.
 
     Attributes:
-        moments: when, and all that happened in that instant, in the order of time.
+        moments: times and captions, one per instant, in the order of time.
         node_on: number of a machine -> address of its node.
     """
 
-    def __init__(self, filmed: Filmed, stage: Staged) -> None:
-        self.filmed, self.stage = filmed, stage
-        self.jobs = Jobs(filmed)
-        self.attempts = Attempts(filmed, self.jobs)
-        self.node_on = {machine: address for address, machine in stage.nodes.items()}
-        self.moments = _moments(filmed)
-        decided = filmed.decided
+    def __init__(self, log: RunLog, source: RecordingSource) -> None:
+        self.log, self.source = log, source
+        self.jobs = JobColumns(log)
+        self.attempts = AttemptColumns(log, self.jobs)
+        self.node_on = {machine: address for address, machine in source.nodes.items()}
+        self.moments = _moments(log)
+        decided = log.decided
         self.asked = tuple(
             np.frombuffer(column, dtype=np.int64) if column else np.zeros(0, dtype=np.int64)
             for column in (decided.time_us, decided.pair, decided.age_us)
@@ -155,16 +157,14 @@ class Recording:
 
     @property
     def begin_us(self) -> Time:
-        """Of the film."""
-        return self.filmed.begin_us
+        return self.log.begin_us
 
     @property
     def end_us(self) -> Time:
-        """Of the film."""
-        return self.filmed.end_us
+        return self.log.end_us
 
     def groups(self, at: int) -> list[tuple[int, int, str]]:
-        """Equal tasks of a job that follow each other: place of the first, how many, why no machine can run them."""
+        """Runs of equal tasks of a job: place of the first, count, reason for which no machine can run them."""
         job, found = self.jobs.of[at], []
         ends = [first for first, _, _ in job.kinds[1:]] + [job.first + job.tasks]
         for (first, mask, request), end in zip(job.kinds, ends, strict=True) if job.kinds else ():
@@ -172,9 +172,9 @@ class Recording:
         return found
 
     def miss(self, mask: int, request: Amounts) -> str:
-        """Why no machine can run such a task; empty where one can."""
+        """The reason for which no machine can run such a task; empty where one can."""
         if (mask, request) not in self._misses:
-            self._misses[mask, request] = nearest_miss(self.stage.cluster, mask, request)
+            self._misses[mask, request] = nearest_miss(self.source.cluster, mask, request)
         return self._misses[mask, request]
 
     def wanted(self, at: int, place: int) -> tuple[int, Amounts]:
@@ -188,7 +188,7 @@ class Recording:
         return found
 
     def where(self, task: TaskId) -> tuple[int, int]:
-        """The row of a task's job, and its place there; (-1, -1): it is not known."""
+        """The row of a task's job, and its place there; (-1, -1): no job has it."""
         order = np.argsort(self.jobs.first, kind="stable")
         at = int(np.searchsorted(self.jobs.first[order], task, side="right")) - 1
         if at < 0:
@@ -198,7 +198,7 @@ class Recording:
         return (row, place) if place < self.jobs.tasks[row] else (-1, -1)
 
     def kept(self, key: tuple[Time, str], make: Callable[[], Any]) -> Any:
-        """What was made for a moment, or what is made now."""
+        """The kept answer for a moment, or a new one."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -209,10 +209,10 @@ class Recording:
             return made
 
 
-def _moments(filmed: Filmed) -> list[tuple[Time, str]]:
+def _moments(log: RunLog) -> list[tuple[Time, str]]:
     found: dict[Time, list[str]] = {}
-    for at_us, what in filmed.moments:
-        if filmed.begin_us <= at_us <= filmed.end_us:
+    for at_us, what in log.moments:
+        if log.begin_us <= at_us <= log.end_us:
             found.setdefault(at_us, []).append(what)
     return [(at_us, " ".join(what)) for at_us, what in sorted(found.items())]
 

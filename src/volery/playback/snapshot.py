@@ -1,4 +1,4 @@
-"""A recording as it stood at a moment: answers what the page's views ask, as a desk answers them about now."""
+"""The state of a recording at a moment: it answers the queries of pages, as a job service does for the present."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from volery.live.status import (
     Why,
 )
 from volery.playback.counts import BUSY, CANCELLED, FAULTY, PENDING, STATES, Counts
-from volery.playback.film import FAILED, FINISHED, KILLED
 from volery.playback.recording import LATER, Longs, Recording
+from volery.playback.run_log import FAILED, FINISHED, KILLED
 from volery.playback.shares import RecordedShares
 
 MINUTE_US: Final = 60_000_000
 RECENT_US: Final = 5 * MINUTE_US
-"""As a live page counts what is recent."""
+"""The same as on a live page."""
 LOOK_MAX: Final = 1_000
 
 
 def at(recording: Recording, time_us: Time) -> Snapshot:
-    """How it stood; of one moment the same object, whoever asks."""
+    """The state at a moment; every call for one moment returns the same object."""
     time_us = min(max(time_us, recording.begin_us), recording.end_us)
     found: Snapshot = recording.kept((time_us, ""), lambda: Snapshot(recording, time_us))
     return found
 
 
 class Snapshot:
-    """See `volery.live.service.view.FederationView`.
+    """The state of a recording at a moment; see `volery.live.service.view.FederationView`.
 
     Args:
-        recording: of which.
-        time_us: the moment, by the film's clock.
+        recording: of the state.
+        time_us: the moment, by the clock of the recording.
     """
 
     takes_orders = False
@@ -58,26 +58,26 @@ class Snapshot:
 
     def __init__(self, recording: Recording, time_us: Time) -> None:
         self.recording, self.time_us = recording, time_us
-        self._stage = recording.stage
+        self._source = recording.source
         self._count = Counts(recording, time_us)
         self.sharing = RecordedShares(recording, time_us)
 
     @property
     def now_us(self) -> Time:
-        """The moment."""
+        """The moment, microseconds since 1970."""
         return self._unix(self.time_us)
 
     def _unix(self, time_us: Time) -> Time:
-        return self._stage.origin_us + time_us
+        return self._source.origin_us + time_us
 
     @property
     def told(self) -> Mapping[str, int]:
-        """Attempts that are over, by how they ended."""
+        """Counts of attempts that are over, by outcome."""
         outcomes = np.bincount(self.recording.attempts.outcome[self._count.over], minlength=3)
         return {"finished": int(outcomes[FINISHED]), "killed": int(outcomes[KILLED]), "failed": int(outcomes[FAILED])}
 
     def per_second(self, ended: int) -> float | None:
-        """Tasks per second over the last minute, or since the film has begun."""
+        """Tasks per second over the last minute, or since the recording began."""
         before_us = max(self.recording.begin_us, self.time_us - MINUTE_US)
         if self.time_us <= before_us:
             return None
@@ -97,31 +97,30 @@ class Snapshot:
 
     def lost(self) -> set[Address]:
         """Components that have crashed and are not back."""
-        return self._last(self.recording.filmed.crashed)
+        return self._last(self.recording.log.crashed)
 
     @functools.cached_property
     def _drained(self) -> set[Address]:
-        return self._last(self.recording.filmed.drained)
+        return self._last(self.recording.log.drained)
 
     def all_hosts(self) -> list[HostStatus]:
         """None: a recording does not know hosts."""
         return []
 
     def absent(self) -> tuple[str, ...]:
-        """None."""
         return ()
 
     def samples(self) -> tuple[Sample, ...]:
-        """None: the film shows every moment."""
+        """None: a recording shows every moment."""
         return ()
 
     def description(self, number: JobId) -> JobDescription | None:
-        """None: a recording does not know what was submitted."""
+        """None: a recording does not have descriptions."""
         return None
 
     def nodes(self) -> list[NodeStatus]:
         """All nodes, in order of their machines."""
-        cluster, running = self._stage.cluster, self._count.on_machine.tolist()
+        cluster, running = self._source.cluster, self._count.on_machine.tolist()
         capacities, lost = cluster.capacities or [()] * len(cluster.slots), self.lost()
         return [
             NodeStatus(
@@ -130,17 +129,17 @@ class Snapshot:
                 labels=_constraints(cluster.constraints[machine]),
                 offers=dict(zip(cluster.resources, capacities[machine], strict=True)),
             )
-            for address, machine in sorted(self._stage.nodes.items(), key=lambda found: (found[1], found[0]))
+            for address, machine in sorted(self._source.nodes.items(), key=lambda found: (found[1], found[0]))
         ]  # fmt: skip
 
     def partitions(self) -> Mapping[Address, Sequence[Address]]:
-        """Who is in charge of each node, where the scheduler has said so."""
-        return self._stage.owners
+        """The owners of each node, where the scheduler declares them."""
+        return self._source.owners
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
         attempts = self.recording.attempts
-        rows = self._count.runs[attempts.machine[self._count.runs] == self._stage.nodes[node]][:limit]
+        rows = self._count.runs[attempts.machine[self._count.runs] == self._source.nodes[node]][:limit]
         jobs = self.recording.jobs
         return [
             self.tasks(int(jobs.id[attempts.job[row]]), int(attempts.place[row]), 1)[0] for row in rows.tolist()
@@ -186,7 +185,7 @@ class Snapshot:
         return ""
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-        """Jobs, in the order that is asked for; those that are equal: the newest first."""
+        """Jobs in the order of the query; of equal ones the newest first."""
         jobs = self.recording.jobs
         wanted = self._count.states >= 0
         if query.state is not None:
@@ -197,7 +196,7 @@ class Snapshot:
         if query.before is not None:
             wanted &= jobs.id < query.before
         if query.since_us is not None:
-            wanted &= jobs.submitted_us >= query.since_us - self._stage.origin_us
+            wanted &= jobs.submitted_us >= query.since_us - self._source.origin_us
         rows: Longs = np.flatnonzero(wanted)
         if query.reason is not None:
             words = query.reason
@@ -209,11 +208,11 @@ class Snapshot:
         return [self._status(row) for row in ranked[order.skip : order.skip + limit].tolist()]
 
     async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-        """As `jobs`: a recording serves one who looks at it."""
+        """The answer of `jobs`: a recording has one viewer."""
         return self.jobs(query, limit, order)
 
     def _keys(self, by: str, rows: Longs) -> Longs:
-        """What rows are sorted by, as numbers."""
+        """The sort keys of rows, as numbers."""
         jobs = self.recording.jobs
         if by == "state":
             return np.array([sorted(STATES).index(state) for state in STATES])[self._count.states[rows]]
@@ -229,7 +228,7 @@ class Snapshot:
         return found_keys
 
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
-        """Tasks of a job, each as its last attempt has left it."""
+        """Tasks of a job, each in the state of its last attempt."""
         row = self.recording.jobs.place(number)
         if row < 0:
             return []
@@ -269,7 +268,7 @@ class Snapshot:
         )  # fmt: skip
 
     def allocations_us(self, limit: int) -> list[Time]:
-        """From a job's submission until the first attempt of a task starts, of the tasks of the last jobs."""
+        """Times from submission to the first start of a task, of the tasks of the last jobs."""
         jobs, attempts, found = self.recording.jobs, self.recording.attempts, list[Time]()
         for row in np.flatnonzero(jobs.started_us <= self.time_us)[::-1][:limit].tolist():
             of_job = attempts.of_tasks(row, 0, LATER)
@@ -283,7 +282,7 @@ class Snapshot:
     # Why.
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
-        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        """The explanation of a task's state; without a place: of the first task that waits, or the first of all."""
         job, row = self.job(number), self.recording.jobs.place(number)
         if job is None or (place is not None and place >= job.tasks):
             return None
@@ -292,13 +291,13 @@ class Snapshot:
             place = self._first_waiting(job)
         task = self.tasks(number, place, 1)[0]
         mask, request = self.recording.wanted(row, place)
-        drained = {self._stage.nodes[node] for node in self._drained if node in self._stage.nodes}
+        drained = {self._source.nodes[node] for node in self._drained if node in self._source.nodes}
         taken = {machine: count for machine, count in enumerate(self._count.on_machine.tolist()) if count}
-        steps = counted(candidates(self._stage.cluster, mask, request, drained, taken))
+        steps = counted(candidates(self._source.cluster, mask, request, drained, taken))
         heard = job.running + job.finished + job.failed + job.killed
         started = heard if whole else int(task.state not in ("pending", "unsatisfiable", "cancelled"))
         words = "were given to tasks of the job" if whole else "were given to it"
-        decided = self.recording.filmed.decided
+        decided = self.recording.log.decided
         return Why(
             job=number, index=place, state=task.state, reason=task.reason or job.reason,
             waiting=0 if job.ended else max(0, job.tasks - heard - job.unsatisfiable),
@@ -314,7 +313,7 @@ class Snapshot:
         return 0
 
     def _decisions(self, task: TaskId) -> tuple[DecisionStep, ...]:
-        decided = self.recording.filmed.decided
+        decided = self.recording.log.decided
         dropped = decided.dropped.get(task, 0)
         return tuple(
             DecisionStep(
@@ -327,8 +326,8 @@ class Snapshot:
         )  # fmt: skip
 
     def views(self) -> list[PairStatus]:
-        """What schedulers have decided so far on their views of each other's parts."""
-        names = self.recording.filmed.decided.pairs
+        """Counts of decisions so far that used views of other schedulers' machines."""
+        names = self.recording.log.decided.pairs
         decisions, refused, ages_us = self._decided(0)
         recent, recent_refused, recent_ages_us = self._decided(self.time_us - RECENT_US)
         return [
@@ -343,10 +342,10 @@ class Snapshot:
         ]  # fmt: skip
 
     def _decided(self, since_us: Time) -> tuple[list[int], list[int], list[int]]:
-        """Per pair, from then until now: placements that held, those that were refused, and the sum of ages, us."""
+        """Per pair since then: placements that held, those that were refused, and the sum of ages in microseconds."""
         times, pairs, ages = self.recording.asked
         first = int(np.searchsorted(times, since_us)) if since_us > 0 else 0
-        until, many = int(np.searchsorted(times, self.time_us, side="right")), len(self.recording.filmed.decided.pairs)
+        until, many = int(np.searchsorted(times, self.time_us, side="right")), len(self.recording.log.decided.pairs)
         of, age_us = pairs[first:until], ages[first:until]
         held, none = age_us >= 0, np.zeros(many, dtype=np.int64)
         if not of.size:
@@ -358,7 +357,7 @@ class Snapshot:
     # Users.
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
-        """What every user has under way, or one."""
+        """The load of every user, or of one."""
         jobs, many = self.recording.jobs, len(self.recording.jobs.users)
 
         def summed(weights: Longs) -> list[int]:
@@ -372,11 +371,11 @@ class Snapshot:
         return [load for load in found if any(load[1:]) and user in (None, load.user)]
 
     def users(self, user: str | None) -> list[UserStatus]:
-        """Users with something under way or a share, or only one."""
+        """Users with a load or a share, or only one."""
         loads = {load.user: load for load in self.loads(user)}
         due, weights = (
             self.sharing.due(),
-            {share.name: share.weight for share in self._stage.shares if not share.members},
+            {share.name: share.weight for share in self._source.shares if not share.members},
         )
         names = sorted({*loads, *due} if user is None else {user})
         found = []
@@ -386,31 +385,31 @@ class Snapshot:
             found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
         return found
 
-    # What only recordings know.
+    # Queries that only recordings answer.
 
     @property
     def interval(self) -> int:
-        """Of the film's intervals, the one that the moment is in."""
-        filmed = self.recording.filmed
-        many = len(filmed.sent[0]) if filmed.sent else 1
-        return min(many - 1, max(0, (self.time_us - filmed.begin_us) // filmed.step_us))
+        """The index of the interval that contains the moment."""
+        log = self.recording.log
+        many = len(log.sent[0]) if log.sent else 1
+        return min(many - 1, max(0, (self.time_us - log.begin_us) // log.step_us))
 
     def archived(self, number: JobId) -> None:
-        """Whose a job was that has left for the archive: none has."""
+        """None: no job of a recording is in the archive."""
 
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:
-        """Where a scheduler's view is wrong: first node of a group -> slots believed free, slots believed taken."""
-        belief = next((one for one in self.recording.filmed.beliefs if one.by == by), None)
-        if belief is None:
+        """Errors of a scheduler's view: first node of a group -> slots wrongly free, slots wrongly taken."""
+        errors = next((one for one in self.recording.log.views if one.by == by), None)
+        if errors is None:
             return {}
-        node_on, wrong = self.recording.node_on, belief.wrong[self.interval]
+        node_on, wrong = self.recording.node_on, errors.wrong[self.interval]
         return {node_on[machine]: (free, taken) for machine, free, taken in wrong if machine in node_on}
 
 
-LOST: Final = "its last attempt was lost, or given up; the task begins anew when there is room"
+LOST: Final = "its last attempt was lost, or given up; the task runs again when there is room"
 
 
 def _constraints(mask: int) -> dict[str, str | int]:
-    """What a machine meets, as a label."""
+    """The constraints that a machine satisfies, as a label."""
     met = [str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1]
     return {"constraints": " ".join(met)} if met else {}

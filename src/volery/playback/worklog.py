@@ -1,4 +1,4 @@
-"""What a camera notes of the work itself: jobs as they come, attempts, decisions, preemptions, nodes out of use."""
+"""The log of the work in a traced run: jobs, attempts, decisions, preemptions, nodes out of use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from volery.core.events import Cancel, Drain, Fact, JobDone, MoreTasks, Preemption, Submit
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
 from volery.core.why import KEPT_PER_TASK, Decision, Noted
-from volery.playback.film import Decided, FilmedJob
+from volery.playback.run_log import DecisionHistory, JobEntry
 
 ATTEMPT_COLUMNS: Final = ("task", "job", "machine", "start_us", "finish_us", "attempt", "outcome")
 TASKS_EXPLAINED_MAX: Final = 200_000
@@ -18,17 +18,17 @@ REFUSED: Final = -1
 
 
 class WorkLog:
-    """Gathers; all times are the film's.
+    """Collects the work of a run; times are those of the recording.
 
     Attributes:
-        preemptions, drained, crashed: see `volery.playback.film.Filmed`.
+        preemptions, drained, crashed: see `volery.playback.run_log.RunLog`.
     """
 
     def __init__(self) -> None:
         self.preemptions: list[tuple[Time, Address, Preemption]] = []
         self.drained: list[tuple[Time, Address, bool]] = []
         self.crashed: list[tuple[Time, Address, bool]] = []
-        self._jobs: dict[JobId, FilmedJob] = {}
+        self._jobs: dict[JobId, JobEntry] = {}
         self._attempts: dict[str, array[int]] = {name: array("q") for name in ATTEMPT_COLUMNS}
         self._of_task: dict[TaskId, list[Noted]] = {}
         self._dropped: dict[TaskId, int] = {}
@@ -36,14 +36,14 @@ class WorkLog:
         self._asked = array("q"), array("q"), array("q")
         self._is_drained: dict[Address, bool] = {}
 
-    def told(self, message: Message, now: Time) -> None:
-        """The submitter, or who looks after the federation, has said something."""
+    def received(self, message: Message, now: Time) -> None:
+        """Record a message from the submitter or an operator."""
         if isinstance(message, Submit):
             job = message.job
             known = self._jobs.get(job.id)
             if known is None:
                 first = job.tasks[0].id if job.tasks else NEVER
-                known = self._jobs[job.id] = FilmedJob(job.id, job.user, now, job.task_count, first, [])
+                known = self._jobs[job.id] = JobEntry(job.id, job.user, now, job.task_count, first, [])
             self._add(known, job.tasks)
         elif isinstance(message, MoreTasks):
             if (known := self._jobs.get(message.job)) is not None:
@@ -56,13 +56,13 @@ class WorkLog:
             self.drained.append((now, message.node, message.drained))
 
     def where(self, task: TaskId) -> tuple[JobId, int] | None:
-        """The job of a task, and its place there."""
+        """The job of a task, and the task's index in the job; None: no job has it."""
         for job in self._jobs.values():
             if job.first <= task < job.first + job.tasks:
                 return job.id, task - job.first
         return None
 
-    def _add(self, job: FilmedJob, tasks: Sequence[Task]) -> None:
+    def _add(self, job: JobEntry, tasks: Sequence[Task]) -> None:
         for task in tasks:
             if job.first == NEVER or task.id < job.first:
                 job.first = task.id
@@ -72,13 +72,13 @@ class WorkLog:
             job.tasks = max(job.tasks, tasks[-1].id - job.first + 1)
 
     def answered(self, message: JobDone, now: Time) -> None:
-        """The submitter hears that a job is done."""
+        """Record the answer that a job is done."""
         job = self._jobs.get(message.job)
         if job is not None and job.done_us == NEVER:
             job.done_us = now
 
     def observed(self, address: Address, fact: Fact, now: Time) -> None:
-        """A component reports a fact."""
+        """Record a fact that a component reports."""
         if isinstance(fact, Decision):
             self._decided(address, fact, now)
         elif isinstance(fact, Preemption):
@@ -101,19 +101,19 @@ class WorkLog:
             self._dropped[decision.task] = self._dropped.get(decision.task, 0) + 1
 
     def attempt(self, *columns: int) -> None:
-        """An attempt is over, or runs at the end; see `ATTEMPT_COLUMNS`."""
+        """Record an attempt that has ended, or runs at the end; see `ATTEMPT_COLUMNS`."""
         for column, value in zip(self._attempts.values(), columns, strict=True):
             column.append(value)
 
     def parts(self) -> dict[str, Any]:
-        """What `Filmed` has of it."""
+        """The fields of `RunLog` that describe the work."""
         for job in self._jobs.values():
             job.kinds.sort()
         times, pairs, ages = self._asked
         return {
             "attempts": self._attempts,
             "jobs": [self._jobs[number] for number in sorted(self._jobs)],
-            "decided": Decided(self._of_task, self._dropped, list(self._pairs), times, pairs, ages),
+            "decided": DecisionHistory(self._of_task, self._dropped, list(self._pairs), times, pairs, ages),
             "preemptions": self.preemptions,
             "drained": self.drained,
             "crashed": sorted(self.crashed),

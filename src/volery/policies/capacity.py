@@ -1,4 +1,4 @@
-"""Which machines of a partition have enough of every resource free, without a look at each.
+"""An index of free capacity: the machines of a partition that have enough of every resource, without a look at each.
 
 Per resource there is a ladder of thresholds, four to an octave, and per threshold one bit vector of the machines that
 have at least so much free. The AND of the vectors of the next thresholds at or above a request's amounts, and of the
@@ -89,7 +89,7 @@ class Ladders(dict[Amounts, Need]):
 
 
 class CapacityIndex:
-    """What the machines of one partition have free.
+    """The free capacity of the machines of one partition.
 
     Args:
         capacities: per position, units of each resource.
@@ -122,7 +122,7 @@ class CapacityIndex:
         return twin
 
     def fits(self, position: int, packed: int) -> bool:
-        """Whether the machine has enough of everything free."""
+        """True if the machine has enough of everything free."""
         return (self.free[position] - packed) & self._guards == self._guards
 
     def put(self, position: int, free: int) -> None:

@@ -35,7 +35,7 @@ class Measure(msgspec.Struct, frozen=True):
     of: Quantity
 
 
-class Point(msgspec.Struct, frozen=True):
+class AxisPoint(msgspec.Struct, frozen=True):
     """A mean over seeds with its 95 % interval, which one seed does not have."""
 
     x: float
@@ -44,11 +44,11 @@ class Point(msgspec.Struct, frozen=True):
     seeds: int
 
 
-class Line(msgspec.Struct, frozen=True):
+class AxisLine(msgspec.Struct, frozen=True):
     """An architecture with its parameters over an axis, in order of the axis."""
 
     label: str
-    points: tuple[Point, ...]
+    points: tuple[AxisPoint, ...]
 
 
 class Panel(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Panel(msgspec.Struct, frozen=True):
     axis: str
     setting: str
     measure: Measure
-    lines: tuple[Line, ...]
+    lines: tuple[AxisLine, ...]
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ def panels(runs: Sequence[RunSummary], axis: str, measures: Sequence[Measure] = 
                 yield Panel(axis, setting, measure, lines)
 
 
-def _lines(runs: Sequence[RunSummary], axis: str, values: Sequence[float], measure: Measure) -> Iterator[Line]:
+def _lines(runs: Sequence[RunSummary], axis: str, values: Sequence[float], measure: Measure) -> Iterator[AxisLine]:
     families: dict[str, dict[float, list[float]]] = {}
     for run in runs:
         quantity = measure.of(run)
@@ -152,8 +152,8 @@ def _lines(runs: Sequence[RunSummary], axis: str, values: Sequence[float], measu
         for x in values if own is None else [own]:
             family.setdefault(x, []).append(quantity)
     for label, at in families.items():
-        points = (Point(x, sum(at[x]) / len(at[x]), interval_of_mean(at[x]), len(at[x])) for x in sorted(at))
-        yield Line(label, tuple(points))
+        points = (AxisPoint(x, sum(at[x]) / len(at[x]), interval_of_mean(at[x]), len(at[x])) for x in sorted(at))
+        yield AxisLine(label, tuple(points))
 
 
 def family_of(run: RunSummary, axis: str = "") -> str:
@@ -168,6 +168,6 @@ def family_of(run: RunSummary, axis: str = "") -> str:
 
 
 def bare_label(run: RunSummary) -> str:
-    """What a run is called without its setting in square brackets."""
+    """The label of a run without its setting in square brackets."""
     label = label_of(run)
     return label.removesuffix(f" [{setting_of(label)}]")

@@ -1,21 +1,30 @@
-"""A measure over an axis of a study as a picture: a line per architecture, its 95 % interval over seeds as a band."""
+"""Pictures with a line per architecture: a measure over an axis of a study, and theory beside simulation."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 
-from volery.report.axes import Panel, Point
+from volery.core.errors import InputError
+from volery.report.axes import AxisPoint, Panel
 from volery.report.plots import (
+    HEIGHT_INCHES,
+    LEGEND_LINE_INCHES,
     MARKERS,
     SCREEN,
+    UNDATED,
+    WIDTH_INCHES,
     Size,
     add_legend,
     colour,
     dash,
     in_legend,
     legend_size,
+    literal,
     new_figure,
     style,
     svg_text,
@@ -39,7 +48,7 @@ def axis_svg(panel: Panel) -> str:
         return svg_text(axis_figure(panel, panel.setting), 0)
 
 
-def _bounds(point: Point) -> tuple[float, float]:
+def _bounds(point: AxisPoint) -> tuple[float, float]:
     return (point.mean, point.mean) if point.interval is None else (point.interval.low, point.interval.high)
 
 
@@ -90,3 +99,68 @@ def _scales(axes: Axes, panel: Panel) -> None:
         return
     axes.yaxis.set_major_formatter(lambda value, _: tick(value))
     axes.yaxis.set_minor_formatter(lambda _value, _: "")
+
+
+class AnalysisLine(msgspec.Struct, frozen=True):
+    """A quantity as theory gives it, with simulated values beside it.
+
+    Args:
+        label: in the legend.
+        analysis: points of the curve, x and y.
+        simulated: points that are marked.
+    """
+
+    label: str
+    analysis: tuple[tuple[float, float], ...]
+    simulated: tuple[tuple[float, float], ...] = ()
+
+
+def draw_analysis(
+    panels: Mapping[str, Sequence[AnalysisLine]], path: Path, *, title: str = "", x_label: str = "load"
+) -> None:
+    """Write a picture, theory as lines and simulation as circles; the same values give the same bytes.
+
+    Args:
+        panels: label of the y axis -> what is drawn on it; one panel below the other.
+        path: its ending says the format, .svg, .png or .pdf.
+
+    Raises:
+        InputError: another ending, or the file cannot be written.
+    """
+    if path.suffix not in UNDATED:
+        raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
+    with style():
+        figure = _analysis_figure(panels, title, x_label)
+        try:
+            figure.savefig(path, dpi=120, metadata=UNDATED[path.suffix])
+        except OSError as error:
+            raise InputError(str(path), f"cannot be written: {error.strerror or error}; choose another place") from None
+
+
+def analysis_curves(panels: Mapping[str, Sequence[AnalysisLine]], *, title: str = "", x_label: str = "load") -> str:
+    """The picture of `draw_analysis` as SVG text."""
+    with style():
+        return svg_text(_analysis_figure(panels, title, x_label), 0)
+
+
+def _analysis_figure(panels: Mapping[str, Sequence[AnalysisLine]], title: str, x_label: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    lines = sum(len(shown) for shown in panels.values())
+    height = HEIGHT_INCHES * len(panels) + LEGEND_LINE_INCHES * lines
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    rows = figure.subplots(len(panels), squeeze=False)[:, 0]
+    for axes, (y_label, shown) in zip(rows, panels.items(), strict=True):
+        for place, line in enumerate(shown):
+            axes.plot(*_xy(line.analysis), color=colour(place), linestyle=dash(place), label=literal(line.label))
+            if line.simulated:
+                axes.plot(*_xy(line.simulated), color=colour(place), linestyle="", marker="o", markerfacecolor="none")
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        add_legend(axes, 1)
+    return figure
+
+
+def _xy(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]

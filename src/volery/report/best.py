@@ -13,7 +13,7 @@ import msgspec
 
 from volery.metrics import Distribution, RunSummary
 from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting, shortened
-from volery.report.units import digits, duration
+from volery.report.units import NOTHING, digits, duration
 from volery.statistics import CONFIDENCE, HIGHER, SEEDS_MIN, holm, paired_difference, paired_ratio
 
 RIVALS_MIN = 3
@@ -47,6 +47,11 @@ class Best(msgspec.Struct, frozen=True):
     level: tuple[str, ...]
     next: tuple[str, ...]
     next_mean: float
+
+    @property
+    def amounts(self) -> tuple[str, str]:
+        """The lowest mean and the next one with their unit; a dash where there is none."""
+        return written(self.mean, self.unit), written(self.next_mean, self.unit) if self.next else NOTHING
 
 
 def _delay(jobs: JobClass, statistic: Callable[[Distribution], float]) -> Quantity:

@@ -1,4 +1,4 @@
-"""What a workload asks for before any scheduler has a say: load per constraint, and scheduling conflicts over time."""
+"""The demand of a workload before any scheduler decides: load per constraint, and scheduling conflicts over time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
-from volery.report.page import Row, paragraph, table
+from volery.report.page import TableRow, paragraph, table
 from volery.report.parquet import columns_of, names_of
 from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD
 from volery.report.units import digits
@@ -141,10 +141,10 @@ def conflict_table(conflicts: Sequence[ConflictTable]) -> str:
     if not conflicts:
         return ""
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         for one in conflicts:
             for kind in KINDS:
                 first = kind == KINDS[0]
-                yield Row([one.title if first else "", kind, *map(digits, one.over[kind])], "first" * first)
+                yield TableRow([one.title if first else "", kind, *map(digits, one.over[kind])], "first" * first)
 
     return paragraph(CONFLICTS_NOTE) + table(CONFLICT_HEADS, rows(), text_columns=2)

@@ -86,7 +86,7 @@ def _sentence(text: str) -> str:
 
 
 def explanation(entry: Architecture) -> str:
-    """What stands in NAME.md beside the design's module: why it is as it is, in prose; empty where there is none."""
+    """The prose of NAME.md beside the design's module, which gives reasons; empty where there is none."""
     file = Path(sys.modules[entry.build.__module__].__file__ or "").with_name(f"{entry.name}.md")
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
@@ -102,7 +102,7 @@ def _explanation(text: str, picture: Iterable[str]) -> Iterator[str]:
 
 
 def _module(entry: Architecture) -> Iterator[str]:
-    """What the module says of itself: a heading per word that begins a line and stands apart from what follows."""
+    """The module's docstring in Markdown: a heading per word that begins a line and stands apart from what follows."""
     yield "## How it is built here"
     yield ""
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""

@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol
 
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
-from volery.report.axes import Panel, Point, bare_label, numeric_axes, panels, slug, varying
+from volery.report.axes import AxisPoint, Panel, bare_label, numeric_axes, panels, slug, varying
 from volery.report.axisplot import axis_figure
 from volery.report.folder import StoredResults, read_results
-from volery.report.groups import CLASSES, Compared, RunGroup, group_runs, methods, shortened
+from volery.report.groups import CLASSES, Comparison, RunGroup, group_runs, methods, shortened
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
 from volery.report.tables import STATISTICS
@@ -39,11 +39,11 @@ class Comparisons(Protocol):
     """The comparisons of a study (read-only)."""
 
     @property
-    def differences(self) -> Sequence[Compared]:
-        """Over the seeds."""
+    def differences(self) -> Sequence[Comparison]:
+        """The paired differences over the seeds."""
 
     @property
-    def on_days_like_this(self) -> Sequence[Compared] | None:
+    def on_days_like_this(self) -> Sequence[Comparison] | None:
         """Of single runs, job by job; None in a folder of an earlier version."""
 
 
@@ -150,7 +150,7 @@ def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
             ]  # fmt: skip
 
 
-def difference_rows(differences: Sequence[Compared], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
+def difference_rows(differences: Sequence[Comparison], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     """A head, and a line per paired difference a - b: the axes of a, and mean and interval over the seeds."""
     axes = list(varying(runs))
     first = {run.label: run for run in reversed(runs)}
@@ -211,7 +211,7 @@ def delay_latex(groups: Sequence[RunGroup]) -> str:
     return _tabular(told, ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows)
 
 
-def differences_latex(differences: Sequence[Compared]) -> str:
+def differences_latex(differences: Sequence[Comparison]) -> str:
     """A booktabs table of comparisons: ratios of durations, else differences, with intervals and methods."""
     rows = [
         [
@@ -250,7 +250,7 @@ def _unit(panel: Panel) -> tuple[str, float]:
     return next(((unit, scale) for unit, scale in _UNITS if largest >= scale), _UNITS[-1])
 
 
-def _latex_point(point: Point | None, scale: float) -> str:
+def _latex_point(point: AxisPoint | None, scale: float) -> str:
     if point is None:
         return "--"
     half = None if point.interval is None else (point.interval.high - point.interval.low) / 2 / scale

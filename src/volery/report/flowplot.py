@@ -1,4 +1,4 @@
-"""Who says what to whom as a picture: roles as boxes with a line each, messages as labelled arrows between the lines.
+"""The message flow of a design as a picture: a box and a line per role, a labelled arrow per message.
 
 Drawn by hand: the same flow gives the same bytes. From top to bottom stand the messages that lead away from the
 submitter down to the task on its machine, then those from a role to itself, then those that lead back. That is no
@@ -64,7 +64,7 @@ def _said(role: Role) -> list[str]:
 
 
 def _columns(flow: Flow, boxes: Mapping[str, list[str]]) -> tuple[dict[str, int], int]:
-    """Where the line of each role stands, and how wide it all is: labels fit between neighbours."""
+    """The place of each role's line, and the whole width: labels fit between neighbours."""
     half = {name: _box_width(lines) / 2 for name, lines in boxes.items()}
     order = list(boxes)
     need = {pair: half[pair[0]] + half[pair[1]] + 2 * PADDING for pair in pairwise(order)}

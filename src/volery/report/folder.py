@@ -14,7 +14,7 @@ from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
 from volery.report.demand import ConflictTable, LoadTable, read_conflicts, read_loads
 from volery.report.parquet import AGAIN, RunJobs, columns_of, damaged, names_of, read_jobs, under_label
-from volery.report.plots import Curve, Series
+from volery.report.plots import SeedCurves, Series
 from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
@@ -28,10 +28,10 @@ from volery.report.schema import (
     UTILISATION,
     Flows,
     LabelledFlow,
-    Manifest,
+    ResultsManifest,
     StageProfile,
     StageTimes,
-    Summary,
+    StudySummary,
 )
 
 WAITING, REFUSED = "waiting_tasks", "refused_tasks"
@@ -41,11 +41,11 @@ TIMELINE_COLUMNS = {
 }
 
 Kind = TypeVar("Kind")
-ShownManifest = Manifest[dict[str, Any]]
+ShownManifest = ResultsManifest[dict[str, Any]]
 
 
 class KeptTimeline(msgspec.Struct, frozen=True):
-    """That a folder tells what ran where and when in a run; `read_timeline` reads it.
+    """A run whose timeline a results folder has; `read_timeline` reads it.
 
     Args:
         machines: how many there are.
@@ -59,7 +59,7 @@ class KeptTimeline(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, eq=False):
-    """What ran where and when in one run (`volery.metrics.timeline`).
+    """The task runs of one run by machine and time (`volery.metrics.timeline`).
 
     Args:
         machines, is_small: as in `KeptTimeline`; the columns are those of task runs, or those of a heat map.
@@ -76,7 +76,7 @@ class Timeline(msgspec.Struct, frozen=True, eq=False):
     curve: tuple[Floats, Floats]
 
     def span_us(self) -> tuple[int, int]:
-        """When the first job came, or the first task began, and when the last task ended; microseconds."""
+        """The span from the first job or task to the end of the last task, us."""
         begin, end = ("start_us", "finish_us") if self.is_small else ("begin_us", "end_us")
         first = int(self.columns[begin].min())
         if self.is_small and self.submit_s.size:
@@ -101,15 +101,15 @@ class StoredResults(msgspec.Struct, frozen=True):
 
     path: Path
     manifest: ShownManifest
-    summary: Summary
-    curves: dict[str, Curve]
+    summary: StudySummary
+    curves: dict[str, SeedCurves]
     loads: list[LoadTable]
     timelines: list[KeptTimeline] = []
     profiles: list[StageProfile] = []
     flows: list[LabelledFlow] = []
     jobs: list[RunJobs] = []
-    waiting: dict[str, Curve] = {}
-    refused: dict[str, Curve] = {}
+    waiting: dict[str, SeedCurves] = {}
+    refused: dict[str, SeedCurves] = {}
     conflicts: list[ConflictTable] = []
 
     def delays_s(self, label: str, jobs: str) -> Series:
@@ -129,7 +129,7 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> StoredResul
         InputError: naming the file that is missing or damaged, and what to do about it.
     """
     manifest = _manifest(folder)
-    summary = _json(folder / SUMMARY, Summary)
+    summary = _json(folder / SUMMARY, StudySummary)
     if not summary.runs:
         raise InputError(str(folder / SUMMARY), f"holds no finished run; {AGAIN}")
     timelines, profiles = _timelines(folder, summary.runs), _profiles(folder, manifest)
@@ -161,7 +161,7 @@ def glance(folder: Path) -> None:
     for name in (SUMMARY, JOBS, UTILISATION):
         if manifest.planned and not (folder / name).exists():
             raise InputError(str(folder / name), f"is missing: {_unfinished(manifest)}")
-    _json(folder / SUMMARY, Summary)
+    _json(folder / SUMMARY, StudySummary)
     for path in tables(folder):
         if path.suffix == ".parquet" and path.exists():
             names_of(path)
@@ -213,27 +213,27 @@ def _by_label_and_seed(columns: dict[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _curves(folder: Path) -> tuple[dict[str, Curve], dict[str, Curve], dict[str, Curve]]:
+def _curves(folder: Path) -> tuple[dict[str, SeedCurves], dict[str, SeedCurves], dict[str, SeedCurves]]:
     """Utilisation, and tasks that wait and refused placements per second where the table has them."""
     names = ("label", "seed", "time_s", "utilisation")
     more = [name for name in (WAITING, REFUSED) if name in names_of(folder / UTILISATION)]
     columns = columns_of(folder / UTILISATION, (*names, *more))
     rows, times = _by_label_and_seed(columns), columns["time_s"].astype(np.float64)
 
-    def of(name: str) -> dict[str, Curve]:
+    def of(name: str) -> dict[str, SeedCurves]:
         if name not in columns:
             return {}
         values = columns[name].astype(np.float64)
         return {
-            label: Curve(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
+            label: SeedCurves(label, tuple(times[mask] for mask in masks), tuple(values[mask] for mask in masks))
             for label, masks in rows.items()
         }
 
-    refused = {label: Curve(label, one.times_s, _per_second(one)) for label, one in of(REFUSED).items()}
+    refused = {label: SeedCurves(label, one.times_s, _per_second(one)) for label, one in of(REFUSED).items()}
     return of("utilisation"), of(WAITING), refused
 
 
-def _per_second(counts: Curve) -> tuple[Floats, ...]:
+def _per_second(counts: SeedCurves) -> tuple[Floats, ...]:
     """Counts in intervals of equal length as rates; of a single interval its length is not known."""
     steps = (float(times[1] - times[0]) if times.size > 1 else 1.0 for times in counts.times_s)
     return tuple(values / step for values, step in zip(counts.values, steps, strict=True))
@@ -266,7 +266,7 @@ def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
 
 
 def read_timeline(folder: Path, kept: KeptTimeline) -> Timeline:
-    """What ran where and when in one of the runs that a results folder has kept that of.
+    """The timeline of one of the runs for which a results folder has one.
 
     Raises:
         InputError: when a file of the folder is missing or damaged.

@@ -1,4 +1,4 @@
-"""What ran where and when as SVG text: jobs, machines and utilisation on one axis of time.
+"""A timeline as SVG text: jobs, machines and utilisation on one axis of time.
 
 A small run is a Gantt chart: a machine is a row of lanes (a lane per slot; where tasks ask for amounts, as many as ran
 there at once), a task run is a bar in the colour of its job. Nine colours return in the order of the jobs; where there
@@ -107,7 +107,7 @@ class _Scale:
         self._per_s = (WIDTH - LEFT - RIGHT) / (self.end_s - self.begin_s)
 
     def x(self, at_s: float) -> float:
-        """Where a moment is."""
+        """The horizontal place of a moment."""
         return LEFT + (at_s - self.begin_s) * self._per_s
 
     def ticks(self) -> tuple[list[tuple[float, str]], str]:

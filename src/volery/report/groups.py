@@ -20,8 +20,8 @@ that no terminal should obey and no XML may hold; tab and new line stay."""
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
-class Compared(Protocol):
-    """What a study says about one quantity of two groups (read-only)."""
+class Comparison(Protocol):
+    """The comparison of one quantity of two groups (read-only)."""
 
     @property
     def a(self) -> str:
@@ -37,7 +37,7 @@ class Compared(Protocol):
 
     @property
     def quantity(self) -> str:
-        """What was compared, for example "median delay"."""
+        """The compared quantity, for example "median delay"."""
 
     @property
     def unit(self) -> str:
@@ -61,7 +61,7 @@ class Compared(Protocol):
 
     @property
     def comparisons(self) -> int:
-        """How many comparisons its verdict is corrected for."""
+        """The number of comparisons that its verdict is corrected for."""
 
 
 class RunGroup(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     @property
     def is_alike(self) -> bool:
-        """Whether nothing is random: the runs of two seeds or more are the same run."""
+        """True where nothing is random: the runs of two seeds or more are the same run."""
         return len(self.runs) > 1 and len({run.digest for run in self.runs}) == 1
 
     def mean(self, quantity: Callable[[RunSummary], float]) -> float:
@@ -80,7 +80,7 @@ class RunGroup(msgspec.Struct, frozen=True):
         return sum(quantity(run) for run in self.runs) / len(self.runs)
 
     def members(self, jobs: JobClass) -> list[RunSummary | ClassSummary]:
-        """What is known of a class of jobs, per seed that has such a job that was measured."""
+        """The summaries of a class of jobs, one per seed that has measured jobs of it."""
         found = (run if jobs == "all" else run.short if jobs == "short" else run.long for run in self.runs)
         return [summary for summary in found if summary is not None and summary.delay_s.count]
 
@@ -126,7 +126,7 @@ def mean_distribution(distributions: Sequence[Distribution]) -> Distribution | N
 
 
 def label_of(run: RunSummary) -> str:
-    """What a run is called: its label, or architecture and parameters."""
+    """The name of a run: its label, or architecture and parameters."""
     given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
     return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
 

@@ -11,20 +11,20 @@ from typing import Any, Final
 
 from volery.core.flow import Flow
 from volery.metrics import RunSummary
-from volery.report import best, flowplot, gantt, stageplot, stopping
+from volery.report import best, flowplot, gantt, stageplot
 from volery.report.axes import bare_label
+from volery.report.comparisons import comparisons_part
 from volery.report.demand import conflict_table
 from volery.report.explore import embed
-from volery.report.explore.content import Content, ToldRun, explored
+from volery.report.explore.content import Content, RunExplanation, explored
 from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
-from volery.report.groups import RunGroup, group_runs, shortened
-from volery.report.notes import notes, warnings
-from volery.report.page import Row, code, definitions, figure, folded, page, paragraph, section, table, write_page
-from volery.report.paired import comparisons_part
+from volery.report.groups import RunGroup, group_runs, setting_of, shortened
+from volery.report.notes import end_rule, end_sentence, notes, warnings
+from volery.report.page import TableRow, code, definitions, figure, folded, page, paragraph, section, table, write_page
 from volery.report.pictures import (
     FIGURES_MAX,
     PARTS,
-    Picture,
+    CaptionedPicture,
     allocation_pictures,
     axis_pictures,
     conflict_pictures,
@@ -61,7 +61,7 @@ STAGE_CAPTION: Final = (
 )
 
 
-def write_report(folder: Path, why: Sequence[ToldRun] = ()) -> Path:
+def write_report(folder: Path, why: Sequence[RunExplanation] = ()) -> Path:
     """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
 
     Args:
@@ -141,7 +141,7 @@ def _comparisons(results: StoredResults) -> Iterator[str]:
 
 
 def _table_section(one: Section) -> str:
-    found = table(["architecture", *one.heads], map(Row, one.rows), text_columns=1 + one.words)
+    found = table(["architecture", *one.heads], map(TableRow, one.rows), text_columns=1 + one.words)
     return section(one.title, found, *map(paragraph_note, one.notes))
 
 
@@ -150,11 +150,11 @@ def _pair_view(content: Content) -> str:
     if not content.pairs:
         return ""
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         for one in content.pairs:
             names = [content.labels[one.a], content.labels[one.b]]
             counts = [one.jobs, one.a_lower, one.b_lower, one.jobs - one.a_lower - one.b_lower]
-            yield Row([*names, *(f"{count:,}" for count in counts)])
+            yield TableRow([*names, *(f"{count:,}" for count in counts)])
 
     heads = ["a", "b", "jobs", "less delay under a", "less under b", "equal"]
     counts = folded(f"{len(content.pairs)} pairs in numbers", table(heads, rows(), text_columns=2, names={1}))
@@ -189,7 +189,7 @@ def _verdict(results: StoredResults) -> str:
     warning = caution(differences, on_days)
     sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
     more = "More such sentences: see the tables below." if beyond > 0 else ""
-    drawn = stopping.sentence(results.manifest.stopping) if results.manifest.stopping else ""
+    drawn = end_sentence(results.manifest.stopping) if results.manifest.stopping else ""
     remarks = "".join(paragraph(note, "note") for note in (more, drawn, warning) if note)
     body = "".join(map(paragraph, sentences)) + remarks
     return f'<div class="verdict">{body}</div>'
@@ -215,7 +215,7 @@ def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> str:
             ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
             ("Settings", _settings(manifest.config)),
             ("Seeds", ", ".join(map(str, manifest.seeds))),
-            ("When to stop", stopping.explanation(manifest.stopping) if manifest.stopping else ""),
+            ("When to stop", end_rule(manifest.stopping) if manifest.stopping else ""),
             (
                 "Runs",
                 f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else ""),
@@ -226,7 +226,7 @@ def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> str:
 
 
 def _settings(config: Mapping[str, Any]) -> str:
-    """What a study sets beside its traces and its cluster, and every value of an axis of it."""
+    """The settings of a study beside traces and cluster, with every value of their axes."""
     axes = {**(config.get("axes") or {}), **(config.get("parameters") or {})}
     told = [(name, list(map(str, values))) for name, values in axes.items() if name not in TOLD_APART]
     lists = (f"{name} {', '.join(map(shortened, values))}" for name, values in told if (name, len(values)) != ONE_MODEL)
@@ -239,7 +239,7 @@ def _clusters(runs: Sequence[RunSummary]) -> list[str]:
 
 
 def _delay_table(groups: Sequence[RunGroup]) -> str:
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         for group in groups:
             for jobs in group.classes():
                 delay = group.delay_s(jobs)
@@ -247,14 +247,14 @@ def _delay_table(groups: Sequence[RunGroup]) -> str:
                 cells.insert(MEAN_PLACE + 1, plus_minus(group.half_width_s(jobs)))
                 count = f"{sum(m.delay_s.count for m in group.members(jobs)) / len(group.runs):,.0f}"
                 first = jobs == "all"
-                yield Row([group.label if first else "", jobs, count, *cells], "first" if first else "part")
+                yield TableRow([group.label if first else "", jobs, count, *cells], "first" if first else "part")
 
     heads = [name for name, _ in STATISTICS]
     heads.insert(MEAN_PLACE + 1, "\u00b1 mean")
     return table(["architecture", "class", "jobs", *heads], rows(), text_columns=2)
 
 
-def _figures(pictures: Iterable[Picture]) -> Iterator[str]:
+def _figures(pictures: Iterable[CaptionedPicture]) -> Iterator[str]:
     for picture in pictures:
         yield figure(picture.svg, picture.name, picture.caption)
 
@@ -271,22 +271,22 @@ def _best_table(groups: Sequence[RunGroup], confidence: float) -> str:
         return ""
     several = len({one.setting for one in ranking}) > 1
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         before = None
         for one in ranking:
             first = (one.setting, one.jobs) != before
             before = (one.setting, one.jobs)
-            lowest = [one.label, best.written(one.mean, one.unit), ", ".join(one.level) or NOTHING]
-            after = [", ".join(one.next) or NOTHING, best.written(one.next_mean, one.unit) if one.next else NOTHING]
+            mean, after = one.amounts
+            cells = [one.label, mean, ", ".join(one.level) or NOTHING, ", ".join(one.next) or NOTHING, after]
             where = f"{one.jobs}, {one.setting}" if several else one.jobs
-            yield Row([where if first else "", one.quantity, *lowest, *after], "first" * first)
+            yield TableRow([where if first else "", one.quantity, *cells], "first" * first)
 
     heads = ["jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean"]
     return paragraph(best.told(groups)) + table(heads, rows(), text_columns=2, names={2, 4, 5})
 
 
 def _slowdown_table(groups: Sequence[RunGroup]) -> str:
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         for group in groups:
             for jobs in group.classes():
                 members = group.members(jobs)
@@ -295,7 +295,7 @@ def _slowdown_table(groups: Sequence[RunGroup]) -> str:
                 ]
                 cells += [_mean_or_nothing([getattr(m.slowdown_per_job, p) for m in members]) for p in ("p50", "p99")]
                 first = jobs == "all"
-                yield Row([group.label if first else "", jobs, *cells], "first" if first else "part")
+                yield TableRow([group.label if first else "", jobs, *cells], "first" if first else "part")
 
     heads = ["architecture", "class", "p50", "p90", "p95", "p99", "per job: p50", "per job: p99"]
     return paragraph(
@@ -310,7 +310,7 @@ def _mean_or_nothing(values: Sequence[Any]) -> str:
 
 
 def _cost_table(groups: Sequence[RunGroup]) -> str:
-    rows = [Row([group.label, *(cost.written(group.mean(cost.of)) for cost in COSTS)]) for group in groups]
+    rows = [TableRow([group.label, *(cost.written(group.mean(cost.of)) for cost in COSTS)]) for group in groups]
     return table(["architecture", *(cost.title for cost in COSTS)], rows)
 
 
@@ -335,12 +335,12 @@ def _timeline_figures(results: StoredResults) -> Iterator[str]:
 
 
 def _allocation_table(groups: Sequence[RunGroup]) -> str:
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         for group in groups:
             total = group.mean(lambda run: run.allocation_s.total.mean)
             p99 = group.mean(lambda run: run.allocation_s.total.p99)
             parts = [mean_part_s(group, of) for _, of in PARTS]
-            yield Row([group.label, duration(total), duration(p99), *map(duration, parts)])
+            yield TableRow([group.label, duration(total), duration(p99), *map(duration, parts)])
 
     heads = ["architecture", "mean", "p99", *(name for name, _ in PARTS)]
     return paragraph(
@@ -352,8 +352,7 @@ def _stage_figures(results: StoredResults) -> Iterator[str]:
     """A picture per setting, of as many settings as a page bears."""
     settings: dict[str, list[StageProfile]] = {}
     for profile in results.profiles:
-        _, bracket, rest = profile.label.rpartition(" [")
-        settings.setdefault(rest.removesuffix("]") if bracket else "", []).append(profile)
+        settings.setdefault(setting_of(profile.label), []).append(profile)
     for place, (setting, profiles) in enumerate(list(settings.items())[:FIGURES_MAX]):
         picture = stageplot.stage_times(profiles)
         if picture:
@@ -370,7 +369,7 @@ def _counter_table(groups: Sequence[RunGroup]) -> str:
 
     if not names:
         return ""
-    rows = [Row([name.replace("_", " "), *(value(group, name) for group in groups)]) for name in names]
+    rows = [TableRow([name.replace("_", " "), *(value(group, name) for group in groups)]) for name in names]
     every = table(["counter", *(group.label for group in groups)], rows)
     return paragraph("Means over seeds.") + folded(f"All {len(names)} counters", every)
 
@@ -404,7 +403,7 @@ def _flow_figures(results: StoredResults) -> Iterator[str]:
 
 def _verify(results: StoredResults) -> str:
     manifest = results.manifest
-    lines = [Row([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
+    lines = [TableRow([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
     return (
         paragraph("In this folder, the command below runs everything again and compares every number of every file, "
                   "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "

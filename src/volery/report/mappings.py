@@ -1,14 +1,14 @@
-"""How schedulers map to the stages of the reference architecture: ours as declared, fourteen others as published.
+"""Mappings of schedulers to the stages of the reference architecture, and their page (`volery stages --html`).
 
 Andreadis et al., SC18, section IV: full matches count 100 %, partial ones 50 %, no match 0 %, and a group of stages has
 their mean. Ours are rated by what the code does, theirs by what their publications describe: figures of the two kinds
-stand beside each other, they do not compete.
+stand beside each other, they do not compete. The page has heat maps as in figures 5 and 6.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Final, Literal
@@ -16,16 +16,25 @@ from typing import Final, Literal
 import msgspec
 
 from volery.core.component import Architecture
-from volery.core.stages import BY_GROUP, Group, Realisation, Stage
+from volery.core.stages import BY_GROUP, GROUPS, POLICIES, STAGES, Group, Realisation, Stage
+from volery.report.page import TableRow, escaped, page, paragraph, section, table
 
 Mark = Literal["full", "partial", "none", "undetermined"]
 MARKS: Final[dict[str, Mark]] = {"F": "full", "~": "partial", ".": "none", "?": "undetermined"}
 SYMBOLS: Final[dict[Mark, str]] = {mark: symbol for symbol, mark in MARKS.items()}
 RATINGS: Final[dict[Mark, float]] = {"full": 100.0, "partial": 50.0, "none": 0.0}
 CLASSES: Final = ("academia", "industry", "before 2010", "since 2010")
+SHOWN: Final[dict[Mark, str]] = {"full": "✓", "partial": "~", "none": "", "undetermined": "?"}
+LEGEND: Final[dict[Mark, str]] = {
+    "full": "full match",
+    "partial": "partial match",
+    "none": "no match",
+    "undetermined": "undetermined: columns are lost in the text that is to be had",
+}
+Bounds = Mapping[Stage, tuple[float, float]]
 
 
-class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A scheduler of the paper's; the fields are explained in published_stages.toml."""
 
     name: str
@@ -39,7 +48,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cells: dict[Group, str]
 
 
-class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedMappings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The paper's mappings, and mean matches by class and stage.
 
     Args:
@@ -48,12 +57,12 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ranges: the least and the greatest mean that the stages can have which those tables leave out.
     """
 
-    scheduler: tuple[Published, ...]
+    scheduler: tuple[PublishedMapping, ...]
     means: dict[str, dict[Stage, int]]
     ranges: dict[str, dict[Stage, tuple[float, float]]]
 
 
-class Row(msgspec.Struct, frozen=True):
+class MappingRow(msgspec.Struct, frozen=True):
     """A scheduler in the matrix.
 
     Args:
@@ -75,7 +84,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def published(self) -> bool:
-        """Whether the paper has mapped it, not we."""
+        """True for a mapping of the paper, false for ours."""
         return not self.methods
 
     def symbols(self, group: Group) -> str:
@@ -84,27 +93,27 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @cache
-def paper() -> Paper:
+def paper() -> PublishedMappings:
     """The paper's tables as far as they can be known."""
     text = resources.files("volery.report").joinpath("published_stages.toml").read_bytes()
-    return msgspec.toml.decode(text, type=Paper)
+    return msgspec.toml.decode(text, type=PublishedMappings)
 
 
-def declared(architecture: Architecture) -> Row:
-    """What a registry entry says of itself."""
+def declared(architecture: Architecture) -> MappingRow:
+    """The mapping that a registry entry declares."""
     methods = architecture.stages
     marks: dict[Stage, Mark] = {stage: methods[stage].extent if stage in methods else "none" for stage in Stage}
     percent = {group: mean(RATINGS[marks[stage]] for stage in stages) for group, stages in BY_GROUP.items()}
     bounds = {stage: (RATINGS[mark], RATINGS[mark]) for stage, mark in marks.items()}
-    return Row(architecture.name, architecture.source, marks, percent, bounds, methods)
+    return MappingRow(architecture.name, architecture.source, marks, percent, bounds, methods)
 
 
-def from_paper() -> list[Row]:
+def from_paper() -> list[MappingRow]:
     """The fourteen schedulers in the paper's order."""
     return [_row(scheduler) for scheduler in paper().scheduler]
 
 
-def _row(scheduler: Published) -> Row:
+def _row(scheduler: PublishedMapping) -> MappingRow:
     marks: dict[Stage, Mark] = {}
     bounds: dict[Stage, tuple[float, float]] = {}
     percent: dict[Group, float] = {}
@@ -118,16 +127,16 @@ def _row(scheduler: Published) -> Row:
             mark = marks[stage] = MARKS[symbol]
             known = RATINGS.get(mark)
             bounds[stage] = (least, max(ratings)) if known is None else (known, known)
-    return Row(scheduler.name, scheduler.source, marks, percent, bounds)
+    return MappingRow(scheduler.name, scheduler.source, marks, percent, bounds)
 
 
-def of_class(name: str) -> list[Row]:
+def of_class(name: str) -> list[MappingRow]:
     """The published schedulers of one of `CLASSES`."""
     members = [found.name for found in paper().scheduler if name in (found.designed, found.published)]
     return [row for row in from_paper() if row.name in members]
 
 
-def mean_bounds(rows: Sequence[Row], stage: Stage) -> tuple[float, float]:
+def mean_bounds(rows: Sequence[MappingRow], stage: Stage) -> tuple[float, float]:
     """The least and the greatest mean match of a stage, in per cent: equal where every row is determined."""
     return mean(row.bounds[stage][0] for row in rows), mean(row.bounds[stage][1] for row in rows)
 
@@ -139,7 +148,7 @@ def class_means(name: str) -> dict[Stage, tuple[float, float]]:
 
 
 def cut() -> list[str]:
-    """Where the paper's table II prints less than the rounded percentage, in words: it cuts some and rounds others."""
+    """The cells of the paper's table II that print less than the rounded percentage, in words."""
     return [
         f"{scheduler.name} {group} {scheduler.percent[group]} for {row.percent[group]:.1f}"
         for scheduler, row in zip(paper().scheduler, from_paper(), strict=True)
@@ -157,3 +166,141 @@ def mean(values: Iterable[float]) -> float:
     """Of at least one."""
     found = list(values)
     return sum(found) / len(found)
+
+
+def render(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
+    """The page as text; `theirs` is empty where the paper's mappings are not wanted."""
+    boxes = [_panel("Volery", {stage: mean_bounds(ours, stage) for stage in Stage}, frozenset())]
+    classes = CLASSES if theirs else ()
+    boxes += [_panel(name.capitalize(), class_means(name), frozenset(paper().means[name])) for name in classes]
+    return page(
+        "Stages of schedulers",
+        "The reference architecture of Andreadis, Versluis, Mastenbroek, Iosup, SC18: 33 stages in four groups",
+        (
+            section("Who has which stage", _legend(theirs), _matrix(ours, theirs), *map(_note, _remarks(theirs))),
+            section("How often a stage is there", *map(_note, _about_means(theirs)), _panels(boxes)),
+            section("Which methods do the work", _methods(ours)),
+            section("The stages", _stages()),
+            section("Sources", _sources([*ours, *theirs])),
+        ),
+        "stages.css",
+    )
+
+
+def _note(text: str) -> str:
+    return paragraph(text, "note")
+
+
+def _remarks(theirs: Sequence[MappingRow]) -> Iterator[str]:
+    yield "Percentages: means over a group's stages; a full match counts 100, a partial one 50. Ours rate the code."
+    if theirs:
+        yield (
+            "Theirs are the paper's, which rates what publications describe. Their percentages are exact, for the "
+            "symbols of a row are known even where their columns are not. Its table II cuts what it rounds elsewhere: "
+            + ", ".join(cut())
+            + "."
+        )
+
+
+def _about_means(theirs: Sequence[MappingRow]) -> Iterator[str]:
+    yield "Mean match in per cent over the schedulers of a class: the deeper the colour, the more have the stage."
+    if theirs:
+        yield (
+            "A box with two colours is known to lie between two values. A box with a frame has the value that the "
+            "paper's tables III and VIII print, where the classes differ most."
+        )
+
+
+def _legend(theirs: Sequence[MappingRow]) -> str:
+    marks = [mark for mark in LEGEND if theirs or mark != "undetermined"]
+    entries = (f'<span><i class="{mark}">{SHOWN[mark]}</i>{escaped(LEGEND[mark])}</span>' for mark in marks)
+    return f'<div class="legend">{"".join(entries)}</div>'
+
+
+def _matrix(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
+    head = "<th></th>" + "".join(
+        f'<th{_opens(place)} title="{escaped(STAGES[stage].name)}">{stage.value}</th>'
+        for stages in BY_GROUP.values()
+        for place, stage in enumerate(stages)
+    )
+    head += "".join(f'<th title="{escaped(GROUPS[group])}">{group} %</th>' for group in BY_GROUP)
+    span = 1 + len(Stage) + len(BY_GROUP)
+    body = [*map(_line, ours)]
+    if theirs:
+        body.insert(0, f'<tr class="head"><th colspan="{span}">Volery</th></tr>')
+        body += [f'<tr class="head"><th colspan="{span}">as the paper maps them</th></tr>', *map(_line, theirs)]
+    return (
+        f'<div class="scroll"><table class="matrix"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _opens(place: int) -> str:
+    return "" if place else ' class="opens"'
+
+
+def _line(row: MappingRow) -> str:
+    cells = [
+        f'<td class="cell {row.marks[stage]}{"" if place else " opens"}" title="{escaped(_said(row, stage))}">'
+        f"{SHOWN[row.marks[stage]]}</td>"
+        for stages in BY_GROUP.values()
+        for place, stage in enumerate(stages)
+    ]
+    cells += [f'<td class="percent">{whole(row.percent[group])}</td>' for group in BY_GROUP]
+    return f"<tr><th>{escaped(row.name)}</th>{''.join(cells)}</tr>"
+
+
+def _said(row: MappingRow, stage: Stage) -> str:
+    said = f"{row.name}, {stage.value} {STAGES[stage].name}: {row.marks[stage]}"
+    found = row.methods.get(stage)
+    if found is None:
+        return said
+    when = f" (with {found.when})" if found.when else ""
+    return f"{said} by {found.method}{when}" + (f": {found.how}" if found.how else "")
+
+
+def _panels(boxes: Iterable[str]) -> str:
+    return f'<div class="panels">{"".join(boxes)}</div>'
+
+
+def _panel(title: str, means: Bounds, printed: frozenset[Stage]) -> str:
+    groups = []
+    for stages in BY_GROUP.values():
+        cells = "".join(_box(stage, means[stage], stage in printed) for stage in stages)
+        groups.append(f'<div class="boxes">{cells}</div>')
+    return f'<div class="panel"><h3>{escaped(title)}</h3>{"".join(groups)}</div>'
+
+
+def _box(stage: Stage, bounds: tuple[float, float], printed: bool) -> str:
+    low, high = (f"{bound:.0f}" for bound in bounds)
+    shown = low if low == high else f"{low}\u2013{high}"
+    kind = "box printed" if printed else "box"
+    style = f"--low: {low}%; --high: {high}%"
+    name = escaped(STAGES[stage].name)
+    return f'<div class="{kind}" style="{style}" title="{name}"><b>{stage.value}</b>{shown}</div>'
+
+
+def _methods(ours: Sequence[MappingRow]) -> str:
+    rows = []
+    for row in ours:
+        found_of = [(stage, row.methods[stage]) for stage in Stage if stage in row.methods]
+        for place, (stage, found) in enumerate(found_of):
+            cells = (row.name if not place else "", stage.value, found.extent, found.method, found.how, found.when)
+            rows.append(TableRow(cells, "" if place else "first"))
+    return table(("architecture", "stage", "match", "method", "how", "only with"), rows, text_columns=6)
+
+
+def _stages() -> str:
+    rows = []
+    for group, stages in BY_GROUP.items():
+        for place, stage in enumerate(stages):
+            said = STAGES[stage]
+            policies = ", ".join(POLICIES.get(stage, ()))
+            first = GROUPS[group] if not place else ""
+            cells = (first, stage.value, said.name, said.mode, said.takes, said.gives, policies)
+            rows.append(TableRow(cells, "" if place else "first"))
+    return table(("group", "id", "stage", "mode", "takes", "gives", "policies named"), rows, text_columns=7)
+
+
+def _sources(rows: Iterable[MappingRow]) -> str:
+    return table(("scheduler", "source"), [TableRow((row.name, row.source)) for row in rows], text_columns=2)

@@ -10,10 +10,13 @@ from volery.core.omissions import Omissions
 from volery.metrics import RunSummary
 from volery.report.axes import bare_label
 from volery.report.groups import RunGroup, methods, shortened
-from volery.report.units import MINUS, PLUS_MINUS, duration, percent
+from volery.report.schema import BUDGET, DECIDED, StudyEnd
+from volery.report.units import MINUS, PLUS_MINUS, confidence, duration, percent
+from volery.statistics import CONFIDENCE
 
 Kind = Callable[[RunSummary], Omissions | None]
 
+JUDGED: Final = "median, mean and p99 delay of all jobs"
 KINDS: Final[tuple[tuple[str, Kind], ...]] = (
     ("Left out of the trace", lambda run: run.left_out),
     ("Never run", lambda run: run.never_ran),
@@ -26,7 +29,7 @@ LOAD_BY: Final = {
 
 
 def notes(groups: Sequence[RunGroup]) -> list[str]:
-    """What a reader of the numbers must know: definition, seeds, what was left out."""
+    """The notes below the tables: definitions, seeds, and work that was left out."""
     seeds = sorted({len(group.runs) for group in groups})
     if seeds == [1]:
         count = "One seed."
@@ -89,7 +92,7 @@ def ignorance_lines(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def measured_notes(runs: Sequence[RunSummary]) -> Iterator[str]:
-    """What a reader must know of load, estimates and measurement windows; nothing where all is as the trace says."""
+    """Notes on load, estimates and measurement windows; none where all is as in the trace."""
     for load_by in dict.fromkeys(run.load_by for run in runs if run.load_by):
         sizes = [run.workers for run in runs if run.load_by == load_by]
         counted = f" {min(sizes):,} to {max(sizes):,} machines." if load_by == "machines" else ""
@@ -140,7 +143,7 @@ def _sentence(name: str, found: Omissions, several: bool) -> str:
 
 
 def share(found: Omissions) -> str:
-    """How many jobs or tasks, and which share of the machine time."""
+    """The number of jobs or tasks that are left out, and their share of the machine time."""
     if found.jobs_left_out:
         counted = f"{found.jobs_left_out:,} of {found.jobs:,} jobs ({percent(found.jobs_left_out / found.jobs)})"
         in_part = sum(one.tasks for one in found.reasons) > found.jobs_left_out
@@ -158,3 +161,36 @@ def reasons(found: Omissions) -> str:
     if len(found.reasons) == 1:
         return found.reasons[0].reason
     return "; ".join(f"{one.tasks:,} task{'s' if one.tasks > 1 else ''}: {one.reason}" for one in found.reasons)
+
+
+def end_sentence(end: StudyEnd) -> str:
+    """The number of seeds of a study that adds them, the looks at which they were judged, and the reason of the end."""
+    counts = [str(look.seeds) for look in end.looks]
+    at = f"one look at {counts[0]}" if len(counts) == 1 else f"looks at {', '.join(counts[:-1])} and {counts[-1]}"
+    drawn = f"{_count(end.looks[-1].seeds, 'seed')} drawn ({at})"
+    undecided = end.looks[-1].undecided
+    if end.reason == DECIDED:
+        return f"{drawn}: every comparison with {end.baseline} is decided."
+    reason = limit_reached(end.seeds_max)
+    if end.reason == BUDGET:
+        reason = f"the budget of {end.budget_s:g} CPU seconds is used up"
+    left = f"{undecided} of {_count(end.comparisons, 'comparison')} with {end.baseline}"
+    return f"{drawn}: {reason}, and {left} {'is' if undecided == 1 else 'are'} not decided."
+
+
+def limit_reached(seeds_max: int) -> str:
+    """The end of a study or an experiment at its largest number of seeds."""
+    return f"{seeds_max} seeds are the limit"
+
+
+def end_rule(end: StudyEnd) -> str:
+    """The comparisons that decide the end of a study, and the confidence of their intervals."""
+    last = end.looks[-1]
+    return (
+        f"{JUDGED.capitalize()} decide. Each paired interval has {confidence(last.confidence)} "
+        f"confidence at the last look, so that all looks together keep {confidence(CONFIDENCE)}."
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,4 +1,4 @@
-"""What every page that we write has: one HTML file that needs nothing else and says what matters without scripts."""
+"""The parts of every page: one HTML file that needs no other, and that can be read without scripts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _ID: Final = re.compile(r' id="([^"]*)"')
 _REFERENCE: Final = re.compile(r'(url\(#|href="#)([^")]*)')
 
 
-class Row(msgspec.Struct, frozen=True):
+class TableRow(msgspec.Struct, frozen=True):
     """Cells of a table row as text, and its CSS class."""
 
     cells: Sequence[str]
@@ -109,7 +109,7 @@ def definitions(pairs: Iterable[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{escaped(n)}</dt><dd>{escaped(t)}</dd>" for n, t in pairs if t) + "</dl>"
 
 
-def table(heads: Sequence[str], rows: Iterable[Row], *, text_columns: int = 1, names: Collection[int] = ()) -> str:
+def table(heads: Sequence[str], rows: Iterable[TableRow], *, text_columns: int = 1, names: Collection[int] = ()) -> str:
     """A table that scrolls sideways where the screen is narrow.
 
     Args:

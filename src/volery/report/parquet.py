@@ -118,7 +118,7 @@ def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
 
 
 def damaged(path: Path, error: Exception) -> InputError:
-    """What is told of a table that cannot be read."""
+    """The error for a table that cannot be read."""
     reason = str(error).partition("\n")[0]
     return InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}")
 

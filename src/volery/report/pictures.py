@@ -26,7 +26,7 @@ FIGURES_MAX = 12
 CLASS_TITLES: Final[dict[JobClass, str]] = {"all": "all jobs", "short": "short jobs", "long": "long jobs"}
 
 
-class Picture(NamedTuple):
+class CaptionedPicture(NamedTuple):
     """A picture as SVG, under a name that no other picture of the report has, with what it shows."""
 
     name: str
@@ -57,7 +57,7 @@ def write_pictures(folder: Path, into: Path) -> list[Path]:
     return written
 
 
-def axis_pictures(results: StoredResults) -> Iterator[Picture]:
+def axis_pictures(results: StoredResults) -> Iterator[CaptionedPicture]:
     """The measures that matter most over each axis of numbers, as the load."""
     runs = results.summary.runs
     measures = [one for one in MEASURES if one.name in HEADLINE]
@@ -71,10 +71,12 @@ def axis_pictures(results: StoredResults) -> Iterator[Picture]:
                 if how
                 else "; one seed, no interval."
             )
-            yield Picture(panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{where}{note}")
+            yield CaptionedPicture(
+                panel.name, axis_svg(panel), f"{panel.measure.title} of {jobs} over {axis}{where}{note}"
+            )
 
 
-def delay_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterator[Picture]:
+def delay_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterator[CaptionedPicture]:
     """Distributions of delay, per class of jobs."""
     classes: list[JobClass] = list(dict.fromkeys(jobs for group in groups for jobs in group.classes()))
     for setting, members in settings(groups):
@@ -86,7 +88,9 @@ def delay_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterat
                 note = ": share of jobs that are delayed by at most so much" + (
                     "; thin lines are seeds." if many else "."
                 )
-                yield Picture(slug(f"delay-{jobs}", setting), plots.delay_cdf(series, title=setting), what + note)
+                yield CaptionedPicture(
+                    slug(f"delay-{jobs}", setting), plots.delay_cdf(series, title=setting), what + note
+                )
 
 
 def delay_series(
@@ -97,40 +101,44 @@ def delay_series(
     return [_renamed(one, setting) for one in found if one.per_seed]
 
 
-def utilisation_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterator[Picture]:
+def utilisation_pictures(results: StoredResults, groups: Sequence[RunGroup]) -> Iterator[CaptionedPicture]:
     """Busy slots over time."""
     for setting, members in settings(groups):
         found = [results.curves.get(group.label) for group in members]
-        curves = [plots.Curve(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
+        curves = [plots.SeedCurves(_without(c.label, setting), c.times_s, c.values) for c in found if c is not None]
         if curves:
             many = any(len(one.values) > 1 for one in curves)
             caption = "Utilisation over time" + (f", {shortened(setting)}" if setting else "")
             caption += "; the band is the range over seeds." if many else "."
-            yield Picture(slug("utilisation", setting), plots.utilisation_curves(curves, title=setting), caption)
+            yield CaptionedPicture(
+                slug("utilisation", setting), plots.utilisation_curves(curves, title=setting), caption
+            )
 
 
-def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[Picture]:
-    """Where the allocation time went."""
+def allocation_pictures(groups: Sequence[RunGroup]) -> Iterator[CaptionedPicture]:
+    """Pictures of the parts of the allocation time."""
     for setting, members in settings(groups):
         parts = {name: [mean_part_s(group, of) for group in members] for name, of in PARTS}
         labels = [_without(group.label, setting) for group in members]
         caption = "Parts of the mean allocation time" + (f", {shortened(setting)}." if setting else ".")
-        yield Picture(slug("allocation", setting), plots.allocation_bars(parts, labels, title=setting), caption)
+        yield CaptionedPicture(
+            slug("allocation", setting), plots.allocation_bars(parts, labels, title=setting), caption
+        )
 
 
-def load_pictures(results: StoredResults) -> Iterator[Picture]:
-    """What the workload asks for, per placement constraint."""
+def load_pictures(results: StoredResults) -> Iterator[CaptionedPicture]:
+    """Pictures of the load per placement constraint."""
     for load in results.loads[:FIGURES_MAX]:
         caption = "Load per constraint" + (f", {shortened(load.title)}." if load.title else ".")
-        yield Picture(slug("constraint-load", load.title), plots.constraint_load_bars(load.loads), caption)
+        yield CaptionedPicture(slug("constraint-load", load.title), plots.constraint_load_bars(load.loads), caption)
 
 
-def conflict_pictures(results: StoredResults) -> Iterator[Picture]:
-    """How many tasks are in each other's way, second by second."""
+def conflict_pictures(results: StoredResults) -> Iterator[CaptionedPicture]:
+    """Pictures of scheduling conflicts, second by second."""
     for one in results.conflicts[:FIGURES_MAX]:
         caption = "Scheduling conflicts per second" + (f", {shortened(one.title)}" if one.title else "")
         name = slug("conflicts", one.title)
-        yield Picture(name, plots.conflict_curves(one), f"{caption}; the band reaches to the largest.")
+        yield CaptionedPicture(name, plots.conflict_curves(one), f"{caption}; the band reaches to the largest.")
 
 
 def _renamed(one: plots.Series, setting: str) -> plots.Series:

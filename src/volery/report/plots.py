@@ -75,13 +75,13 @@ SCREEN: Final = Size()
 
 
 class Series(msgspec.Struct, frozen=True, eq=False):
-    """What a group of runs contributes to a picture: one array per seed (delays in seconds), or x and y per seed."""
+    """The values of a group of runs in a picture: one array per seed (delays in seconds), or x and y per seed."""
 
     label: str
     per_seed: tuple[Floats, ...]
 
 
-class Curve(msgspec.Struct, frozen=True, eq=False):
+class SeedCurves(msgspec.Struct, frozen=True, eq=False):
     """A quantity over time for a group of runs; times in seconds, per seed."""
 
     label: str
@@ -90,7 +90,7 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 
 
 def delay_cdf(series: Sequence[Series], *, title: str = "") -> str:
-    """Which fraction of jobs is delayed by at most so much: a bold line over all seeds, a thin one per seed."""
+    """Cumulative fractions of jobs by delay: a bold line over all seeds, a thin one per seed."""
     with style():
         return svg_text(delay_figure(series, title), 0)
 
@@ -120,7 +120,7 @@ def delay_figure(series: Sequence[Series], title: str = "", size: Size = SCREEN)
     return figure
 
 
-def utilisation_curves(curves: Sequence[Curve], *, title: str = "") -> str:
+def utilisation_curves(curves: Sequence[SeedCurves], *, title: str = "") -> str:
     """Utilisation over time: the mean over seeds as a line, the range over seeds as a band."""
     with style():
         last = max((float(times[-1]) for one in curves for times in one.times_s if times.size), default=1.0)
@@ -142,7 +142,7 @@ def time_unit(last_s: float) -> tuple[float, str]:
     return (1.0, "s") if last_s < 600 else (60.0, "min") if last_s < 36_000 else (3600.0, "h")
 
 
-def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> str:
+def _strips(curves: Sequence[SeedCurves], divisor: float, unit: str, title: str) -> str:
     """Many curves hide each other: a strip for each, with the first in grey behind it."""
     from matplotlib.figure import Figure
 
@@ -165,7 +165,7 @@ def _strips(curves: Sequence[Curve], divisor: float, unit: str, title: str) -> s
     return svg_text(figure, 0)
 
 
-def _draw_curve(axes: Axes, one: Curve, divisor: float, most: int = STRIPS_POINTS, **style: Any) -> None:
+def _draw_curve(axes: Axes, one: SeedCurves, divisor: float, most: int = STRIPS_POINTS, **style: Any) -> None:
     """The mean over seeds, and the range over seeds as a band; of at most so many points, each for its neighbours."""
     times, low, mean, high = over_seeds(one)
     if not times.size:
@@ -354,7 +354,7 @@ def tick(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
-def over_seeds(curve: Curve) -> tuple[Floats, Floats, Floats, Floats]:
+def over_seeds(curve: SeedCurves) -> tuple[Floats, Floats, Floats, Floats]:
     """Times, and lowest, mean and highest value over the seeds; a run that has ended counts as zero.
 
     Values are averages of intervals, of those of the longest run here: what was the sum over time remains it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -10,8 +10,7 @@ from volery.core.flow import Flow
 from volery.core.omissions import Omissions
 from volery.core.stages import Stage
 from volery.metrics import RunSummary
-from volery.report.stopping import Stopping
-from volery.statistics import ComparedJobs, ComparedMeans
+from volery.statistics import ComparedJobs, ComparedMeans, InterimLook
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
@@ -29,6 +28,10 @@ LOCK: Final = ".lock"
 FORMAT: Final = 1
 
 Study = TypeVar("Study")
+Reason = Literal["decided", "limit", "budget"]
+DECIDED: Final = "decided"
+LIMIT: Final = "limit"
+BUDGET: Final = "budget"
 
 
 class TraceFacts(msgspec.Struct, frozen=True):
@@ -78,8 +81,39 @@ class FinishedRun(msgspec.Struct, frozen=True):
     trace_sha256: str
 
 
-class Manifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True):
-    """What was run.
+class StudyLook(InterimLook, frozen=True, kw_only=True):
+    """One judgement of the comparisons of a study that adds seeds; all looks together keep 95 % confidence.
+
+    Args:
+        undecided: number of comparisons that are not decided.
+    """
+
+    undecided: int
+
+
+class StudyEnd(msgspec.Struct, frozen=True):
+    """The end of a study that adds seeds.
+
+    Args:
+        reason: "decided" (every comparison), "limit" (of seeds) or "budget".
+        baseline: label of the architecture that the others were compared with.
+        comparisons: number of those that decide: each other architecture, each setting, median, mean and p99 delay of
+            all jobs.
+        looks: in the order of seeds.
+        seeds_max: limit of the seeds.
+        budget_s: limit of the CPU seconds of all runs together; None: none.
+    """
+
+    reason: Reason
+    baseline: str
+    comparisons: int
+    looks: tuple[StudyLook, ...]
+    seeds_max: int
+    budget_s: float | None = None
+
+
+class ResultsManifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True):
+    """The content of manifest.json: the study, its inputs and its finished runs.
 
     Args:
         format: layout of the folder.
@@ -113,7 +147,7 @@ class Manifest(msgspec.Struct, Generic[Study], frozen=True, kw_only=True):
     planned: int
     inputs: dict[str, str] = {}
     runs: tuple[FinishedRun, ...] = ()
-    stopping: Stopping | msgspec.UnsetType = msgspec.UNSET
+    stopping: StudyEnd | msgspec.UnsetType = msgspec.UNSET
 
 
 class StoredRun(msgspec.Struct, frozen=True):
@@ -124,7 +158,7 @@ class StoredRun(msgspec.Struct, frozen=True):
     trace: TraceFacts
 
 
-class Summary(msgspec.Struct, frozen=True):
+class StudySummary(msgspec.Struct, frozen=True):
     """The measures of all finished runs, and their comparisons; a folder of an earlier version has none by job."""
 
     runs: list[RunSummary]

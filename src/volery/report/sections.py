@@ -141,7 +141,7 @@ NOTES: Final = {
 """Below each table, by its title."""
 
 
-class Work(msgspec.Struct, frozen=True):
+class SchedulerWork(msgspec.Struct, frozen=True):
     """The work of the schedulers of one architecture, means over its seeds; None where the design does not report it.
 
     Args:
@@ -236,14 +236,14 @@ def _ratio(value: float | None, base: float | None) -> str:
     return NOTHING if value is None or not base or base < 0 or value < 0 else digits(value / base)
 
 
-def work(groups: Sequence[RunGroup]) -> list[Work]:
+def work(groups: Sequence[RunGroup]) -> list[SchedulerWork]:
     """The work of the schedulers, one entry per group, in their order."""
     return [_work(group) for group in groups]
 
 
-def _work(group: RunGroup) -> Work:
+def _work(group: RunGroup) -> SchedulerWork:
     queue, blocked_us = _queue(group), _per_task(group, "blocked_us")
-    return Work(
+    return SchedulerWork(
         group.label,
         group.mean(lambda run: run.messages_per_task),
         _per_task(group, "probes"),
@@ -256,7 +256,7 @@ def _work(group: RunGroup) -> Work:
 
 
 def _work_rows(groups: Sequence[RunGroup]) -> Rows:
-    """The cells of `Work`; no rows where no group reports more than messages."""
+    """The cells of `SchedulerWork`; no rows where no group reports more than messages."""
     found = work(groups)
     if all(one.probes_per_task is None and not one.queue for one in found):
         return []

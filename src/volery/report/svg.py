@@ -1,4 +1,4 @@
-"""What pictures drawn by hand share: text that lines do not cross out, colours for light and dark pages."""
+"""The frame and the text of pictures drawn as SVG; lines do not cross text, colours fit light and dark pages."""
 
 from __future__ import annotations
 

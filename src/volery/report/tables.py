@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -14,17 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from volery.metrics import RunSummary
-from volery.report.best import Best, best, written
-from volery.report.groups import Compared, JobClass, RunGroup, broken_label, group_runs, shortened
+from volery.report.best import Best, best
+from volery.report.groups import Comparison, JobClass, RunGroup, broken_label, group_runs, shortened
 from volery.report.notes import notes, warnings
 from volery.report.sections import Section, sections
 from volery.report.units import (
-    MINUS,
     NOTHING,
     NUMBER_WIDTH,
     PLUS_MINUS,
     aligned_duration,
-    confidence,
     digits,
     duration,
     percent,
@@ -33,14 +31,12 @@ from volery.report.verdict import (
     ON_DAYS,
     PAIRS_TOLD_WHOLE,
     against,
-    amount,
+    by_quantity,
     caution,
+    comparison_columns,
     confidence_of,
-    effect,
-    interval,
     is_of_one_seed,
     over_seeds,
-    reading,
     rule,
 )
 
@@ -55,7 +51,7 @@ MEAN_PLACE = 1
 """Of the mean among these."""
 
 
-class Cost(msgspec.Struct, frozen=True):
+class CostColumn(msgspec.Struct, frozen=True):
     """A column of the table of costs.
 
     Args:
@@ -72,13 +68,13 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 COSTS: Final = (
-    Cost("mean utilisation", "util.", lambda run: run.utilisation_mean, percent),
-    Cost("makespan", "", lambda run: run.makespan_s, duration),
-    Cost("messages per task", "msg/task", lambda run: run.messages_per_task, digits),
-    Cost("wall time", "wall", lambda run: run.wall_s, duration),
-    Cost("CPU time", "", lambda run: run.cpu_s, duration),
-    Cost("tasks per CPU s", "tasks/s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format),
-    Cost("peak memory", "", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
+    CostColumn("mean utilisation", "util.", lambda run: run.utilisation_mean, percent),
+    CostColumn("makespan", "", lambda run: run.makespan_s, duration),
+    CostColumn("messages per task", "msg/task", lambda run: run.messages_per_task, digits),
+    CostColumn("wall time", "wall", lambda run: run.wall_s, duration),
+    CostColumn("CPU time", "", lambda run: run.cpu_s, duration),
+    CostColumn("tasks per CPU s", "tasks/s", lambda run: run.tasks_per_cpu_s, "{:,.0f}".format),
+    CostColumn("peak memory", "", lambda run: run.peak_rss_mb, "{:,.0f} MB".format),
 )
 BRIEF: Final = tuple(cost for cost in COSTS if cost.head)
 """The costs that stand in a terminal of 80 columns."""
@@ -86,8 +82,8 @@ BRIEF: Final = tuple(cost for cost in COSTS if cost.head)
 
 def comparison(
     runs: Sequence[RunSummary],
-    differences: Sequence[Compared] = (),
-    on_days: Sequence[Compared] | None = None,
+    differences: Sequence[Comparison] = (),
+    on_days: Sequence[Comparison] | None = None,
     *,
     width: int = 80,
     baseline: str = "",
@@ -125,8 +121,8 @@ def comparison(
 def print_comparison(
     console: Console,
     runs: Sequence[RunSummary],
-    differences: Sequence[Compared] = (),
-    on_days: Sequence[Compared] | None = None,
+    differences: Sequence[Comparison] = (),
+    on_days: Sequence[Comparison] | None = None,
     baseline: str = "",
 ) -> None:
     """Print the tables, fitted to the console's width."""
@@ -136,8 +132,8 @@ def print_comparison(
 
 def plain(
     runs: Sequence[RunSummary],
-    differences: Sequence[Compared] = (),
-    on_days: Sequence[Compared] | None = None,
+    differences: Sequence[Comparison] = (),
+    on_days: Sequence[Comparison] | None = None,
     *,
     width: int = 80,
 ) -> str:
@@ -148,7 +144,7 @@ def plain(
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
-def _difference_tables(differences: Sequence[Compared], chance: str, width: int) -> list[RenderableType]:
+def _difference_tables(differences: Sequence[Comparison], chance: str, width: int) -> list[RenderableType]:
     """A table per pair while they are few; else one per first architecture, a line per other and class of jobs.
 
     Args:
@@ -158,7 +154,7 @@ def _difference_tables(differences: Sequence[Compared], chance: str, width: int)
     """
     if not differences:
         return []
-    pairs: dict[tuple[str, str], list[Compared]] = {}
+    pairs: dict[tuple[str, str], list[Comparison]] = {}
     for compared in differences:
         pairs.setdefault((compared.a, compared.b), []).append(compared)
     parts: list[RenderableType] = []
@@ -167,8 +163,8 @@ def _difference_tables(differences: Sequence[Compared], chance: str, width: int)
             parts += ["", _difference_table(f"a = {shortened(a)}, b = {shortened(b)}, {chance}", pair, width)]
     else:
         for a in dict.fromkeys(a for a, _ in pairs):
-            others = {b: pair for (first, b), pair in pairs.items() if first == a}
-            parts += ["", _against_table(f"Against {shortened(a)}, {chance}", others, width)]
+            own = [compared for compared in differences if compared.a == a]
+            parts += ["", _against_table(f"Against {shortened(a)}, {chance}", own, width)]
     return [*parts, "", Text(rule(differences), style="dim")]
 
 
@@ -274,19 +270,22 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
         lowest = Text(listed([one.label]), style="bold")
         if one.level:
             lowest.append("\n" + listed(one.level, "= "), style="not bold")
-        after = written(one.next_mean, one.unit) if one.next else NOTHING
-        cells = lowest, written(one.mean, one.unit), Text(listed(one.next) or NOTHING), after
+        mean, after = one.amounts
+        cells = lowest, mean, Text(listed(one.next) or NOTHING), after
         table.add_row(one.jobs if one.jobs != before else "", one.quantity, *cells)
         before = one.jobs
     return table
 
 
-def _against_table(title: str, pairs: Mapping[str, Sequence[Compared]], width: int) -> Table:
-    """How the others stand to one architecture."""
+def _against_table(title: str, differences: Sequence[Comparison], width: int) -> Table:
+    """A line per other architecture and class of jobs, which are compared with one architecture."""
     table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
-    quantities = list(dict.fromkeys(compared.quantity for pair in pairs.values() for compared in pair))
-    classes = len({compared.jobs for pair in pairs.values() for compared in pair}) > 1
+    quantities, lines = by_quantity(differences)
+    members: dict[str, list[str]] = {}
+    for _, b, jobs in lines:
+        members.setdefault(b, []).append(jobs)
+    classes = len({jobs for _, _, jobs in lines}) > 1
     if classes:
         table.add_column("jobs", no_wrap=True)
     for quantity in quantities:
@@ -295,37 +294,32 @@ def _against_table(title: str, pairs: Mapping[str, Sequence[Compared]], width: i
             justify="right",
             overflow="fold",
         )
-    for b, pair in pairs.items():
-        jobs = list(dict.fromkeys(compared.jobs for compared in pair))
-        for name, members in zip(_label_rows(b, len(jobs), width), jobs, strict=True):
-            found = {compared.quantity: compared for compared in pair if compared.jobs == members}
-            cells = [
-                Text(against(found[q]), style="" if found[q].difference.is_shown else "dim") if q in found else ""
-                for q in quantities
-            ]
-            table.add_row(Text(name), *[members] * classes, *cells)
+    names = {
+        (b, jobs): name
+        for b, all_jobs in members.items()
+        for name, jobs in zip(_label_rows(b, len(all_jobs), width), all_jobs, strict=True)
+    }
+    for (_, b, jobs), known in lines.items():
+        cells = [Text(against(d), style="" if d.difference.is_shown else "dim") if d else "" for d in known]
+        table.add_row(Text(names[b, jobs]), *[jobs] * classes, *cells)
     return table
 
 
-def _difference_table(title: str, differences: Sequence[Compared], width: int) -> Table:
+def _difference_table(title: str, differences: Sequence[Comparison], width: int) -> Table:
     table = _new_table(title)
+    columns = comparison_columns(differences)
     classes = len({compared.jobs for compared in differences}) > 1
     if classes:
         table.add_column("jobs", no_wrap=True)
-    table.add_column("quantity", no_wrap=True)
-    if width >= WIDE:
-        table.add_column("a", justify="right", no_wrap=True)
-        table.add_column("b", justify="right", no_wrap=True)
-    table.add_column(f"b / a, b {MINUS} a", justify="right", no_wrap=True)
-    table.add_column(f"{confidence(confidence_of(differences))} interval", justify="right", no_wrap=True)
-    table.add_column("verdict", overflow="fold")
+    numbers = [*["a", "b"] * (width >= WIDE), "effect", "interval"]
+    table.add_column(columns["quantity"][0], no_wrap=True)
+    for name in numbers:
+        table.add_column(columns[name][0], justify="right", no_wrap=True)
+    table.add_column(columns["verdict"][0], overflow="fold")
     before = ""
     for compared in differences:
-        unit, difference = compared.unit, compared.difference
-        cells = [compared.jobs if compared.jobs != before else ""] * classes + [compared.quantity]
-        if width >= WIDE:
-            cells += [amount(compared.a_mean, unit), amount(compared.b_mean, unit)]
-        cells += [effect(compared), interval(difference, unit)]
-        table.add_row(*cells, Text(reading(compared), style="bold" if difference.is_shown else "dim"))
+        jobs = [compared.jobs if compared.jobs != before else ""] * classes
+        *cells, verdict = (columns[name][1](compared) for name in ("quantity", *numbers, "verdict"))
+        table.add_row(*jobs, *cells, Text(verdict, style="bold" if compared.difference.is_shown else "dim"))
         before = compared.jobs
     return table

@@ -69,7 +69,7 @@ def confidence(level: float) -> str:
 
 
 def ratio(a: float, b: float) -> str:
-    """How many times the smaller of two numbers the larger is; a dash where one is zero or less."""
+    """The ratio of the larger of two numbers to the smaller; a dash where one is zero or less."""
     if a <= 0 or b <= 0:
         return NOTHING
     return f"{digits(max(a, b) / min(a, b))}{TIMES}"

@@ -5,10 +5,10 @@ Readers see b against a, the baseline: the ratio b / a, the difference b - a. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from volery.report.groups import Compared, shortened
+from volery.report.groups import Comparison, shortened
 from volery.report.units import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio
 from volery.statistics import CONFIDENCE, CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
 from volery.statistics.workload import NO_STATEMENT
@@ -29,7 +29,7 @@ DRAWN_ANEW: Final = (
 )
 
 
-def confidence_of(comparisons: Sequence[Compared]) -> float:
+def confidence_of(comparisons: Sequence[Comparison]) -> float:
     """The confidence of the intervals of comparisons of one kind."""
     return next((one.confidence or CONFIDENCE for one in comparisons), CONFIDENCE)
 
@@ -59,7 +59,7 @@ def _factor(value: float) -> str:
     return f"{value:.3g}" if 0 < value < 0.1 else digits(value)
 
 
-def factor(compared: Compared) -> float | None:
+def factor(compared: Comparison) -> float | None:
     """The ratio b / a of durations; None for all else, and where durations were compared by their difference."""
     found = compared.difference
     if found.ratio is not None:
@@ -69,7 +69,7 @@ def factor(compared: Compared) -> float | None:
     return None
 
 
-def effect(compared: Compared) -> str:
+def effect(compared: Comparison) -> str:
     """The ratio b / a of durations, the difference b - a of all else."""
     found = factor(compared)
     return signed(-compared.difference.mean, compared.unit) if found is None else times(found)
@@ -86,11 +86,11 @@ def interval(difference: Difference, unit: str) -> str:
 
 
 def is_exact(difference: Difference) -> bool:
-    """Whether nothing is random in a difference that is not zero: every seed gave the same two runs."""
+    """True for a difference without chance that is not zero: every seed gave the same two runs."""
     return difference.verdict == NOT_RANDOM
 
 
-def reading(compared: Compared) -> str:
+def reading(compared: Comparison) -> str:
     """The verdict in a few words: "a lower" and how many times, or that nothing is shown; a dash for a single value."""
     difference = compared.difference
     if interval(difference, compared.unit) == NOTHING and difference.seeds < SEEDS_MIN:
@@ -102,8 +102,8 @@ def reading(compared: Compared) -> str:
     return f"a {difference.verdict}, {size}"
 
 
-def against(compared: Compared) -> str:
-    """How b stands to a: the ratio b / a of durations with its interval, the difference b - a of all else."""
+def against(compared: Comparison) -> str:
+    """The cell that compares b with a: the ratio of durations, the difference of all else, and the interval."""
     found = compared.difference
     if found.verdict == IDENTICAL:
         return IDENTICAL
@@ -115,6 +115,31 @@ def against(compared: Compared) -> str:
     return f"{effect(compared)} ({bounds})" if bounds else effect(compared)
 
 
+def comparison_columns(differences: Sequence[Comparison]) -> dict[str, tuple[str, Callable[[Comparison], str]]]:
+    """The columns of a table of comparisons by name: the head, and the text of a cell."""
+    return {
+        "quantity": ("quantity", lambda one: one.quantity),
+        "a": ("a", lambda one: amount(one.a_mean, one.unit)),
+        "b": ("b", lambda one: amount(one.b_mean, one.unit)),
+        "effect": (f"b / a, b {MINUS} a", effect),
+        "interval": (
+            f"{confidence(confidence_of(differences))} interval", lambda one: interval(one.difference, one.unit)
+        ),
+        "verdict": ("verdict", reading),
+        "method": ("method", lambda one: one.difference.method),
+    }  # fmt: skip
+
+
+def by_quantity(
+    differences: Sequence[Comparison],
+) -> tuple[list[str], dict[tuple[str, str, str], list[Comparison | None]]]:
+    """The quantities, and by pair and class of jobs the comparison of each quantity, where there is one."""
+    quantities = list(dict.fromkeys(one.quantity for one in differences))
+    found = {(one.a, one.b, one.jobs, one.quantity): one for one in differences}
+    lines = dict.fromkeys((one.a, one.b, one.jobs) for one in differences)
+    return quantities, {line: [found.get((*line, quantity)) for quantity in quantities] for line in lines}
+
+
 def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
     """The interval of b / a, or of b - a; empty where there is none."""
     if found.ratio_low is not None and found.ratio_high is not None:
@@ -124,7 +149,7 @@ def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
     return f"{signed(-found.high, unit)} to {signed(-found.low, unit)}"
 
 
-def sentence(compared: Compared) -> str:
+def sentence(compared: Comparison) -> str:
     """The verdict on one difference as a sentence with its numbers."""
     if isinstance(compared, ComparedJobs):
         return _on_days(compared)
@@ -170,18 +195,18 @@ def _on_days(one: ComparedJobs) -> str:
     return f"On days like this one, the {quantity} of {b} is {size}; {how}."
 
 
-def _quantity(compared: Compared) -> str:
+def _quantity(compared: Comparison) -> str:
     return compared.quantity + ("" if compared.jobs == "all" else f" of {compared.jobs} jobs")
 
 
-def headline(differences: Sequence[Compared], quantities: Sequence[str] = ("median delay", "p99 delay")) -> list[str]:
+def headline(differences: Sequence[Comparison], quantities: Sequence[str] = ("median delay", "p99 delay")) -> list[str]:
     """Sentences about all jobs, pair by pair: of these quantities, of the first alone where there are many pairs."""
     pairs = {(d.a, d.b) for d in differences}
     told = quantities if len(pairs) <= PAIRS_TOLD_WHOLE else quantities[:1]
     return [sentence(d) for d in differences if d.jobs == "all" and d.quantity in told]
 
 
-def rule(differences: Sequence[Compared]) -> str:
+def rule(differences: Sequence[Comparison]) -> str:
     """The caption of a table of comparisons: what is compared, by which method, and the correction; empty for none."""
     if not differences:
         return ""
@@ -213,7 +238,7 @@ def _listed(methods: Iterable[str]) -> str:
     return " and ".join(sorted(set(filter(None, methods))))
 
 
-def over_seeds(on_days: Sequence[Compared] | None) -> str:
+def over_seeds(on_days: Sequence[Comparison] | None) -> str:
     """The chance that differences over seeds are about, in a few words.
 
     Args:
@@ -224,13 +249,13 @@ def over_seeds(on_days: Sequence[Compared] | None) -> str:
     return f"over seeds (chance: choices{'' if on_days else ' and workload'})"
 
 
-def is_of_one_seed(differences: Sequence[Compared]) -> bool:
+def is_of_one_seed(differences: Sequence[Comparison]) -> bool:
     """True if no comparison has a second seed."""
     return all(d.difference.seeds < SEEDS_MIN for d in differences)
 
 
-def caution(differences: Sequence[Compared], on_days: Sequence[Compared] | None = None) -> str:
-    """What the seeds do not tell; empty when there is nothing to warn of.
+def caution(differences: Sequence[Comparison], on_days: Sequence[Comparison] | None = None) -> str:
+    """A warning of what the seeds do not show; empty where there is none.
 
     Args:
         differences: over the seeds.

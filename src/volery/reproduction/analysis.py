@@ -17,9 +17,9 @@ import msgspec
 
 from volery import theory
 from volery.core.errors import InputError, suggestion
-from volery.study.runs import Outcome, execute
+from volery.study.runs import RunOutcome, execute
 from volery.study.spec import RunSpec, Value
-from volery.study.steadystate import Settled, Window, settle
+from volery.study.steadystate import SettledWindow, SteadyState, settle
 
 FORMS = {
     name: form
@@ -42,7 +42,7 @@ class Analysis(msgspec.Struct, frozen=True):
     measured: dict[str, str]
 
     def expected(self, measures: Mapping[str, float]) -> float:
-        """What theory expects of a run with these measures, by metric."""
+        """The expectation of theory for a run with these measures, by metric."""
         given = {name: measures[metric] for name, metric in self.measured.items()}
         form: Callable[..., float] = FORMS[self.form]
         return form(**self.numbers, **given)
@@ -94,8 +94,8 @@ CHOICES_WORKERS: Final = 1_000
 MILLISECONDS: Final = 1_000
 
 
-class Point(msgspec.Struct, frozen=True):
-    """What a closed form is worked out for.
+class AnalysisPoint(msgspec.Struct, frozen=True):
+    """The parameters of a closed form.
 
     Args:
         load: offered work per worker.
@@ -112,7 +112,7 @@ class Point(msgspec.Struct, frozen=True):
     choices: int
 
 
-def simulate_point(model: Model, point: Point, tasks: int, seed: int) -> dict[str, float]:
+def simulate_point(model: Model, point: AnalysisPoint, tasks: int, seed: int) -> dict[str, float]:
     """The measures that the model's closed forms predict, under the names of the `volery theory` table.
 
     Args:
@@ -148,7 +148,7 @@ def simulate_point(model: Model, point: Point, tasks: int, seed: int) -> dict[st
     return _pigeon(point, tasks, seed)
 
 
-def _pigeon(point: Point, tasks: int, seed: int) -> dict[str, float]:
+def _pigeon(point: AnalysisPoint, tasks: int, seed: int) -> dict[str, float]:
     alone: dict[str, Value] = {"reserved": 0, "weight": 0, "groups": 1, **ALL_SHORT}
     task = _run(point, "pigeon", alone, point.workers, 1, tasks, seed)
     groups = GROUPS_PER_TASK * point.fanout
@@ -162,24 +162,30 @@ def _pigeon(point: Point, tasks: int, seed: int) -> dict[str, float]:
 
 
 def _run(
-    point: Point, architecture: str, parameters: dict[str, Value], workers: int, fanout: int, tasks: int, seed: int
-) -> Settled:
+    point: AnalysisPoint,
+    architecture: str,
+    parameters: dict[str, Value],
+    workers: int,
+    fanout: int,
+    tasks: int,
+    seed: int,
+) -> SteadyState:
     """One run, without its warm-up."""
     jobs = -(-tasks // fanout)
     mean_s = point.mean_ms / MILLISECONDS
     trace = f"poisson:load={point.load},workers={workers},fanout={fanout},mean={mean_s!r},jobs={jobs}"
     run = RunSpec(trace=trace, workers=workers, architecture=architecture, parameters=parameters, seed=seed, delay_us=0)
     outcome = execute(run)
-    return settle(outcome.jobs, outcome.curve, Window(warm_up_s=WARM_UP * _span_s(outcome)), architecture)
+    return settle(outcome.jobs, outcome.curve, SettledWindow(warm_up_s=WARM_UP * _span_s(outcome)), architecture)
 
 
-def _span_s(outcome: Outcome) -> float:
+def _span_s(outcome: RunOutcome) -> float:
     submit_s = outcome.jobs["submit_s"]
     return float(submit_s[-1] - submit_s[0])
 
 
 class DelayPoint(msgspec.Struct, frozen=True):
-    """What the analysis of delay scheduling is worked out for.
+    """The parameters of the analysis of delay scheduling.
 
     Args:
         workers, slots: machines, and what each runs at once.

@@ -86,7 +86,7 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a paper says, as a test.
+    """A statement of a paper as a test.
 
     Args:
         id: unique in its experiment.
@@ -136,7 +136,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The measured sides."""
+        """The sides of a claim that are measured."""
         return (self.left, self.right) if isinstance(self.right, Side) else (self.left,)
 
     @property
@@ -172,7 +172,7 @@ class Quantity(msgspec.Struct, frozen=True):
     high: float
 
 
-class Case(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClaimCase(msgspec.Struct, frozen=True, omit_defaults=True):
     """A claim on one workload, pair of architectures and population.
 
     Args:
@@ -216,7 +216,7 @@ class Judgement(msgspec.Struct, frozen=True):
     reading: str
     verdict: Verdict
     why: str
-    cases: tuple[Case, ...]
+    cases: tuple[ClaimCase, ...]
     stand_in: bool = False
 
     @property

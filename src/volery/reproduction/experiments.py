@@ -28,7 +28,7 @@ from volery.reproduction.demands import check_demands
 from volery.reproduction.measures import SETTLED, check_metric
 from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only
 from volery.study.spec import is_synthetic
-from volery.study.steadystate import Window
+from volery.study.steadystate import SettledWindow
 from volery.workload import parse_estimates
 from volery.workload.estimates import PLAIN
 
@@ -40,7 +40,7 @@ TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
 
 
-class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class MachinePopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Machines and what they satisfy.
 
     Args:
@@ -91,8 +91,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     history: str = ""
 
 
-class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What messages and work cost in every run of an experiment.
+class NetworkCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The costs of messages and work in every run of an experiment.
 
     Args:
         delay_us, links, costs, hosts, frames: as in a study's file.
@@ -147,7 +147,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     figure: Name
     quick: Quick
     workload: Annotated[tuple[Workload, ...], msgspec.Meta(min_length=1)]
-    population: Annotated[tuple[Population, ...], msgspec.Meta(min_length=1)]
+    population: Annotated[tuple[MachinePopulation, ...], msgspec.Meta(min_length=1)]
     claim: Annotated[tuple[Claim, ...], msgspec.Meta(min_length=1)]
     architectures: dict[Name, Name | dict[Name, Name]] = {}
     seeds: Annotated[tuple[AtLeastZero, ...], msgspec.Meta(min_length=1)] = (0, 1, 2)
@@ -155,8 +155,8 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     pictures: tuple[Picture, ...] = ()
     table: bool = True
     columns: tuple[Name, ...] = ()
-    settled: Window | None = None
-    network: Network = Network()
+    settled: SettledWindow | None = None
+    network: NetworkCosts = NetworkCosts()
     name: str = ""
     folder: str = ""
 
@@ -229,7 +229,7 @@ def experiments_folder(given: Path | None = None) -> Path:
 
 
 def traces_folder(experiments: Path, given: Path | None = None) -> Path:
-    """Where traces are: given, from the environment, or beside the source tree. It need not exist."""
+    """The folder of traces: given, from the environment, or beside the source tree. It need not exist."""
     if given is not None:
         return given
     if TRACES_VARIABLE in os.environ:

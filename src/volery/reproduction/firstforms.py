@@ -19,8 +19,8 @@ from volery.core.errors import InputError
 from volery.reproduction.claims import EFFECT_PERCENT, STRICT, Claim, Name
 from volery.reproduction.demands import FIRST
 from volery.reproduction.experiments import Experiment, Workload
-from volery.reproduction.formatting import claim_text, ours
 from volery.reproduction.ledger import Record, content_sha256
+from volery.reproduction.notation import claim_text, ours
 
 FIRST_FORMS: Final = "first_forms.jsonl"
 TESTED: Final = (
@@ -49,7 +49,7 @@ class Gave(msgspec.Struct, frozen=True, omit_defaults=True):
     reading: str = ""
 
 
-class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClaimSetting(msgspec.Struct, frozen=True, omit_defaults=True):
     """The workloads and architectures of a claim's experiment, by the labels that the claim uses."""
 
     workloads: dict[str, dict[str, Any]] = {}
@@ -82,7 +82,7 @@ class FirstForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     commit: str = ""
     says: str
     form: dict[str, Any]
-    setting: Setting = Setting()
+    setting: ClaimSetting = ClaimSetting()
     recorded: str = ""
     record_commit: str = ""
     gave: tuple[Gave, ...] = ()
@@ -116,13 +116,13 @@ def _plain(struct: Claim | Workload) -> dict[str, Any]:
     return fields
 
 
-def setting_of(experiment: Experiment, claim: Claim) -> Setting:
+def setting_of(experiment: Experiment, claim: Claim) -> ClaimSetting:
     """The workloads and architectures that the labels of a claim name in its experiment."""
     named = [side.on for side in claim.sides if side.on]
     if len(named) < len(claim.sides):
         named += claim.on or [workload.label for workload in experiment.workload]
     labels = [label for side in claim.sides for label in side.labels if label]
-    return Setting(
+    return ClaimSetting(
         {one.label: workload_setting(one) for one in experiment.workload if one.label in named},
         {label: experiment.architectures[label] for label in dict.fromkeys(labels)},
     )

@@ -21,8 +21,8 @@ from volery.reproduction.claims import (
     STRICT,
     THEORY,
     UNDECIDED,
-    Case,
     Claim,
+    ClaimCase,
     Judgement,
     Quantity,
     Side,
@@ -30,7 +30,7 @@ from volery.reproduction.claims import (
 )
 from volery.reproduction.measures import is_share
 from volery.reproduction.tolerance import Tolerance, tolerance_of_claim
-from volery.statistics import CONFIDENCE, Interval, holm, interval_of_mean
+from volery.statistics import CONFIDENCE, InterimLook, Interval, holm, interval_of_mean
 
 ROUNDING: Final = 1e-9
 """Relative slack of the relations that allow equality: the same number, reached by two sums, is equal."""
@@ -59,13 +59,6 @@ class Values(msgspec.Struct, frozen=True):
     is_random: bool = True
 
 
-class Look(msgspec.Struct, frozen=True):
-    """A moment at which claims are judged: after so many seeds, by intervals of this confidence."""
-
-    seeds: int
-    confidence: float = CONFIDENCE
-
-
 Lookup = Callable[[str, str, str, str], "Values | Missing"]
 """From metric, architecture, workload and population to the values."""
 
@@ -84,7 +77,7 @@ class Scope(msgspec.Struct, frozen=True):
     workloads: Sequence[str]
     populations: Sequence[str]
     seeds: Sequence[int]
-    looks: Sequence[Look]
+    looks: Sequence[InterimLook]
     stand_ins: Mapping[str, str] = {}
 
 
@@ -142,7 +135,7 @@ class _Trial:
         self.claim, self.workload, self.population, self.pair = claim, workload, population, pair
         self.places = [side.on or workload for side in claim.sides]
         self.stand_in = any(on in scope.stand_ins for on in self.places)
-        self.looks: list[tuple[Look, list[float], list[float]]] = []
+        self.looks: list[tuple[InterimLook, list[float], list[float]]] = []
         self.is_random = True
         measured = self._measure(lookup)
         self.missing = measured if isinstance(measured, Missing) else self._pair(*measured, scope)
@@ -164,7 +157,7 @@ class _Trial:
     def _pair(self, left: Values, right: Values, scope: Scope) -> Missing | None:
         """Pair the values by seed, look by look; a look whose values are not all there ends the looking."""
         self.is_random = left.is_random or right.is_random
-        looks = scope.looks if self.is_random else (Look(1),)
+        looks = scope.looks if self.is_random else (InterimLook(1),)
         for look in looks:
             seeds = scope.seeds[: look.seeds]
             if len(seeds) < look.seeds or any(
@@ -226,7 +219,7 @@ class _Trial:
                 return True
         return False
 
-    def case(self, failed: bool, cases: int) -> Case:
+    def case(self, failed: bool, cases: int) -> ClaimCase:
         """The case with its verdict.
 
         Args:
@@ -234,7 +227,7 @@ class _Trial:
             cases: how many the claim has.
         """
         if isinstance(self.missing, Missing):
-            return Case(self.workload, self.population, UNDECIDED, why=self.missing.why, stand_in=self.stand_in)
+            return ClaimCase(self.workload, self.population, UNDECIDED, why=self.missing.why, stand_in=self.stand_in)
         held = self.held_at < len(self.looks)
         verdict = _word(FAILS if failed else HOLDS if held else OPEN, self.stand_in)
         look, left, right = self.looks[min(self.held_at, len(self.looks) - 1)]
@@ -244,7 +237,7 @@ class _Trial:
             against = _quantity(self.pair[1], self.places[1], right)
         elif isinstance(self.claim.right, str):
             against = _quantity(THEORY, "", right)
-        return Case(
+        return ClaimCase(
             self.workload,
             self.population,
             verdict,
@@ -379,7 +372,7 @@ def _judged(claim: Claim, trials: Sequence[_Trial], reading: str, stand_in: bool
     return Judgement(claim.id, reading, verdict, why, cases, stand_in)
 
 
-def _together(cases: Sequence[Case], stand_in: bool) -> tuple[Verdict, str]:
+def _together(cases: Sequence[ClaimCase], stand_in: bool) -> tuple[Verdict, str]:
     """The verdict over cases of one kind, and the reason for it."""
     if not cases:
         return UNDECIDED, "nothing was measured"
@@ -403,7 +396,7 @@ def _told(trials: Sequence[_Trial], stand_ins: Mapping[str, str]) -> str:
     return f"{first} stands for {stand_ins[first]}{more}"
 
 
-def _name(case: Case, cases: Sequence[Case]) -> str:
+def _name(case: ClaimCase, cases: Sequence[ClaimCase]) -> str:
     """Name the workload, architectures and population by which a case differs from the others."""
     parts = [case.workload] if len({one.workload for one in cases}) > 1 else []
     pairs = {(one.left and one.left.of, one.right and one.right.of) for one in cases}
@@ -415,7 +408,7 @@ def _name(case: Case, cases: Sequence[Case]) -> str:
     return ", ".join(parts)
 
 
-def _where(failed: Sequence[Case], cases: Sequence[Case]) -> str:
+def _where(failed: Sequence[ClaimCase], cases: Sequence[ClaimCase]) -> str:
     """Name the workloads of the failed cases and count these; empty where all cases failed."""
     if len(failed) == len(cases):
         return ""

@@ -1,4 +1,4 @@
-"""What is kept of a reproduced experiment: verdicts and aggregate numbers, small enough to be published."""
+"""The records of reproduced experiments: verdicts and aggregate numbers, small enough to be published."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import volery
 from volery.core.errors import InputError
 from volery.reproduction.claims import VERDICTS, Judgement
 from volery.reproduction.experiments import RESULTS, Experiment
-from volery.reproduction.judgement import Look
 from volery.reproduction.measures import SETTLED
 from volery.reproduction.reproduce import Reproduction
 from volery.reproduction.values import (
@@ -30,9 +29,10 @@ from volery.reproduction.values import (
     ValueTable,
     full_label,
 )
+from volery.statistics import InterimLook
 from volery.study.results import replacing
 from volery.study.sources import code_digest
-from volery.study.steadystate import Window
+from volery.study.steadystate import SettledWindow
 
 VERDICTS_FILE: Final = "verdicts.json"
 SHORT: Final = 8
@@ -78,7 +78,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What an experiment gave.
+    """The record of an experiment: verdicts, values and digests.
 
     Args:
         experiment, title, figure: which.
@@ -129,13 +129,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     runs_sha256: str = ""
     judged: str = ""
     rules: int = 0
-    looks: tuple[Look, ...] = ()
+    looks: tuple[InterimLook, ...] = ()
     stopped: str = ""
     metrics: tuple[str, ...] = ()
     input_metrics: tuple[str, ...] = ()
     inputs: tuple[InputValues, ...] = ()
     absent: tuple[Absent, ...] = ()
-    settled: Window | None = None
+    settled: SettledWindow | None = None
 
     @property
     def is_former(self) -> bool:
@@ -157,7 +157,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many verdicts of each kind."""
+        """The number of verdicts of each kind."""
         found = Counter(judgement.verdict for judgement in self.judgements)
         return {verdict: found[verdict] for verdict in VERDICTS}
 
@@ -317,7 +317,7 @@ def _fact(place: tuple[str, str], of: str, metric: str, measured: Sequence[Kept]
 
 
 def record_path(experiments: Path, name: str) -> Path:
-    """Where the ledger keeps an experiment."""
+    """The file of an experiment's record."""
     return experiments / RESULTS / f"{name}.json"
 
 
@@ -387,7 +387,7 @@ def state(experiment: Experiment, record: Record | None) -> str:
 
 
 def _today_code(code: str, record: Record) -> str:
-    """How far a record holds for the code as it is; nothing where that code made it."""
+    """The check that a record holds for the present code; empty where that code made it."""
     checked = record.checked
     if record.code_sha256 == code:
         return ""

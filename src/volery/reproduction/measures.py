@@ -1,23 +1,54 @@
-"""Metric paths of claims: which there are, and their values in the measures of a run or of an input."""
+"""Metric paths of claims and their values in the measures of a run or of an input; CPU costs of stages.
+
+Costs of stages come from runs made again with their methods measured.
+"""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin
 
 import msgspec
 
 from volery.core.errors import InputError, suggestion
+from volery.core.stages import Stage
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
-from volery.reproduction.stagecosts import ALL, COUNTED, STAGE_COSTS
-from volery.study.steadystate import Settled
+from volery.report.schema import StageProfile
+from volery.study.plan import PlannedRun
+from volery.study.results import write_json
+from volery.study.stagetime import profile_run
+from volery.study.steadystate import SteadyState
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
+INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
+_SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed")
+_CONFLICTS: Final = ("waiting", "collisions")
+_OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
+SETTLED: Final = "settled"
+"""Measures of a run without its warm-up, see `volery.study.steadystate`."""
+_FRACTIONS: Final = frozenset(
+    ("attainment", "busyness", "busyness_mad", "useful", "wasted", "fruitless", "conflict_fraction", "wasted_fraction",
+     "under_accuracy", "over_accuracy", "under_share", "over_share", "of_oracle", "above_oracle")
+)  # fmt: skip
+"""Last parts of further metrics from 0 to about 1; tables print them as plain numbers."""
+STAGE_COSTS: Final = "stage_cpu_s"
+"""Root of their metrics."""
+COUNTED: Final[Mapping[str, frozenset[Stage]]] = {
+    "T1": frozenset({Stage.T1}),
+    "T2": frozenset({Stage.T2, Stage.J3}),
+    "R4": frozenset({Stage.R4}),
+    "R5": frozenset({Stage.R5}),
+}
+"""The stages that were measured for SC 2018, section V-C. A queue that is kept sorted is sorted where tasks join it."""
+ALL: Final = "all"
+WARM_UPS: Final = 4
+"""Runs that are made and thrown away before (SC 2018, section V-A3)."""
 
 
 class InputMeasures(msgspec.Struct, frozen=True):
-    """What a workload asks of its cluster, before any scheduler has a say.
+    """The demand of a workload on its cluster before any scheduler decides.
 
     Args:
         load: of the cluster as a whole, over seconds (slots needed / slots).
@@ -31,12 +62,6 @@ class InputMeasures(msgspec.Struct, frozen=True):
     constraint_load: dict[str, dict[str, float]] = {}
     conflicts: dict[str, Distribution] = {}
     loads: tuple[ConstraintLoad, ...] = ()
-
-
-INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
-_SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed")
-_CONFLICTS: Final = ("waiting", "collisions")
-_OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
 
 
 def constraint_statistics(loads: Sequence[ConstraintLoad]) -> dict[str, dict[str, float]]:
@@ -53,12 +78,8 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-SETTLED: Final = "settled"
-"""Measures of a run without its warm-up, see `volery.study.steadystate`."""
-
-
 def check_metric(path: str, place: str) -> bool:
-    """Whether the metric is one of the input, else it is one of a run.
+    """True for a metric of the input, false for one of a run.
 
     Raises:
         InputError: at `place`, when there is no such metric.
@@ -75,7 +96,7 @@ def check_metric(path: str, place: str) -> bool:
         _expect(rest, [_CONFLICTS, Distribution.__struct_fields__], place, path)
         return True
     if root == SETTLED:
-        _expect(rest, [Settled.__struct_fields__], place, path)
+        _expect(rest, [SteadyState.__struct_fields__], place, path)
         return False
     if root == STAGE_COSTS:
         _expect(rest, [(*COUNTED, ALL)], place, path)
@@ -128,15 +149,8 @@ def value(measures: Any, path: str) -> float | None:
     return float(measures)
 
 
-_FRACTIONS: Final = frozenset(
-    ("attainment", "busyness", "busyness_mad", "useful", "wasted", "fruitless", "conflict_fraction", "wasted_fraction",
-     "under_accuracy", "over_accuracy", "under_share", "over_share", "of_oracle", "above_oracle")
-)  # fmt: skip
-"""Last parts of further metrics from 0 to about 1; tables print them as plain numbers."""
-
-
 def is_share(path: str) -> bool:
-    """Whether a metric is a fraction, which is compared by differences."""
+    """True for a metric that is a fraction, which is compared by differences."""
     return unit(path) == "%" or path.rpartition(".")[2] in _FRACTIONS or path.startswith("utilisation.")
 
 
@@ -148,3 +162,61 @@ def unit(path: str) -> str:
     if root == "locality" and part != "tasks":
         return "%"
     return "s" if any(part.endswith("_s") and not part.endswith("per_cpu_s") for part in path.split(".")) else ""
+
+
+class StageCosts(msgspec.Struct):
+    """The measured CPU costs of the stages of a run.
+
+    Args:
+        costs: per repetition, CPU seconds by stage, and of these stages together.
+        profile: of the last repetition.
+    """
+
+    costs: list[dict[str, float]]
+    profile: StageProfile
+
+
+def costs_of(profile: StageProfile) -> dict[str, float]:
+    """CPU seconds by stage, less what measuring adds to each call."""
+    found = dict.fromkeys(COUNTED, 0.0)
+    for time in profile.times:
+        net_s = max(0.0, time.cpu_s - time.calls * profile.own_costs_s[0])
+        for name, stages in COUNTED.items():
+            if not stages.isdisjoint(time.stages):
+                found[name] += net_s
+    return found | {ALL: sum(found.values())}
+
+
+def kept_costs(runs: Path, key: str) -> StageCosts | None:
+    """The stored costs of the run with this key; None also where they are damaged."""
+    try:
+        return msgspec.json.decode(_path(runs, key).read_bytes(), type=StageCosts)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def measure_costs(groups: Sequence[Sequence[PlannedRun]], repetitions: int, runs: Path) -> None:
+    """Measure runs and keep each measure; those of one architecture form a group, and architectures take turns.
+
+    What was measured before somebody stopped it is not measured again, but everybody warms up anew.
+
+    Args:
+        groups: the runs of each architecture, one or as many as repetitions.
+        repetitions: measured runs of each architecture.
+        runs: the folder where finished runs are kept.
+    """
+    for group in groups:
+        for _ in range(WARM_UPS):
+            profile_run(group[0].spec)
+    for number in range(repetitions):
+        for group in groups:
+            run = group[number % len(group)]
+            kept = kept_costs(runs, run.key)
+            costs = [] if kept is None else kept.costs
+            if len(costs) <= number // len(group):
+                profile = profile_run(run.spec, run.key)
+                write_json(_path(runs, run.key), StageCosts([*costs, costs_of(profile)], profile))
+
+
+def _path(runs: Path, key: str) -> Path:
+    return runs / f"{key}.stages"

@@ -30,8 +30,8 @@ from volery.reproduction.experiments import (
     read_toml,
 )
 from volery.reproduction.firstforms import FirstForm, check_first_forms, claim_id, read_first_forms
-from volery.reproduction.formatting import amount, claim_text, ours, spread, verdict
 from volery.reproduction.ledger import SHORT, Fact, Record, content_sha256, read_record, record_path, state
+from volery.reproduction.notation import amount, claim_text, ours, spread, verdict
 from volery.reproduction.things import CONTENTS, STATUSES, Thing, counts_rows, read_things, things_tables
 
 COLUMNS = (
@@ -209,7 +209,7 @@ def _counts_row(title: str, experiments: int, counts: Counter[str]) -> tuple[str
 
 
 def _verdicts(experiment: Experiment, record: Record | None) -> Counter[str]:
-    """How many verdicts of each kind; a claim without a judgement is not tried."""
+    """The number of verdicts of each kind; a claim without a judgement is not tried."""
     found = Counter[str]()
     for claim in experiment.claim:
         judgements = _judgements(claim, record)
@@ -315,7 +315,7 @@ def _workload(workload: Workload) -> str:
 
 
 def _state(experiment: Experiment, record: Record) -> str:
-    """When and with which code the record was made, what changed since, and whether other code gave the same."""
+    """The date and code of a record, the changes since, and checks by other code."""
     text = f"Recorded on {record.date} with code `{record.code_sha256[:SHORT]}`"
     if record.judged:
         text += f", judged on {record.judged}"

@@ -10,7 +10,7 @@ import numpy as np
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report import plots
-from volery.report.analysisplot import Line, analysis_curves
+from volery.report.axisplot import AnalysisLine, analysis_curves
 from volery.report.plots import Series
 from volery.report.stageplot import stage_times
 from volery.reproduction.experiments import Workload
@@ -99,7 +99,7 @@ def _mean_loads(found: Reproduction, workload: Workload) -> list[ConstraintLoad]
 
 
 def _utilisation_cdf(series: Sequence[Series], title: str) -> str:
-    """Which share of the time the utilisation is at most so much."""
+    """The cumulative share of the time by utilisation."""
     from matplotlib import rc_context
 
     with rc_context(STYLE):
@@ -153,8 +153,8 @@ def _mean_utilisation(found: Reproduction, of: str, workload: str) -> float:
 
 
 def _analysis(found: Reproduction) -> str:
-    """What was simulated beside what theory expects of it, one line per claim that holds them against each other."""
-    panels: dict[str, list[Line]] = {}
+    """Simulation beside theory, one line per claim that compares them."""
+    panels: dict[str, list[AnalysisLine]] = {}
     claims = {claim.id: claim for claim in found.experiment.claim if isinstance(claim.right, str)}
     for judgement in found.judgements():
         if judgement.claim not in claims:
@@ -171,7 +171,7 @@ def _analysis(found: Reproduction) -> str:
             expected.append((load, case.right.mean))
             simulated.append((load, case.left.mean))
         if expected:
-            line = Line(judgement.claim, tuple(sorted(expected)), tuple(sorted(simulated)))
+            line = AnalysisLine(judgement.claim, tuple(sorted(expected)), tuple(sorted(simulated)))
             panels.setdefault(claims[judgement.claim].left.metric, []).append(line)
     title = f"{found.experiment.figure}: analysis (lines), simulation (circles)"
     return analysis_curves(panels, title=title) if panels else ""

@@ -26,10 +26,19 @@ from volery.metrics import (
 )
 from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
-from volery.reproduction.experiments import Experiment, Population, Workload, find_input
-from volery.reproduction.judgement import Look, Missing
-from volery.reproduction.measures import SETTLED, InputMeasures, check_metric, constraint_statistics, value
-from volery.reproduction.stagecosts import STAGE_COSTS, Measured, kept_costs, measure_costs
+from volery.reproduction.experiments import Experiment, MachinePopulation, Workload, find_input
+from volery.reproduction.judgement import Missing
+from volery.reproduction.measures import (
+    SETTLED,
+    STAGE_COSTS,
+    InputMeasures,
+    StageCosts,
+    check_metric,
+    constraint_statistics,
+    kept_costs,
+    measure_costs,
+    value,
+)
 from volery.reproduction.values import (
     COUNTERS,
     Absent,
@@ -43,12 +52,13 @@ from volery.reproduction.values import (
     kept_metrics,
     rounded,
 )
+from volery.statistics import InterimLook
 from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
-from volery.study.steadystate import Settled, settle
+from volery.study.steadystate import SteadyState, settle
 
 CONFLICTS = "conflicts"
 IDLE = "oracle"
@@ -58,7 +68,7 @@ Drawn = Mapping[Place, Sequence[int]]
 """Place -> its seeds, where these are more than the experiment names; the empty architecture stands for the input."""
 
 
-class Plan(msgspec.Struct):
+class ExperimentPlan(msgspec.Struct):
     """The runs of an experiment by place, in order of seeds, and the places that have none with the reason."""
 
     runs: dict[Place, list[PlannedRun]] = {}
@@ -66,13 +76,13 @@ class Plan(msgspec.Struct):
     missing: dict[tuple[str, str], Missing] = {}
 
 
-def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = None) -> Plan:
+def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = None) -> ExperimentPlan:
     """Work out the runs, with the experiment's seeds, or those drawn for a place.
 
     Raises:
         InputError: for an unknown architecture or parameter, or a value that is wrong.
     """
-    found, drawn = Plan(), drawn or {}
+    found, drawn = ExperimentPlan(), drawn or {}
     variants = [(full_label(label, reading), text) for label, reading, text in experiment.variants()]
     places = {full_label(label, reading): _place(experiment.name, label, reading) for label, reading, _ in
               experiment.variants()}  # fmt: skip
@@ -102,7 +112,7 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
 
 
 def _architecture(text: str, place: str) -> ArchitectureChoice:
-    """What a text names, its parameters checked."""
+    """The architecture that a text names, its parameters checked."""
     choice = parse_architecture(text, place)
     try:
         architectures.configure(architectures.lookup(choice.name), choice.parameters)
@@ -119,7 +129,9 @@ def _labelled(run: PlannedRun, label: str) -> PlannedRun:
     return msgspec.structs.replace(run, spec=msgspec.structs.replace(run.spec, label=label))
 
 
-def _axes(workload: Workload, population: Population, traces: Path, beside: Path) -> dict[str, list[Any]] | Missing:
+def _axes(
+    workload: Workload, population: MachinePopulation, traces: Path, beside: Path
+) -> dict[str, list[Any]] | Missing:
     """The setting of a workload on a population, as axes of one value each."""
     trace = find_input(workload.trace, traces)
     if trace is None:
@@ -152,21 +164,21 @@ class Reproduction(msgspec.Struct):
     """
 
     experiment: Experiment
-    planned: Plan
+    planned: ExperimentPlan
     store: ResultsFolder
     kept: ValueTable | None = None
     finished: dict[str, StoredRun] = {}
     measured: dict[tuple[str, str], list[InputMeasures]] = {}
-    stages: dict[str, Measured] = {}
-    steady: dict[str, Settled] = {}
+    stages: dict[str, StageCosts] = {}
+    steady: dict[str, SteadyState] = {}
     interrupted: bool = False
     seeds: tuple[int, ...] = ()
-    looks: tuple[Look, ...] = ()
+    looks: tuple[InterimLook, ...] = ()
     stopped: str = ""
 
     @property
     def complete(self) -> bool:
-        """Whether every run is finished, and every input measured where that is asked for."""
+        """True if every run is finished, and every input measured where that is asked for."""
         recorded = self.recorded_runs()
         runs = {run.key for runs in self.planned.runs.values() for run in runs} - recorded.keys()
         unmeasured = False
@@ -181,12 +193,12 @@ class Reproduction(msgspec.Struct):
 
     @property
     def begun(self) -> bool:
-        """Whether anything is finished."""
+        """True if any run or input is finished."""
         return bool(self.finished or self.measured or self.recorded_runs())
 
     @property
     def drawable(self) -> bool:
-        """Whether every run that counts has its columns here, of which pictures are made."""
+        """True if every run that counts has its columns here, from which pictures are made."""
         return not self.recorded_runs()
 
     def repetitions(self) -> dict[str, int]:
@@ -249,7 +261,7 @@ class Reproduction(msgspec.Struct):
         )
 
     def _kept(self, run: PlannedRun, metric: str) -> Kept:
-        """What is kept of a finished run."""
+        """The row that a table of values keeps of a finished run."""
         root, _, rest = metric.partition(".")
         if root == STAGE_COSTS:
             timed = self.stages.get(run.key)
@@ -283,7 +295,7 @@ class Reproduction(msgspec.Struct):
             return [value(self.settled(run), rest) for run in runs if run.key in self.finished]
         return [value(one, metric) for one in self.summaries(runs)]
 
-    def settled(self, run: PlannedRun) -> Settled:
+    def settled(self, run: PlannedRun) -> SteadyState:
         """The measures of a finished run without its warm-up."""
         if run.key not in self.steady:
             assert self.experiment.settled is not None, "claims about settled runs come with a window"
@@ -297,7 +309,7 @@ class Reproduction(msgspec.Struct):
 
 
 def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
-    """Whether the stages of a recorded run were timed as often as is asked for."""
+    """True if the stages of a recorded run were timed as often as is asked for."""
     return not repetitions or all(
         isinstance(kept, tuple) and len(kept) == repetitions
         for kept, metric in zip(row.values, metrics, strict=True)
@@ -306,7 +318,7 @@ def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
 
 
 def _has_conflicts(row: InputValues, metrics: Sequence[str]) -> bool:
-    """Whether conflicts were measured on a recorded input."""
+    """True if conflicts were measured on a recorded input."""
     return any(
         kept is not None and metric.startswith(f"{CONFLICTS}.")
         for kept, metric in zip(row.values, metrics, strict=True)
@@ -353,7 +365,7 @@ def reproduce(
     planned = plan_experiment(experiment, traces, drawn)
     store = _open(folder)
     found = Reproduction(experiment, planned, store, kept)
-    found.seeds, found.looks = experiment.seeds, (Look(len(experiment.seeds)),)
+    found.seeds, found.looks = experiment.seeds, (InterimLook(len(experiment.seeds)),)
     everything = {run.key: run for runs in planned.runs.values() for run in runs}
     for key in everything:
         stored = store.finished(key)
@@ -439,7 +451,7 @@ def _measure_stages(found: Reproduction, only_finished: bool) -> None:
 
 
 def _input_roots(experiment: Experiment) -> set[str]:
-    """Which measures of the input claims and pictures ask for; what is empty asks for none."""
+    """The measures of the input that claims and pictures need; empty for none."""
     metrics = [side.metric for claim in experiment.claim for side in claim.sides]
     roots = {metric.partition(".")[0] for metric in metrics if check_metric(metric, experiment.name)}
     return roots | (set(experiment.pictures) & {"constraint_load", "conflicts"})
@@ -450,7 +462,7 @@ def _measures_path(run: PlannedRun, store: ResultsFolder) -> Path:
 
 
 def _kept_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) -> InputMeasures | None:
-    """What was measured earlier, unless it is damaged or lacks the conflicts; without them where nobody asks for them.
+    """The stored measures, unless they are damaged or lack conflicts that are needed.
 
     So an experiment's record says the same whatever was run before it in the same folder.
     """

@@ -11,48 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from volery.core.errors import InputError
-from volery.reproduction.claims import EVERY, Case, Claim, Judgement
+from volery.report.notes import limit_reached
+from volery.reproduction.claims import EVERY, Claim, ClaimCase, Judgement
 from volery.reproduction.experiments import Experiment
-from volery.reproduction.judgement import Look
 from volery.reproduction.ledger import Record, reusable
+from volery.reproduction.measures import STAGE_COSTS
 from volery.reproduction.reproduce import Reproduction, reproduce
-from volery.reproduction.stagecosts import STAGE_COSTS
 from volery.reproduction.values import Place, ValueTable, claim_metrics, full_label
-from volery.statistics import looks
+from volery.statistics import SEEDS_MIN, InterimLook, looks
 from volery.study.pool import Watcher
+from volery.study.seeds import AutoSeeds
 
-FIRST_MIN = 2
-"""One seed decides nothing: the first look that may is at two."""
-
-
-class Drawing(msgspec.Struct, frozen=True):
-    """The limits of the seeds that are drawn.
-
-    Args:
-        seeds_max: per run of an undecided claim, those of the file among them.
-        budget_s: CPU seconds of all runs of added seeds, beyond which no look begins; None: no limit.
-    """
-
-    seeds_max: int
-    budget_s: float | None = None
-
-
-def check_drawing(experiment: Experiment, drawing: Drawing) -> None:
-    """Check that seeds can be drawn for an experiment.
-
-    Raises:
-        InputError: the budget is none, or the file has more seeds than may be drawn.
-    """
-    if drawing.budget_s is not None and not drawing.budget_s > 0:
-        raise InputError("--budget-s", f"{drawing.budget_s:g} CPU seconds pay for no run; give a number above 0")
-    first = max(FIRST_MIN, len(experiment.seeds))
-    if drawing.seeds_max < first:
-        raise InputError(
-            "--seeds-max", f"{drawing.seeds_max} is below the first look of {experiment.name}; give {first} or more"
-        )
+Wanted = list[tuple[Judgement, frozenset[Place]]]
+"""Undecided claims with the places whose runs may decide them."""
 
 
 def seeds_of(experiment: Experiment, count: int) -> tuple[int, ...]:
@@ -61,16 +33,25 @@ def seeds_of(experiment: Experiment, count: int) -> tuple[int, ...]:
     return (*experiment.seeds, *range(above, above + max(0, count - len(experiment.seeds))))[:count]
 
 
-def planned_looks(experiment: Experiment, seeds_max: int) -> tuple[Look, ...]:
-    """The looks, with a confidence each; after a single seed nothing can be decided and nothing is spent."""
-    plan = looks(max(FIRST_MIN, len(experiment.seeds)), seeds_max)
-    alone = (Look(1),) if len(experiment.seeds) == 1 else ()
-    return alone + tuple(Look(count, plan.confidence_at(count)) for count in plan.counts)
+def planned_looks(experiment: Experiment, seeds_max: int) -> tuple[InterimLook, ...]:
+    """The looks, with a confidence each; after a single seed nothing can be decided and nothing is spent.
+
+    Raises:
+        InputError: the file has more seeds than may be drawn.
+    """
+    first = max(SEEDS_MIN, len(experiment.seeds))
+    if seeds_max < first:
+        raise InputError(
+            "--seeds-max", f"{seeds_max} is below the first look of {experiment.name}; give {first} or more"
+        )
+    plan = looks(first, seeds_max)
+    alone = (InterimLook(1),) if len(experiment.seeds) == 1 else ()
+    return alone + tuple(InterimLook(count, plan.confidence_at(count)) for count in plan.counts)
 
 
 def reproduce_until_decided(
     experiment: Experiment,
-    drawing: Drawing,
+    limits: AutoSeeds,
     *,
     folder: Path,
     traces: Path,
@@ -79,32 +60,26 @@ def reproduce_until_decided(
     watcher: Watcher | None = None,
     kept: ValueTable | None = None,
 ) -> Reproduction:
-    """Run an experiment, and add seeds until every claim is decided or the drawing ends.
+    """Run an experiment, and add seeds until every claim is decided, or the limits end it.
 
     Args:
         experiment: what to run.
-        drawing: how many seeds may be drawn.
+        limits: of the seeds per run of an undecided claim, those of the file among them.
         folder, traces, processes, dask, watcher, kept: as for `volery.reproduction.reproduce.reproduce`.
 
     Raises:
-        InputError: as `reproduce` does, or the drawing is wrong.
+        InputError: as `reproduce` does, or the file has more seeds than may be drawn.
         LostRunError: when a run's process died.
     """
-    check_drawing(experiment, drawing)
-    planned = planned_looks(experiment, drawing.seeds_max)
+    planned = planned_looks(experiment, limits.seeds_max)
     drawn: dict[Place, Sequence[int]] = {}
-    stopped = f"{drawing.seeds_max} seeds were drawn, the most that were allowed"
     found = None
+    wanted: Wanted = []
     for number, look in enumerate(planned):
         seeds = seeds_of(experiment, look.seeds)
         if found is not None:
-            wanted = _undecided(experiment, found)
-            if not wanted:
-                stopped = "every claim that seeds can decide is decided"
-                break
-            places = _affordable(found, wanted, look.seeds, drawing.budget_s)
+            places = _affordable(found, wanted, look.seeds, limits.budget_s)
             if not places:
-                stopped = _unpaid(found, wanted, drawing.budget_s or 0.0)
                 break
             drawn |= dict.fromkeys(places, seeds)
         found = reproduce(
@@ -112,13 +87,11 @@ def reproduce_until_decided(
             drawn=drawn,
         )  # fmt: skip
         found.seeds, found.looks = seeds, planned[: number + 1]
-        if found.interrupted:
-            stopped = "it was interrupted"
+        wanted = [] if found.interrupted else _undecided(experiment, found)
+        if not wanted:
             break
     assert found is not None, "there is one look at least"
-    if stopped.endswith("allowed") and not _undecided(experiment, found):
-        stopped = "every claim that seeds can decide is decided"
-    found.stopped = stopped
+    found.stopped = _end(found, wanted, limits)
     return found
 
 
@@ -158,10 +131,6 @@ def redrawn(experiment: Experiment, record: Record | None) -> dict[Place, tuple[
     return {place: seeds for place, seeds in more.items() if seeds[: len(own)] == own}
 
 
-Wanted = list[tuple[Judgement, frozenset[Place]]]
-"""Undecided claims with the places whose runs may decide them."""
-
-
 def _undecided(experiment: Experiment, found: Reproduction) -> Wanted:
     claims = {claim.id: claim for claim in experiment.claim}
     return [
@@ -187,7 +156,7 @@ def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[
     return found
 
 
-def _sides(experiment: Experiment, judgement: Judgement, case: Case, population: str) -> list[Place]:
+def _sides(experiment: Experiment, judgement: Judgement, case: ClaimCase, population: str) -> list[Place]:
     found = []
     for side in (case.left, case.right):
         if side is None or not side.on or side.of in experiment.unseeded:
@@ -224,10 +193,17 @@ def _run_s(found: Reproduction, place: Place) -> float:
     return sum(times) / len(times) if times else 0.0
 
 
-def _unpaid(found: Reproduction, wanted: Wanted, budget_s: float) -> str:
+def _end(found: Reproduction, wanted: Wanted, limits: AutoSeeds) -> str:
+    """The reason why no further seed is drawn."""
+    if found.interrupted:
+        return "it was interrupted"
+    if not wanted:
+        return "every claim that seeds can decide is decided"
+    if found.looks[-1].seeds == limits.seeds_max:
+        return limit_reached(limits.seeds_max)
     slowest = max(_run_s(found, place) for _, places in wanted for place in places)
     claims = len({judgement.claim for judgement, _ in wanted})
     return (
-        f"the budget of {budget_s:g} CPU seconds does not pay the next look at {claims} undecided claims "
+        f"the budget of {limits.budget_s:g} CPU seconds does not pay the next look at {claims} undecided claims "
         f"(a run takes up to {slowest:.0f} s)"
     )

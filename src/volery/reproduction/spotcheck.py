@@ -26,7 +26,7 @@ from volery.study.sources import code_digest
 
 
 class SpotCheck(msgspec.Struct, frozen=True):
-    """What came of it.
+    """The result of a check of recorded runs.
 
     Args:
         experiment: its name.

@@ -13,9 +13,9 @@ import msgspec
 from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Judgement
 from volery.reproduction.experiments import Experiment
-from volery.reproduction.judgement import Look, Lookup, Missing, Scope, Values, judge
-from volery.reproduction.measures import check_metric
-from volery.reproduction.stagecosts import STAGE_COSTS
+from volery.reproduction.judgement import Lookup, Missing, Scope, Values, judge
+from volery.reproduction.measures import STAGE_COSTS, check_metric
+from volery.statistics import InterimLook
 
 FACTS: Final = (
     "delay_s.p50", "delay_s.mean", "delay_s.p90", "delay_s.p99", "delay_s.max", "short.delay_s.p99", "long.delay_s.p99",
@@ -141,7 +141,9 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
             return Missing(f"{rows[0].workload} has no {metric}")
         return Values(whole, is_random=rows[0].workload in experiment.drawn_workloads)
 
-    def judgements(self, experiment: Experiment, looks: Sequence[Look], seeds: Sequence[int]) -> tuple[Judgement, ...]:
+    def judgements(
+        self, experiment: Experiment, looks: Sequence[InterimLook], seeds: Sequence[int]
+    ) -> tuple[Judgement, ...]:
         """Every claim, under every reading."""
         scope = Scope(
             [workload.label for workload in experiment.workload],

@@ -74,7 +74,6 @@ class Copies(Attempts):
         records.worker[task], records.attempt[task], records.path[task] = one.worker, one.attempt, path
 
     def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
-        """End an attempt that runs on this port's machine; anything else is ignored."""
         found = self._beside.get((task, attempt))
         if found is None:
             super().kill(port, task, attempt)

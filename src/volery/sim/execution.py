@@ -16,9 +16,8 @@ import msgspec
 from volery.core.component import Deployment
 from volery.core.events import REFUSALS, Computed, Counted, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Key, Message, Task, TaskId, Time
-from volery.core.moments import Moments
 from volery.core.port import Problem
-from volery.core.records import LostAttempt, with_processing
+from volery.core.records import LostAttempt, TimeHistogram, with_processing
 from volery.core.why import Decision
 from volery.sim.lab import Door, Lab, Routes, handler_in
 
@@ -39,7 +38,7 @@ def _drop(owner: object, event: Event, source: Address, now: Time) -> None:
 
 
 class LabPort:
-    """The lab's port: effects apply at once. A port that stands on a machine may launch.
+    """The lab's port: effects apply at once. A port with a machine may launch.
 
     `send` and `launch`, the hottest calls of a run, are added by `port_class`.
     """
@@ -58,7 +57,7 @@ class LabPort:
         self.lacks = 0
         self._timers: dict[Key, TimerFired] | None = None
 
-    def stand_on(self, machine: int, lacks: int) -> None:
+    def take_machine(self, machine: int, lacks: int) -> None:
         """Take a machine, which makes launches possible.
 
         Args:
@@ -117,7 +116,7 @@ class LabPort:
         handler_in(self.handlers, type(event))(self.owner, event, self.address, now)
 
     def silence(self) -> None:
-        """The component is gone: its timers, answers and attempts reach nobody."""
+        """The component is gone: its timers, answers and attempts are dropped."""
         self._timers = None
         self.handlers = _Nothing()
         self.finished = _drop
@@ -142,7 +141,7 @@ class LabPort:
             return
         records.observe(fact)
         if isinstance(fact, Counted) and fact.name in REFUSALS:
-            records.moments.setdefault(fact.name, Moments()).note(now, fact.amount)
+            records.moments.setdefault(fact.name, TimeHistogram()).note(now, fact.amount)
 
 
 class LaunchRule:
@@ -161,10 +160,10 @@ class LaunchRule:
         """An attempt runs, and is recorded."""
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
-        """An attempt has finished; its component is told next."""
+        """An attempt has finished; its component receives that next."""
 
     def killed(self, port: LabPort, event: TaskFinished) -> None:
-        """An attempt was killed; its component is told next."""
+        """An attempt was killed; its component receives that next."""
 
     def observed(self, port: LabPort, fact: Fact) -> None:
         """A component reports a fact, which is recorded next."""
@@ -192,14 +191,12 @@ class RuledPort(LabPort):
         self._handler = self.finished
         self.finished = self._finish
 
-    def stand_on(self, machine: int, lacks: int) -> None:
-        """Take a machine, which makes launches possible."""
-        super().stand_on(machine, lacks)
+    def take_machine(self, machine: int, lacks: int) -> None:
+        super().take_machine(machine, lacks)
         for rule in self.rules:
             rule.placed(self)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Launch by the rules."""
         for before in self.befores:
             before(self, task, attempt)
         super().launch(task, attempt, waited_us, note)
@@ -212,29 +209,26 @@ class RuledPort(LabPort):
         self._handler(owner, event, source, now)
 
     def release(self, event: TaskFinished) -> None:
-        """Take back what an attempt occupied that was killed."""
         super().release(event)
         for rule in self.rules:
             rule.killed(self, event)
 
     def observe(self, fact: Fact) -> None:
-        """Add the fact to the records."""
         for rule in self.rules:
             rule.observed(self, fact)
         super().observe(fact)
 
     def silence(self) -> None:
-        """The component is gone: its timers, answers and attempts reach nobody."""
         super().silence()
         for rule in self.rules:
             rule.silenced(self)
 
 
 class Durations(Protocol):
-    """Durations of attempts."""
+    """Durations of tasks' next attempts, microseconds."""
 
     def __getitem__(self, task: TaskId, /) -> Time:
-        """The next one of a task, microseconds."""
+        """The duration of a task's next attempt."""
 
 
 def port_class(
@@ -306,7 +300,7 @@ class Attempts:
 
     Args:
         lab: of the run.
-        deployment: which says what is kept of an attempt.
+        deployment: declares the work that is kept of an attempt.
         progress: of attempts.
 
     Attributes:
@@ -329,7 +323,7 @@ class Attempts:
         """
         what = launch_of(port, task, attempt)
         if port.machine < 0:
-            raise BrokenRule(f"{what}: {port.address} stands on no machine")
+            raise BrokenRule(f"{what}: {port.address} is on no machine")
         if port.idle <= 0:
             raise BrokenRule(f"{what}: no idle slot")
         if task.constraints & port.lacks:

@@ -1,4 +1,4 @@
-"""Extensions: features that a run may have, and the kernel need not know."""
+"""Extensions: optional features of a run, behind one interface."""
 
 from __future__ import annotations
 

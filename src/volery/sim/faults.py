@@ -1,13 +1,12 @@
 """Fault plans of the lab, of messages, links, components and machines, and the extension that applies them.
 
-A plan is plain data (`msgspec.toml` and `msgspec.json` read and write it) and names everything by address. It contains
-faults, never what a component knows: that is up to the failure detector (`docs/decisions/0010`).
+A plan is plain data (`msgspec.toml` and `msgspec.json` read and write it) and names components by address. It contains
+faults alone: the failure detector decides what components learn of them (`docs/decisions/0010`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
 import msgspec
 
@@ -19,34 +18,23 @@ from volery.core.records import LostAttempt
 from volery.sim.execution import Attempts, LabPort
 from volery.sim.extension import Extension
 from volery.sim.lab import FAR, Dispersal, Door, Lab
+from volery.sim.network import MessageFaultRates, Moment
 from volery.sim.submitter import Submitter
-
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Moment = Annotated[int, msgspec.Meta(ge=0)]
-
 
 MESSAGES_MAX = 1_000_000
 """More than any plan needs: components that answer each other for ever in one instant never reach a deadline."""
 
 
-class MessageFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For a while, messages between components are dropped, repeated or delayed, each with its own probability.
+class MessageFaults(MessageFaultRates, frozen=True, kw_only=True):
+    """Faults of the messages that are sent during an interval.
 
     Args:
-        start_us, end_us: while they are sent.
-        drop: it never arrives.
-        repeat: it arrives twice, the second time later.
-        delay: it arrives late and may be overtaken.
-        extra_us: mean of the (exponential) extra delay.
-        among: only messages from or to these; nothing: all.
+        start_us, end_us: of the interval.
+        among: only messages from or to these addresses; empty: all.
     """
 
     start_us: Moment
     end_us: Moment
-    drop: Share = 0.0
-    repeat: Share = 0.0
-    delay: Share = 0.0
-    extra_us: Moment = 20_000
     among: tuple[Address, ...] = ()
 
 
@@ -72,12 +60,12 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A component stops, and is restarted as another incarnation; its machine, if it stands on one, goes with it.
+    """A component stops, and is restarted as another incarnation; its machine, if it has one, goes with it.
 
     Args:
-        at_us: when it stops.
-        address: which component.
-        back_us: when it is restarted.
+        at_us: of the stop.
+        address: of the component.
+        back_us: of the restart.
     """
 
     at_us: Moment
@@ -86,10 +74,10 @@ class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FaultPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that goes wrong in a run.
+    """The faults of a run.
 
     Args:
-        messages, partitions, crashes: what happens when.
+        messages, partitions, crashes: the faults.
         deadline_us: the run must be quiet by then; 0: no limit.
         progress_us: every job must be done by then, whatever comes back later; 0: no limit.
     """
@@ -247,7 +235,9 @@ class FaultInjector(Extension):
     def _demand_progress(self, _first: None, _second: None, now: Time) -> None:
         if open_jobs := self._open_jobs():
             gone = [crash.address for crash in self._plan.crashes if crash.at_us < now < crash.back_us]
-            raise NotQuiet(f"{open_jobs} jobs are not done at {now} us; {', '.join(gone) or 'nobody'} is gone for good")
+            raise NotQuiet(
+                f"{open_jobs} jobs are not done at {now} us; {', '.join(gone) or 'no component'} is gone for good"
+            )
 
     def _demand_quiet(self, _first: None, _second: None, now: Time) -> None:
         if self._lab.is_busy() or self._submitter.due_us != FAR:
@@ -287,16 +277,9 @@ class FaultInjector(Extension):
         if self._partitions and self._cuts(source, gate.address):
             return ()
         extras: Sequence[Time] = (0,)
-        random, exponential = self._stream.random, self._stream.expovariate
         for faults in self._message_faults:
-            if faults.among and source not in faults.among and gate.address not in faults.among:
-                continue
-            if random() < faults.drop:
-                return ()
-            late = int(exponential(1.0) * faults.extra_us) if random() < faults.delay else 0
-            extras = [extra + late for extra in extras]
-            if random() < faults.repeat:
-                extras.append(extras[0] + 1 + int(exponential(1.0) * faults.extra_us))
+            if extras and (not faults.among or source in faults.among or gate.address in faults.among):
+                extras = faults.copies(self._stream, extras)
         return extras
 
     def _crash(self, address: Address, _: None, now: Time) -> None:
@@ -328,7 +311,7 @@ class FaultInjector(Extension):
         gate = self._gates[address]
         if gate.up and gate.incarnation == incarnation:
             for pair in self._pairs.get(address, ()):
-                if pair.both[0] == SUBMITTER:  # it knows of the restart, so that it is informed of the next outage
+                if pair.both[0] == SUBMITTER:  # the restart was detected: it is informed of the next outage
                     pair.informed[SUBMITTER] = False
             for restarted in self._restarted:
                 restarted(address)

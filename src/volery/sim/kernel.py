@@ -3,7 +3,7 @@
 Order within an instant: task finishes, timers (and served or jittered messages), delayed messages, then zero-delay
 messages, submissions among them, until quiet. Finishes and timers are in dicts from time to list with one heap of
 *distinct* times; messages travel in batches, one per instant and delay (see network.py). The features of a run are
-extensions; the kernel calls them and knows none.
+extensions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from volery.sim.execution import Attempts, LabPort, LaunchRule, port_class
 from volery.sim.extension import Checks, Extension, MessageCosts
 from volery.sim.faults import FaultInjector
 from volery.sim.lab import FAR, Dispersal, Door, Lab
-from volery.sim.network import Faults, Lane, Network, Sent
+from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.options import Enough, Options, Progress
 from volery.sim.orders import Orders
 from volery.sim.processors import HostModel
@@ -70,7 +70,7 @@ class Kernel:
         self._attempts, self._rules = self._launching(deployment, whole=options.graphs)
         self._extensions = self._extended(deployment, options)
         self._may_stall = not (options.faults.drop or any(one.may_lose_work for one in self._extensions))
-        self._may_forget = options.faults != Faults()
+        self._may_forget = options.faults != MessageFaultRates()
         for address, component in deployment.components.items():
             self.install(address, component)
 
@@ -88,7 +88,7 @@ class Kernel:
     def _extended(self, deployment: Deployment, options: Options) -> list[Extension]:
         """The extensions that the options ask for, the innermost first."""
         lab, submitter, found = self.lab, self.submitter, list[Extension]()
-        if lab.network.jitter_us or options.faults != Faults():
+        if lab.network.jitter_us or options.faults != MessageFaultRates():
             copies = options.faults.copies
             lab.disperse = Dispersal(lab, submitter.door.owner, lambda *_: copies(lab.network_stream))
         if options.check:
@@ -120,7 +120,7 @@ class Kernel:
         machine = self._machines.get(address)
         if machine is not None:
             lacks = ~self.lab.cluster.constraints[machine]
-            port.stand_on(machine, self._lacks.setdefault(lacks, lacks))
+            port.take_machine(machine, self._lacks.setdefault(lacks, lacks))
         bound: Port = port
         for extension in self._extensions:
             door = extension.wrap_inbox(address, component, door, port)
@@ -291,7 +291,7 @@ def simulate(
     Args:
         deployment: components that have never been started.
         trace: the workload; true durations are read by the driver alone.
-        cluster: the machines on which the deployment's nodes stand.
+        cluster: the machines of the deployment's nodes.
         network: delays per hop.
         seed: of the network's own randomness (jitter, faults); components have their streams already.
         options: how the run is driven.

@@ -112,7 +112,7 @@ class Routes:
 
 
 class Launcher(Protocol):
-    """A port as the calendar knows it: it takes the ends of the attempts that it has launched.
+    """The interface of ports to the calendar: they take the ends of the attempts that they have launched.
 
     Attributes:
         idle: slots that are idle there.

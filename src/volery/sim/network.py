@@ -8,8 +8,9 @@ itself; jitter and faults go through the calendar and keep each link FIFO by its
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import Annotated
 
 import msgspec
 
@@ -18,6 +19,9 @@ from volery.core.model import Address, Message, Time
 
 HOP_US = 500
 """The published simulators' one-way delay: 0.5 ms (Pigeon, Eagle, Phoenix, Megha)."""
+
+Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Moment = Annotated[int, msgspec.Meta(ge=0)]
 
 Handlers = Mapping[type, Callable[..., None]]
 Sent = tuple[object, Handlers, Message, Address]
@@ -28,7 +32,7 @@ class Network(msgspec.Struct, frozen=True):
     """Delays of hops.
 
     Args:
-        delay_us: one-way delay of a link for which nothing else is said.
+        delay_us: one-way delay of links without another one.
         overrides: (sender's role, receiver's role) -> delay; stronger than what the design itself declares.
         jitter_us: mean of an exponential extra delay per message; links stay FIFO. 0 = constant delays.
     """
@@ -38,7 +42,6 @@ class Network(msgspec.Struct, frozen=True):
     jitter_us: Time = 0
 
     def __post_init__(self) -> None:
-        """Refuse negative delays."""
         for place, value in (("network.delay_us", self.delay_us), ("network.jitter_us", self.jitter_us)):
             if value < 0:
                 raise InputError(place, f"a delay cannot be negative, got {value}")
@@ -52,29 +55,30 @@ class Network(msgspec.Struct, frozen=True):
         return self.overrides.get(link, declared.get(link, self.delay_us))
 
 
-class Faults(msgspec.Struct, frozen=True):
+class MessageFaultRates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Faults of messages between components, each with its own probability.
 
     Args:
-        drop: it never arrives.
+        drop: the message never arrives.
         repeat: it arrives twice, the second time after an extra delay.
         delay: it arrives late and may be overtaken.
         extra_us: mean of the (exponential) extra delay.
     """
 
-    drop: float = 0.0
-    repeat: float = 0.0
-    delay: float = 0.0
-    extra_us: Time = 20_000
+    drop: Probability = 0.0
+    repeat: Probability = 0.0
+    delay: Probability = 0.0
+    extra_us: Moment = 20_000
 
-    def copies(self, stream: Random) -> tuple[Time, ...]:
-        """The extra delays of the copies that arrive: () when dropped."""
+    def copies(self, stream: Random, extras_us: Sequence[Time] = (0,)) -> Sequence[Time]:
+        """The extra delays of the copies that arrive, on top of those of other faults: () when it is dropped."""
         if stream.random() < self.drop:
             return ()
         late = int(stream.expovariate(1.0) * self.extra_us) if stream.random() < self.delay else 0
+        found = [extra + late for extra in extras_us]
         if stream.random() < self.repeat:
-            return (late, late + 1 + int(stream.expovariate(1.0) * self.extra_us))
-        return (late,)
+            found.append(found[0] + 1 + int(stream.expovariate(1.0) * self.extra_us))
+        return found
 
 
 class Lane:

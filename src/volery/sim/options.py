@@ -10,7 +10,7 @@ from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError
 from volery.core.model import Time
 from volery.sim.faults import FaultPlan
-from volery.sim.network import Faults
+from volery.sim.network import MessageFaultRates
 from volery.sim.orders import Drained, Reweighed
 
 
@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True):
         tie_shuffle: a seed that shuffles what arrives in the same instant (each link stays FIFO): shows how much of a
             result is ties.
         costs: role -> processing cost per message in microseconds; such a role is a server with a FIFO of its own.
-        faults: an unreliable network between components.
+        faults: of messages between components, during the whole run.
         plan: faults of messages, partitions, crashes; goes with neither costs nor hosts.
         hosts: name -> roles that share one processor, and what it costs them; see `volery.core.costs`.
         frames: between these hosts; None: the network, message by message.
@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True):
     copy_messages: bool = False
     tie_shuffle: int | None = None
     costs: Mapping[str, Time] = {}
-    faults: Faults = Faults()
+    faults: MessageFaultRates = MessageFaultRates()
     plan: FaultPlan | None = None
     hosts: Mapping[str, HostCosts] = {}
     frames: Frames | None = None

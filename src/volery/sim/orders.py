@@ -1,6 +1,6 @@
 """Orders of operators in the lab: machines taken out of use for a while, other weights of users.
 
-The driver sends them to the components that are concerned, as a live one does, and again to those that were restarted.
+The driver sends them to their receivers, as a live one does, and again to receivers that were restarted.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from volery.sim.submitter import Submitter
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """Nothing is to be placed on a machine; what runs there goes on.
+    """A drain of a machine: no task is placed there; running tasks go on.
 
     Args:
         machine: its number.
-        at_us: from then on.
-        until_us: until then; NEVER: for good.
+        at_us, until_us: of the drain; NEVER: for good.
     """
 
     machine: int
@@ -33,7 +32,7 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 class Reweighed(msgspec.Struct, frozen=True):
-    """A user, or an organisation, has another weight in the tree of shares from then on."""
+    """A new weight of a user, or an organisation, in the tree of shares."""
 
     name: str
     weight: int
@@ -48,7 +47,7 @@ class Orders(Extension):
         drains, reweighs: the orders.
 
     Raises:
-        InputError: the design cannot do that, there is no such machine, or nobody has that name.
+        InputError: the design cannot do that, there is no such machine, or no user has that name.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class Cores:
         return self._free_at[0]
 
     def take(self, until: Time) -> None:
-        """Occupy that core."""
+        """Occupy a free core until a time."""
         heapq.heapreplace(self._free_at, until)
 
 
@@ -151,7 +151,6 @@ class TurnPort:
         self.port.cancel_timer(key)
 
     def observe(self, fact: Fact) -> None:
-        """Add the fact to the records."""
         self.port.observe(fact)
 
 
@@ -217,7 +216,7 @@ class Rests:
         self._last: dict[Kind, Time] = {}
 
     def share(self, kind: Kind, now: Time) -> float:
-        """Between 0, it was a moment ago, and 1, it was never."""
+        """The rest since the last event of a kind: near 0 just after it, 1 if there was none."""
         last = self._last.get(kind)
         if last is None:
             return 1.0
@@ -290,7 +289,7 @@ class Processor:
             self._made_us += cost.event_us + cost.task_us * tasks_in(message) + cost.entry_us * entries_in(message)
 
     def put(self, peer: Processor, letter: Letter, coalescable: bool = False) -> None:
-        """Send to another processor when the turn has ended, or a little later if nobody waits for it."""
+        """Send to another processor when the turn has ended, or a little later where the message is coalescable."""
         going = self._going.get(peer)
         if going is not None:
             going.append(letter)

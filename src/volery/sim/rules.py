@@ -89,12 +89,10 @@ class CapacityRule(LaunchRule):
         self._free[port] = packing.settled(free - took) if counts_devices else free - took
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
-        """Take back what the attempt had."""
         free = self._free[port] + self._taken.pop((event.task.id, event.attempt))
         self._free[port] = self._packing.settled(free) if self._packing.device_count else free
 
     def killed(self, port: LabPort, event: TaskFinished) -> None:
-        """Take back what the attempt had."""
         self.finished(port, event, 0)
 
     def _in_words(self, amounts: Amounts) -> str:
@@ -112,7 +110,6 @@ class PowerRule(LaunchRule):
         self._powers: dict[int, Power] = dict.fromkeys(billing.machines, "off")
 
     def before(self, port: LabPort, task: Task, attempt: int) -> None:
-        """Refuse a launch on a machine that is not on."""
         power = self._powers.get(port.machine, "on")
         if power != "on":
             raise BrokenRule(f"{launch_of(port, task, attempt)}: the machine is {power}")
@@ -128,7 +125,7 @@ class PowerRule(LaunchRule):
         now, power = port.lab.now, self._powers.get(fact.machine)
         what = f"{port.address} switches machine {fact.machine} {fact.power} at {now} us"
         if fact.machine != port.machine or fact.at_us != now:
-            raise BrokenRule(f"{what}: it stands on machine {port.machine}, and reports it for {fact.at_us} us")
+            raise BrokenRule(f"{what}: it is on machine {port.machine}, and reports it for {fact.at_us} us")
         if power is None or fact.power not in FOLLOWS[power]:
             raise BrokenRule(f"{what}: the machine is {power or 'always on'}")
         if fact.power == "off" and not port.is_idle():
@@ -136,7 +133,7 @@ class PowerRule(LaunchRule):
         self._powers[fact.machine] = fact.power
 
     def silenced(self, port: LabPort) -> None:
-        """Switch a dead machine off, which nobody there can report."""
+        """Switch off the machine of a component that is gone, and record that."""
         if self._powers.get(port.machine, "off") != "off":
             self._powers[port.machine] = "off"
             port.lab.records.observe(Switched(port.lab.now, port.machine, "off"))

@@ -1,7 +1,7 @@
 """Time per stage: the methods that a design declares are measured while it runs (Andreadis et al., figures 9 and 10).
 
 Only the components of one deployment are touched: each becomes an instance of a subclass whose declared methods read
-the clocks. Nothing is wrapped, and nothing is slower, where nobody asks. Results do not change.
+the clocks. Runs without it are not slower. Results do not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StageTime(msgspec.Struct, frozen=True):
     """The time of a method that realises one or more stages, without that of declared methods that it calls.
 
     Args:
-        stages: that it realises; where there are several, their times cannot be told apart.
+        stages: that it realises; the times of several cannot be separated.
         method: as declared.
         calls: how often it was entered.
         cycles: in how many cycles; a cycle is an event that a component handles, as far as it enters declared methods.
@@ -77,7 +77,7 @@ class StageClock:
         cpu_clock: Clock = time.thread_time_ns,
         wall_clock: Clock = time.perf_counter_ns,
     ) -> None:
-        """`roles`: the classes that the declarations name; the clocks tell nanoseconds."""
+        """`roles`: the classes that the declarations name; the clocks count nanoseconds."""
         self._clocks = cpu_clock, wall_clock
         self._stages: dict[str, list[Stage]] = {}
         for stage, found in stages.items():
@@ -138,7 +138,7 @@ class StageClock:
             tally.calls += 1
             outer_cpu_ns, outer_wall_ns = self._inner_cpu_ns, self._inner_wall_ns
             self._inner_cpu_ns = self._inner_wall_ns = 0
-            cpu_ns, wall_ns = cpu_clock(), wall_clock()  # the wall clock is the cheaper: it stands within
+            cpu_ns, wall_ns = cpu_clock(), wall_clock()  # the wall clock is the cheaper: it is the inner one
             try:
                 return method(*arguments, **named)
             finally:

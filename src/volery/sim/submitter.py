@@ -1,4 +1,4 @@
-"""The lab's submitter: the only part of a run that knows when jobs arrive."""
+"""The lab's submitter: it alone reads the arrival times of jobs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Submitter:
         self.submit(job)
 
     def resubmit(self, entry: Address) -> None:
-        """Submit all that is not done to an entry that was restarted: it knows no job any more."""
+        """Submit all that is not done to an entry that was restarted and has no job any more."""
         self._lab.enter(0)
         self._greet(entry)
         for job, _ in self._open_jobs():

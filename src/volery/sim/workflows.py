@@ -1,6 +1,6 @@
 """Workflows in the lab: readiness of tasks, and refusals of those that wait (docs/decisions/0012 and 0024).
 
-The submitter learns of an end one hop of the network's default delay after it, and then sends the tasks that are ready.
+The submitter receives an end one hop of the network's default delay after it, and then sends the tasks that are ready.
 Tasks that are submitted later than their job are unknown before. Runs of traces whose jobs come whole have none.
 """
 
@@ -63,8 +63,8 @@ class Workflows(LaunchRule):
         self._ended = bytearray(trace.task_count)
         self._barred = [False] * trace.task_count if whole else below(trace, lacking(trace, lab.cluster))
         self._sent: dict[JobId, list[TaskId]] = {}
-        self._heard_at: Time = NEVER
-        self._heard: list[TaskId] = []
+        self._ready_at: Time = NEVER
+        self._ready: list[TaskId] = []
         ready_us = lab.records.ready_us
         for job in range(trace.job_count):
             for task in range(trace.first[job], trace.first[job + 1]):
@@ -83,7 +83,7 @@ class Workflows(LaunchRule):
         return {task for tasks in times.values() for task in tasks}
 
     def _come(self, tasks: list[TaskId], _: None, now: Time) -> None:
-        """Tasks are submitted: those that a design may be told of are sent."""
+        """Submit tasks: those that a design may have by now are sent."""
         self._late.difference_update(tasks)
         for task in tasks:
             self.waits[task] -= 1
@@ -120,10 +120,10 @@ class Workflows(LaunchRule):
     def _held_back(self, task: TaskId) -> bool:
         return task in self._late if self._whole else self.waits[task] > 0
 
-    def _above(self, tasks: Sequence[TaskId], told: Callable[[TaskId], bool]) -> tuple[tuple[TaskId, ...], ...]:
-        """Per task those that it waits for and that are told, for designs that are."""
+    def _above(self, tasks: Sequence[TaskId], is_named: Callable[[TaskId], bool]) -> tuple[tuple[TaskId, ...], ...]:
+        """Per task, the parents that its message names, for designs that take workflows whole."""
         parents_of = self._lab.trace.parents_of
-        above = tuple([tuple(filter(told, parents_of(task))) for task in tasks]) if self._whole else ()
+        above = tuple([tuple(filter(is_named, parents_of(task))) for task in tasks]) if self._whole else ()
         return above if any(above) else ()
 
     def _open(self, task: TaskId) -> bool:
@@ -136,7 +136,7 @@ class Workflows(LaunchRule):
             raise BrokenRule(f"{launch_of(port, task, attempt)}: {problem}")
 
     def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
-        """An attempt has finished, which the submitter will learn."""
+        """An attempt has finished; the submitter receives that later."""
         task = event.task.id
         if self._ended[task]:  # its report was lost, and it ran again
             return
@@ -147,18 +147,18 @@ class Workflows(LaunchRule):
             if not waits[child]:
                 ready_us[child] = now
                 if not (self._whole or self._barred[child]):
-                    self._hear(child, now)
+                    self._send_later(child, now)
 
-    def _hear(self, task: TaskId, now: Time) -> None:
-        if self._heard_at != now:
-            self._heard_at, self._heard = now, []
-            self._lab.schedule(now + self._lab.network.delay_us, self._release, self._heard, None)
-        self._heard.append(task)
+    def _send_later(self, task: TaskId, now: Time) -> None:
+        if self._ready_at != now:
+            self._ready_at, self._ready = now, []
+            self._lab.schedule(now + self._lab.network.delay_us, self._release, self._ready, None)
+        self._ready.append(task)
 
     def _release(self, tasks: list[TaskId], _: None, _now: Time) -> None:
         """Send what has become ready in one instant: a message for each job, or several where they are many."""
-        if tasks is self._heard:
-            self._heard_at = NEVER
+        if tasks is self._ready:
+            self._ready_at = NEVER
         self._send(tasks, self._lab.network.delay_us)
 
     def _send(self, tasks: list[TaskId], path: Time) -> None:

@@ -32,7 +32,7 @@ from volery.statistics.intervals import (
     Interval,
     interval_of_mean,
 )
-from volery.statistics.stopping import Looks, looks
+from volery.statistics.looks import InterimLook, Looks, looks
 from volery.statistics.workload import BLOCKS, JobsDifference, jobs_difference
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "ComparedJobs",
     "ComparedMeans",
     "Difference",
+    "InterimLook",
     "Interval",
     "JobsDifference",
     "Looks",

@@ -1,6 +1,6 @@
 """Studies: architectures x settings x seeds, run and kept in a results folder that can be continued and verified."""
 
-from volery.report.schema import Manifest, TraceFacts
+from volery.report.schema import ResultsManifest, TraceFacts
 from volery.setting import Setting
 from volery.study.compare import compare, compare_spec
 from volery.study.costs import read_costs, write_costs
@@ -9,25 +9,25 @@ from volery.study.lab import run_study
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import LostRunError, Watcher
 from volery.study.results import ResultsFolder
-from volery.study.runs import Outcome, execute
+from volery.study.runs import RunOutcome, execute
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec
-from volery.study.verify import Verification, Verified, verify
+from volery.study.verify import RunCheck, Verification, verify
 from volery.study.writer import Results, load_results, write_results_report
 
 __all__ = [
     "ArchitectureChoice",
     "LostRunError",
-    "Manifest",
-    "Outcome",
     "PlannedRun",
     "Results",
     "ResultsFolder",
+    "ResultsManifest",
+    "RunCheck",
+    "RunOutcome",
     "RunSpec",
     "Setting",
     "StudySpec",
     "TraceFacts",
     "Verification",
-    "Verified",
     "Watcher",
     "compare",
     "compare_spec",

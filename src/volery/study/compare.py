@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack, get_type_hints
 
 import msgspec
 
-from volery.setting import Setting
+from volery.setting import Setting, SettingFields
 from volery.study.lab import run_study
 from volery.study.pool import Watcher
 from volery.study.seeds import read_seeds
@@ -27,7 +27,7 @@ def compare(
     folder: Path | None = None,
     force: bool = False,
     watcher: Watcher | None = None,
-    **setting: Any,
+    **setting: Unpack[SettingFields],
 ) -> Results:
     """Run every architecture on the same jobs, task constraints and machines, seed by seed.
 
@@ -51,20 +51,24 @@ def compare(
 
 
 def _builtin(value: Any) -> Any:
-    """A value as a study file would have it."""
-    return msgspec.to_builtins(value) if isinstance(value, Mapping | tuple | msgspec.Struct) else value
+    """A value as a study file has it: tables, lists and texts; a path stays, and is made absolute."""
+    if isinstance(value, Mapping):
+        return msgspec.to_builtins(dict(value))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return list(value)
+    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
 
 
 def _with_setting(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function with the fields of `Setting` in place of `**setting`, for `help` and editors."""
-    signature = inspect.signature(function)
+    """The signature of a function with the fields of `Setting` in place of `**setting`, for `help`."""
+    signature, hints = inspect.signature(function), get_type_hints(SettingFields)
     own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
     fields = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.required else DEFAULTS[field.name],
-            annotation=field.type,
+            annotation=hints[field.name],
         )
         for field in msgspec.structs.fields(Setting)
     ]

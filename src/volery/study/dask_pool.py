@@ -25,7 +25,7 @@ from volery.report.schema import TraceFacts
 from volery.sim import Progress
 from volery.study.plan import PlannedRun, inputs_key, run_key
 from volery.study.pool import LostRunError, Permit, Watcher, always, tell
-from volery.study.runs import Outcome, execute
+from volery.study.runs import RunOutcome, execute
 from volery.study.sources import changed_since, code_digest
 
 CONNECT_S = 10.0
@@ -47,7 +47,7 @@ class UnwantedRunError(RuntimeError):
 
 
 class Code(msgspec.Struct, frozen=True):
-    """What a worker would run: version of volery and digest of its sources, or what is the matter with it."""
+    """The code of a worker: version of volery and digest of its sources, or the error of reading them."""
 
     version: str = ""
     digest: str = ""
@@ -95,11 +95,10 @@ class DaskOutcomes:
             raise
         self._outcomes = self._each()
 
-    def __iter__(self) -> Iterator[tuple[PlannedRun, Outcome]]:
-        """Itself."""
+    def __iter__(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
         return self
 
-    def __next__(self) -> tuple[PlannedRun, Outcome]:
+    def __next__(self) -> tuple[PlannedRun, RunOutcome]:
         """Wait for the next run to finish."""
         return next(self._outcomes)
 
@@ -125,7 +124,7 @@ class DaskOutcomes:
             if problem:
                 raise InputError(f"worker {worker}", problem)
 
-    def _each(self) -> Iterator[tuple[PlannedRun, Outcome]]:
+    def _each(self) -> Iterator[tuple[PlannedRun, RunOutcome]]:
         topic = f"volery-{self._client.id}"
         self._client.subscribe_topic(topic, lambda event: self._arrivals.put(("", event[1])))
         for key, run in self._runs.items() if self._may_begin() else ():
@@ -166,15 +165,15 @@ class DaskOutcomes:
         if event["kind"] in REPORTS:
             tell(self._watcher, self._runs[key], msgspec.convert(event["report"], REPORTS[event["kind"]]))
 
-    def _outcome(self, run: PlannedRun, future: Any) -> Outcome:
-        """What a finished task holds."""
+    def _outcome(self, run: PlannedRun, future: Any) -> RunOutcome:
+        """The outcome that a finished task holds."""
         name = f"{run.spec.label} (seed {run.spec.seed})"
         if future.status in ("cancelled", "lost"):
             raise LostRunError(
                 f"the Dask scheduler {self._address} is gone, or has dropped {name}; what is finished is kept"
             )
         try:
-            outcome: Outcome = future.result()
+            outcome: RunOutcome = future.result()
         except distributed.KilledWorker as error:
             raise LostRunError(
                 f"{error.allowed_failures + 1} workers in turn have died while they ran {name}, the last at "
@@ -227,7 +226,7 @@ def code_here(names: Sequence[str]) -> tuple[str, str, str]:
 
 
 def _unlike(theirs: Code, ours: Code) -> str:
-    """What to do about a worker whose code is another; empty where it is the same."""
+    """The advice for a worker with other code; empty where it has the same."""
     if theirs.problem:
         return f"{theirs.problem} (volery {ours.version} and the study's schedulers must be installed on every worker)"
     if theirs.version != ours.version:
@@ -240,7 +239,7 @@ def _unlike(theirs: Code, ours: Code) -> str:
     return ""
 
 
-def run_on_worker(run: PlannedRun, inputs: str, topic: str) -> Outcome:
+def run_on_worker(run: PlannedRun, inputs: str, topic: str) -> RunOutcome:
     """The task: run it here, and report under a topic how far it is.
 
     Args:

@@ -197,7 +197,6 @@ class _PageText(HTMLParser):
             self._within = "json" if dict(attrs).get("type") == "application/json" else tag
 
     def handle_endtag(self, tag: str) -> None:
-        """Notice their end."""
         if tag == self._within or (tag == "script" and self._within == "json"):
             self._within = ""
 

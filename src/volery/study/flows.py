@@ -1,4 +1,4 @@
-"""Who says what to whom in each architecture of a study, kept beside its results."""
+"""The message flow of each architecture of a study, kept beside its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MACHINES = 40
 
 
 def example_flow(architecture: Architecture, config: Any) -> Flow:
-    """What the components of a design declare, built for a small cluster of machines with one slot.
+    """The declared message flow of a design, built for a small cluster of machines with one slot.
 
     Raises:
         InputError: when it cannot be built for such a cluster.

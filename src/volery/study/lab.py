@@ -9,21 +9,21 @@ from typing import Any
 
 import msgspec
 
+from volery.study.looks import (
+    by_seed,
+    grown,
+    is_whole,
+    may_begin,
+    study_end,
+    undecided,
+    whole_seeds,
+    with_count,
+)
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import LookWatcher, Outcomes, Watcher, check_places, each_outcome
 from volery.study.results import sole_writer
 from volery.study.runs import check_roles, rehearse
 from volery.study.spec import StudySpec
-from volery.study.stopping import (
-    by_seed,
-    grown,
-    is_whole,
-    may_begin,
-    stopping,
-    undecided,
-    whole_seeds,
-    with_count,
-)
 from volery.study.writer import Results, ResultsWriter
 
 
@@ -114,7 +114,7 @@ def _end_adding(keep: ResultsWriter) -> None:
         study = whole_seeds(keep)
         keep.take(study, plan(study))
     if is_whole(keep):
-        keep.manifest = msgspec.structs.replace(keep.manifest, stopping=stopping(keep))
+        keep.manifest = msgspec.structs.replace(keep.manifest, stopping=study_end(keep))
 
 
 def _rehearse(runs: Sequence[PlannedRun]) -> None:

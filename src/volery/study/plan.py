@@ -89,7 +89,7 @@ def complete_parameters(choice: ArchitectureChoice, setting: Setting) -> dict[st
 
 
 def takes_cutoff_of_trace(run: RunSpec) -> bool:
-    """Whether the design takes a cutoff and was given none, so that the trace gives it."""
+    """True for a design that takes a cutoff and was given none, so that the trace gives it."""
     known = {parameter.name for parameter in architectures.parameters(architectures.lookup(run.architecture))}
     return CUTOFF_PARAMETER in known and CUTOFF_PARAMETER not in run.parameters
 

@@ -63,8 +63,8 @@ IMPURE_CALLS: Final = {"__import__", "eval", "exec", "globals", "hash", "id", "i
 PURE_NAMES: Final = frozenset({("random", "Random"), ("datetime", "timedelta")})
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """What one check found.
+class CheckResult(msgspec.Struct, frozen=True):
+    """The result of one check of a policy.
 
     Args:
         check: its name.
@@ -182,7 +182,7 @@ class Example:
 
 
 def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[Any, str]]:
-    """What a policy decides on an example, and what is wrong with it, or ""."""
+    """The decisions of a policy on an example, and their defect, or ""."""
     decide: Any = policy
     view, draw = example.view, Random(11)
     tasks = list(example.state.waiting.values())
@@ -296,11 +296,11 @@ def _turns(decide: Any, view: View, tasks: list[Waiting]) -> Iterator[tuple[Any,
 
 
 def fingerprints(stage: Stage, policy: Policy) -> list[str]:
-    """What is decided on each example, as text."""
+    """The decisions on each example, as text."""
     return [repr([found for found, _ in decisions(stage, policy, Example(seed))]) for seed in SEEDS]
 
 
-def check_policy(stage: Stage, text: str, budget_us: float = BUDGET_US) -> list[Finding]:
+def check_policy(stage: Stage, text: str, budget_us: float = BUDGET_US) -> list[CheckResult]:
     """Judge a policy.
 
     Args:
@@ -321,20 +321,20 @@ def check_policy(stage: Stage, text: str, budget_us: float = BUDGET_US) -> list[
     ]
 
 
-def _check_decisions(stage: Stage, policy: Policy) -> Finding:
+def _check_decisions(stage: Stage, policy: Policy) -> CheckResult:
     count = 0
     for seed in SEEDS:
         for found, problem in decisions(stage, policy, Example(seed)):
             count += 1
             if problem:
-                return Finding("decisions", False, f"decided {found!r}: {problem}")
-    return Finding("decisions", True, f"{count} decisions, each for what was offered")
+                return CheckResult("decisions", False, f"decided {found!r}: {problem}")
+    return CheckResult("decisions", True, f"{count} decisions, each for what was offered")
 
 
-def _check_determinism(stage: Stage, text: str, policy: Policy) -> Finding:
+def _check_determinism(stage: Stage, text: str, policy: Policy) -> CheckResult:
     here = fingerprints(stage, policy)
     if fingerprints(stage, parse(stage, text, f"{stage}")) != here:
-        return Finding("determinism", False, "on an equal state, with an equal stream, it decided something else")
+        return CheckResult("determinism", False, "on an equal state, with an equal stream, it decided something else")
     module = "import sys; from volery.study.policycheck import elsewhere; elsewhere(*sys.argv[1:])"
     for hash_seed in HASH_SEEDS:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -342,10 +342,10 @@ def _check_determinism(stage: Stage, text: str, policy: Policy) -> Finding:
             [sys.executable, "-c", module, stage.value, text], env=environment, capture_output=True, check=False
         )
         if answer.returncode:
-            return Finding("determinism", False, f"in another process it failed: {answer.stderr.decode()[-300:]}")
+            return CheckResult("determinism", False, f"in another process it failed: {answer.stderr.decode()[-300:]}")
         if json.loads(answer.stdout) != here:
-            return Finding("determinism", False, f"with PYTHONHASHSEED={hash_seed} it decided something else")
-    return Finding("determinism", True, "the same in three processes with different hashes")
+            return CheckResult("determinism", False, f"with PYTHONHASHSEED={hash_seed} it decided something else")
+    return CheckResult("determinism", True, "the same in three processes with different hashes")
 
 
 def elsewhere(stage: str, text: str) -> None:
@@ -353,27 +353,27 @@ def elsewhere(stage: str, text: str) -> None:
     sys.stdout.write(json.dumps(fingerprints(Stage(stage), parse(Stage(stage), text, stage))))
 
 
-def _check_view(stage: Stage, policy: Policy) -> Finding:
+def _check_view(stage: Stage, policy: Policy) -> CheckResult:
     example = Example(SEEDS[0])
     before = example.fingerprint()
     for _ in decisions(stage, policy, example):
         pass
     if example.fingerprint() != before:
-        return Finding("purity", False, "it changed what it was shown")
-    return Finding("purity", True, "what it was shown is as it was")
+        return CheckResult("purity", False, "it changed what it was shown")
+    return CheckResult("purity", True, "what it was shown is as it was")
 
 
-def _check_source(policy: type[Policy]) -> Finding:
+def _check_source(policy: type[Policy]) -> CheckResult:
     source = inspect.getsourcefile(policy)
     if source is None:
-        return Finding("imports", False, "its source cannot be found, so that it cannot be judged")
+        return CheckResult("imports", False, "its source cannot be found, so that it cannot be judged")
     tree = ast.parse(Path(source).read_text(encoding="utf-8"), source)
     found = [f"line {line}: {what}" for line, what in _impure(tree)]
     if found:
-        return Finding(
+        return CheckResult(
             "imports", False, "; ".join(found) + "; what is drawn comes from the stream, the time from view.now"
         )
-    return Finding("imports", True, "no clock, no input or output, no entropy of its own")
+    return CheckResult("imports", True, "no clock, no input or output, no entropy of its own")
 
 
 def _impure(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -391,7 +391,7 @@ def _impure(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"calls {node.func.id}"
 
 
-def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> Finding:
+def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> CheckResult:
     calls, spent_s = 0, 0.0
     for seed in SEEDS:
         example = Example(seed)
@@ -404,7 +404,7 @@ def _check_budget(stage: Stage, policy: Policy, budget_us: float) -> Finding:
         spent_s += time.process_time() - began
     each_us, budget_us = spent_s / calls * 1e6, budget_us * PERIODIC.get(stage, 1)
     detail = f"{each_us:.0f} us of CPU time a decision on {MACHINES:,} machines; {budget_us:.0f} are allowed"
-    return Finding("budget", each_us <= budget_us, detail)
+    return CheckResult("budget", each_us <= budget_us, detail)
 
 
 def find_stage(name: str) -> list[Stage]:

@@ -15,7 +15,7 @@ from volery.core.errors import InputError
 from volery.report.schema import TraceFacts
 from volery.sim import Progress
 from volery.study.plan import PlannedRun
-from volery.study.runs import Outcome, execute
+from volery.study.runs import RunOutcome, execute
 from volery.study.spec import RunSpec
 
 GRACE_S = 5.0
@@ -32,10 +32,9 @@ class Outcomes(Protocol):
     Closing it (as an exception in the caller's loop must, Ctrl-C for one) ends the runs that are not finished.
     """
 
-    def __iter__(self) -> Iterator[tuple[PlannedRun, Outcome]]:
-        """Itself."""
+    def __iter__(self) -> Iterator[tuple[PlannedRun, RunOutcome]]: ...
 
-    def __next__(self) -> tuple[PlannedRun, Outcome]:
+    def __next__(self) -> tuple[PlannedRun, RunOutcome]:
         """Wait for the next."""
 
     def close(self) -> None:
@@ -47,10 +46,10 @@ class LostRunError(RuntimeError):
 
 
 class Watcher(Protocol):
-    """Whoever wants to know how far the runs are."""
+    """An observer of the progress of runs."""
 
     def expected(self, run_count: int) -> None:
-        """So many runs will be run."""
+        """Announce the number of runs."""
 
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""
@@ -61,7 +60,7 @@ class Watcher(Protocol):
     def moved(self, run: PlannedRun, progress: Progress) -> None:
         """A run is so far."""
 
-    def ended(self, run: PlannedRun, outcome: Outcome) -> None:
+    def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:
         """A run is finished."""
 
 
@@ -137,7 +136,7 @@ def _elsewhere(runs: Sequence[PlannedRun], dask: str, watcher: Watcher | None, m
     return DaskOutcomes(runs, dask, watcher, may_begin)
 
 
-def _here(runs: Iterable[PlannedRun], watcher: Watcher | None) -> Generator[tuple[PlannedRun, Outcome], None, None]:
+def _here(runs: Iterable[PlannedRun], watcher: Watcher | None) -> Generator[tuple[PlannedRun, RunOutcome], None, None]:
     for run in runs:
         if watcher is not None:
             watcher.started(run)
@@ -148,7 +147,7 @@ def _here(runs: Iterable[PlannedRun], watcher: Watcher | None) -> Generator[tupl
 
 def _apart(
     waiting: Iterator[PlannedRun], processes: int, watcher: Watcher | None
-) -> Generator[tuple[PlannedRun, Outcome], None, None]:
+) -> Generator[tuple[PlannedRun, RunOutcome], None, None]:
     """Each run in a process of its own, so that its peak of memory is its own too."""
     spawn = multiprocessing.get_context("spawn")
     running: dict[Connection, tuple[PlannedRun, Any]] = {}
@@ -170,7 +169,7 @@ def _apart(
                 run, child = running[connection]
                 report = _received(connection, run, child)
                 tell(watcher, run, report)
-                if isinstance(report, Outcome):
+                if isinstance(report, RunOutcome):
                     del running[connection]
                     connection.close()
                     child.join()
@@ -235,7 +234,7 @@ def tell(watcher: Watcher | None, run: PlannedRun, report: Any) -> None:
         watcher.sized(run, report)
     elif isinstance(report, Progress):
         watcher.moved(run, report)
-    elif isinstance(report, Outcome):
+    elif isinstance(report, RunOutcome):
         watcher.ended(run, report)
 
 

@@ -16,11 +16,11 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
-from volery.report.schema import LOCK, MANIFEST, RUNS, SUMMARY, Manifest, StoredRun
-from volery.study.runs import Outcome
+from volery.report.schema import LOCK, MANIFEST, RUNS, SUMMARY, ResultsManifest, StoredRun
+from volery.study.runs import RunOutcome
 from volery.study.spec import StudySpec
 
-StudyManifest = Manifest[StudySpec]
+StudyManifest = ResultsManifest[StudySpec]
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ class ResultsFolder:
             return None
         return run if run.key == key else None
 
-    def write_run(self, key: str, outcome: Outcome) -> StoredRun:
+    def write_run(self, key: str, outcome: RunOutcome) -> StoredRun:
         """Store a finished run; its JSON comes last, so that a run that has one is whole."""
         import numpy as np
 
@@ -187,7 +187,7 @@ class ResultsFolder:
         return found
 
     def has(self, key: str, part: str) -> bool:
-        """Whether a finished run has kept a part; its columns are not read.
+        """True if a finished run has a part; its columns are not read.
 
         Raises:
             InputError: when they are missing or damaged.
@@ -220,7 +220,7 @@ def damage() -> tuple[type[Exception], ...]:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether an archive is there, and every part of it has its checksum."""
+    """True if an archive is there and every part of it has its checksum."""
     import zipfile
 
     try:

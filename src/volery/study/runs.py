@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volery import architectures, metrics, sim, workload
-from volery.core.component import Deployment, role_of
+from volery.core.component import Architecture, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
 from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster
@@ -30,8 +30,7 @@ from volery.metrics.columns import view
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
-from volery.study.history import learned
-from volery.study.plan import CUTOFF_PARAMETER, inputs_key, takes_cutoff_of_trace
+from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec
 from volery.study.steadystate import longest_wait_us
 from volery.workload.clusters import in_order_of, parse_amounts
@@ -39,8 +38,8 @@ from volery.workload.clusters import in_order_of, parse_amounts
 CURVE_POINTS = 1000
 
 
-class Outcome(msgspec.Struct):
-    """What a run leaves.
+class RunOutcome(msgspec.Struct):
+    """The measures and columns of a finished run.
 
     Args:
         summary: its measures.
@@ -199,7 +198,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)
 
 
-def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
+def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     """Run it.
 
     CPU time is that of building the components and simulating, with the objects for jobs and tasks, in this thread: a
@@ -249,7 +248,7 @@ def execute(run: RunSpec, watch: Watch | None = None) -> Outcome:
     )
     table = metrics.job_table(records, cutoff_us, paced=bool(inputs.cluster.speeds), window=window)
     times, fractions = metrics.utilisation(records, inputs.cluster, CURVE_POINTS)
-    return Outcome(
+    return RunOutcome(
         summary,
         inputs.facts,
         job_columns(table) | {"wait_s": longest_wait_us(records) / SECOND},
@@ -284,7 +283,7 @@ def _measured_as(run: RunSpec, inputs: Inputs, window: metrics.Window | None) ->
 
 
 def _unheeded(run: RunSpec, inputs: Inputs) -> dict[str, Any]:
-    """What of the workload the run's architecture ignores, leaves to the driver, or keeps silent about."""
+    """The features of the workload that the run's architecture ignores, leaves to the driver, or does not declare."""
     architecture = architectures.lookup(run.architecture)
     left = [AMOUNTS] if run.slot_request else []  # slots are all that is left of them
     present = [*features_of(inputs.trace), *left]
@@ -415,3 +414,47 @@ def _of_tasks(trace: Trace, members: NDArray[np.bool_], reason: str) -> Omission
     whole, lost = float(held.sum()), float(held[members].sum())
     told = Omission(reason, int(np.count_nonzero(per_job)), int(members.sum()), lost, lost / whole if whole else 0.0)
     return Omissions(trace.job_count, trace.task_count, whole, unit, int(np.count_nonzero(per_job == sizes)), (told,))
+
+
+HISTORY = "history"
+"""The stream from which the seed of earlier runs is drawn."""
+_learned: dict[tuple[Any, ...], Any] = {}
+"""What was learned last, by all that it depends on: variants of a design under one seed share it."""
+
+
+def learned(
+    architecture: Architecture, learning: Learning, config: msgspec.Struct, run: RunSpec, cluster: Cluster
+) -> msgspec.Struct:
+    """The configuration with the parameter that the design has learned from the earlier runs of a run.
+
+    They are scheduled by the design with its defaults, on the run's machines, under its delay, so that all variants
+    have seen the same.
+
+    Args:
+        architecture: that learns.
+        learning: how.
+        config: of it.
+        run: which names the earlier runs.
+        cluster: its machines.
+
+    Raises:
+        InputError: the earlier runs cannot be read.
+    """
+    by = tuple([getattr(config, name) for name in learning.by])
+    key = (architecture.name, by, content_digest(run.history), inputs_key(run), run.delay_us)
+    if key not in _learned:
+        _learned.clear()
+        network = sim.Network(run.delay_us)
+        options = sim.Options(graphs=architecture.graphs)
+
+        def simulate(deployment: Deployment, trace: Trace, machines: Cluster) -> Records:
+            return sim.simulate(deployment, trace, machines, network=network, seed=run.seed, options=options)
+
+        streams = Streams(run.seed)
+        seed = streams.number(HISTORY)
+        earlier = workload.load_trace(
+            run.history, seed=seed, durations=run.durations, arrivals=run.arrivals, only=run.only
+        )
+        records = simulate(architecture.build(cluster, architecture.defaults, streams), earlier, cluster)
+        _learned[key] = learning.learn(config, records, simulate)
+    return msgspec.structs.replace(config, **{learning.parameter: _learned[key]})

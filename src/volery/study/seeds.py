@@ -10,8 +10,7 @@ import msgspec
 from volery.core.bounds import SECONDS_MAX, SEEDS_MAX
 from volery.core.errors import InputError
 from volery.setting import checked_value
-from volery.statistics import SEEDS_MIN
-from volery.statistics.stopping import Looks, looks
+from volery.statistics import SEEDS_MIN, Looks, looks
 
 AUTO: Final = "auto"
 LIMIT: Final = 30
@@ -23,11 +22,12 @@ Budget = Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)]
 
 
 class AutoSeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of a study that adds seeds until every comparison that decides is decided.
+    """The limits of a study that adds seeds until its comparisons are decided, or of an experiment and its claims.
 
     Args:
-        seeds_max: number of seeds at which the study ends, whatever is decided.
-        budget_s: CPU seconds of all runs together, after which no run is begun; None: no limit.
+        seeds_max: number of seeds at which it ends, whatever is decided.
+        budget_s: CPU seconds of all runs together (of an experiment: of the added seeds), after which no run is begun;
+            None: no limit.
         budget_looks: numbers of seeds at which a budget has ended a call between two planned looks.
     """
 

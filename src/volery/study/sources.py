@@ -1,4 +1,4 @@
-"""What code a result depends on: the sources that its run imports, whatever their comments say.
+"""The code that a result depends on: the sources that its run imports, without their comments.
 
 A stored result is kept as long as these sources mean the same. They are followed through imports, so that a scheduler
 added next to another leaves the other's results alone, and compared without comments and docstrings, so that better
@@ -60,7 +60,7 @@ def inputs_code_digest() -> str:
 
 
 def changed_since(time_s: float) -> bool:
-    """Whether a source of ours is younger than this time, in seconds since the epoch."""
+    """True if a source of the package is younger than this time, in seconds since the epoch."""
     return any(path.stat().st_mtime > time_s for path in PACKAGE.rglob("*.py"))
 
 
@@ -93,7 +93,7 @@ def _closure(modules: set[str]) -> set[Path]:
 
 
 def _file(module: str) -> Path | None:
-    """Where a module of ours is, None where the name is that of something in a module."""
+    """The file of a module of the package; None for the name of something in a module."""
     place = PACKAGE.joinpath(*module.split(".")[1:])
     return next((path for path in (place / "__init__.py", place.with_suffix(".py")) if path.is_file()), None)
 

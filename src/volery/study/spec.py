@@ -1,4 +1,4 @@
-"""What a study is: architectures x settings x seeds, and the single runs that it consists of.
+"""A study: architectures x settings x seeds, and the single runs that it consists of.
 
 A study is the cartesian product of its axes. Everything that is not the architecture or the seed is a *setting* (trace,
 cluster, constraints, network, cutoff); runs of one setting and seed share the same jobs, task constraints and machines.
@@ -96,7 +96,7 @@ class StudySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return found
 
     def same_runs(self, other: StudySpec) -> bool:
-        """Whether another study consists of the same runs, whatever they are compared with."""
+        """True if another study consists of the same runs, whatever they are compared with."""
         others = msgspec.structs.replace(other, baseline=self.baseline)
         if self.auto and other.auto and self.auto.seeds_max == other.auto.seeds_max:
             # drawn seeds, the budget and its looks tell how far a study is, not which one it is
@@ -338,7 +338,7 @@ def _written(value: Any) -> str:
 
 
 def is_synthetic(name: str) -> bool:
-    """Whether the name has the form of a synthetic workload, KIND:..."""
+    """True for a name of the form of a synthetic workload, KIND:..."""
     kind, colon, _ = name.partition(":")
     return bool(colon) and len(kind) > 1 and kind.isalnum()
 
@@ -349,7 +349,7 @@ def is_drawn(name: str) -> bool:
 
 
 def is_file(field: str, value: Any) -> bool:
-    """Whether a value of this field of a setting may be the name of a file."""
+    """True if a value of this field of a setting may be the name of a file."""
     return (
         field in ("trace", "machines")
         or (field == "history" and bool(value))

@@ -46,7 +46,7 @@ def keep_stage_times(folder: Path, profiles: Sequence[StageProfile]) -> None:
 
 
 def kept_stage_times(folder: Path) -> list[StageProfile]:
-    """What was kept there of the runs that the folder holds: those that were run again since have no times.
+    """The stored times of the runs in a folder; runs that were run again later have none.
 
     Raises:
         InputError: when it is no results folder, or its file is damaged.

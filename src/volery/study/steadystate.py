@@ -1,4 +1,4 @@
-"""What a run shows once its queues have settled: measures that closed forms speak of, without the jobs of the start.
+"""Measures of a run in its steady state, as closed forms have them: without the jobs of the start.
 
 A run begins with an empty cluster, which no steady state is. What was submitted during the warm-up is left out, and so
 is the time after the last submission, when the queues run empty. Everything is taken from the columns that a finished
@@ -31,8 +31,8 @@ def longest_wait_us(records: Records) -> Longs:
     return largest_per_job(waits_us, records.trace, NEVER)
 
 
-class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs count, and what of their delay is no queueing.
+class SettledWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The jobs that count, and the part of their delay that is no queueing.
 
     Args:
         warm_up_s: jobs that were submitted earlier, counted from the first one, are left out.
@@ -45,7 +45,7 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     answer_s: AtLeastZero = 0.0
 
 
-class Settled(msgspec.Struct, frozen=True):
+class SteadyState(msgspec.Struct, frozen=True):
     """Measures of a window.
 
     Args:
@@ -66,7 +66,7 @@ class Settled(msgspec.Struct, frozen=True):
     queueing_s: float
 
 
-def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: Window, place: str) -> Settled:
+def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWindow, place: str) -> SteadyState:
     """Work out the measures of a run.
 
     Args:
@@ -90,7 +90,7 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: Window, pl
     times_s = curve["time_s"]
     steady = (times_s >= begin_s - ROUNDING_S) & (times_s < submit_s[-1])
     messages_s = window.start_s + window.answer_s
-    return Settled(
+    return SteadyState(
         jobs=int(counted.sum()),
         load=float(curve["utilisation"][steady].mean()) if steady.any() else 0.0,
         never_waits=float(np.mean(wait_s <= window.start_s + ROUNDING_S)),

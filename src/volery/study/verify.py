@@ -13,20 +13,20 @@ import msgspec
 from volery.core.errors import InputError
 from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
 from volery.study.equality import COMPARED, MEASURED, Same, of_trees, without_measured
+from volery.study.looks import study_end
 from volery.study.plan import PlannedRun, content_digest, outline
 from volery.study.pool import Watcher, check_places, each_outcome
 from volery.study.results import ResultsFolder, StudyManifest, damage
-from volery.study.runs import Outcome
+from volery.study.runs import RunOutcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
-from volery.study.stopping import stopping
 from volery.study.writer import ResultsWriter, new_manifest
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
 """Times that `--profile stages` has measured; the manifest is compared apart."""
 
 
-class Verified(msgspec.Struct, frozen=True):
+class RunCheck(msgspec.Struct, frozen=True):
     """One run, then and now.
 
     Args:
@@ -44,7 +44,7 @@ class Verified(msgspec.Struct, frozen=True):
 
     @property
     def agrees(self) -> bool:
-        """Whether the digests are equal."""
+        """True if the digests are equal."""
         return self.recorded == self.found
 
 
@@ -61,12 +61,12 @@ class Verification(msgspec.Struct, frozen=True):
 
     same_code: bool
     planned: int
-    runs: tuple[Verified, ...]
+    runs: tuple[RunCheck, ...]
     differences: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
-        """Whether every digest and every number agrees."""
+        """True if every digest and every number agrees."""
         return not self.differences and all(run.agrees for run in self.runs)
 
 
@@ -206,7 +206,7 @@ class _Again:
         self._planned = planned
         self._done: dict[str, StoredRun] = {}
 
-    def add(self, run: PlannedRun, outcome: Outcome) -> None:
+    def add(self, run: PlannedRun, outcome: RunOutcome) -> None:
         """Keep a run, with the processor times, the memory and the name of the file that were recorded."""
         stored = ResultsFolder(self._recorded).summarised(run.key)
         if stored is not None:
@@ -217,11 +217,11 @@ class _Again:
                 outcome.trace = msgspec.structs.replace(outcome.trace, name=stored.trace.name)
         self._done[run.key] = self._new.write_run(run.key, outcome)
 
-    def verified(self, run: PlannedRun, line: FinishedRun) -> Verified:
+    def verified(self, run: PlannedRun, line: FinishedRun) -> RunCheck:
         """The digests of a run, then and now."""
         found = self._done[run.key]
         same_input = found.trace.sha256 == line.trace_sha256
-        return Verified(line.label, line.seed, line.digest, found.summary.digest, same_input)
+        return RunCheck(line.label, line.seed, line.digest, found.summary.digest, same_input)
 
     def differences(self, moved: dict[str, str], same: Same) -> Iterator[str]:
         """The first difference of every file; all runs have their recorded digests."""
@@ -234,7 +234,7 @@ class _Again:
         )
         keep = ResultsWriter(fresh, self._planned, self._new, self._done)
         if old.stopping and old.config.auto:
-            keep.manifest = msgspec.structs.replace(fresh, stopping=stopping(keep, old.stopping.baseline))
+            keep.manifest = msgspec.structs.replace(fresh, stopping=study_end(keep, old.stopping.baseline))
         keep.write_tables()
         if len(old.runs) == planned and (old.stopping or not old.config.auto):
             keep.complete()
@@ -286,6 +286,6 @@ def _tree(path: Path) -> Any:
 
 
 def _as_measured(found: Any, recorded: Any) -> Any:
-    """What was found now with the processor times and the memory of the record."""
+    """The new value with the processor times and the memory of the record."""
     names = MEASURED.intersection(found.__struct_fields__)
     return msgspec.structs.replace(found, **{name: getattr(recorded, name) for name in names})

@@ -1,10 +1,11 @@
-"""Why a job or a task waited: what the runs of a results folder say of it, if asked to explain themselves."""
+"""Answers to why a job or a task waited, from runs that explain their decisions: for questions, and for a report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -13,10 +14,17 @@ from volery import architectures
 from volery.core.errors import InputError
 from volery.core.model import NEVER
 from volery.metrics.why import REASONS, Staleness, staleness
+from volery.report.explore.content import RunExplanation, TaskExplanation
+from volery.report.schema import FinishedRun
 from volery.study.results import ResultsFolder
 from volery.study.spec import ArchitectureChoice, StudySpec
 
 SECONDS = 1e6
+TASKS_MAX: Final = 3000
+"""That a page holds, over all runs: some 0.3 MB."""
+OF_A_JOB: Final = 10
+RUNS_OPEN: Final = 8
+"""Runs whose columns stay mapped: some 25 files each."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -44,7 +52,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class TaskAnswer(msgspec.Struct, frozen=True):
-    """What happened to one task; times in seconds, None: it did not happen.
+    """The course of one task; times in seconds, None: it did not happen.
 
     Args:
         job, place: the task is the one at this place of the job, from 0.
@@ -63,7 +71,7 @@ class TaskAnswer(msgspec.Struct, frozen=True):
 
 
 class JobAnswer(msgspec.Struct, frozen=True):
-    """What happened to the tasks of one job.
+    """The course of the tasks of one job.
 
     Args:
         job: number.
@@ -86,8 +94,8 @@ class JobAnswer(msgspec.Struct, frozen=True):
     slowest: TaskAnswer
 
 
-class Explained(msgspec.Struct, frozen=True):
-    """What one run says; without a question, how old its views were.
+class RunAnswer(msgspec.Struct, frozen=True):
+    """The answer of one run; without a question, the ages of its views.
 
     Args:
         label, seed: of the run.
@@ -104,7 +112,7 @@ class Explained(msgspec.Struct, frozen=True):
     task: TaskAnswer | None = None
 
 
-def explain(path: Path, question: str | None = None, *, label: str | None = None, seed: int | None = None) -> Explained:
+def explain(path: Path, question: str | None = None, *, label: str | None = None, seed: int | None = None) -> RunAnswer:
     """Answer from a results folder.
 
     Args:
@@ -127,7 +135,7 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
     others = tuple((other.label, other.seed) for other in able if other is not line)
     decisions = folder.columns(line.key, "why")
     if question is None:
-        return Explained(
+        return RunAnswer(
             line.label,
             line.seed,
             others,
@@ -139,10 +147,10 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
     if not len(members):
         raise InputError(question, f"there is no job {job}; the run has jobs 0 to {int(tasks['job'].max())}")
     if place is None:
-        return Explained(line.label, line.seed, others, job=_job(job, members, tasks, decisions))
+        return RunAnswer(line.label, line.seed, others, job=_job(job, members, tasks, decisions))
     if place >= len(members):
         raise InputError(question, f"job {job} has tasks 0 to {len(members) - 1}")
-    return Explained(line.label, line.seed, others, task=task_answer(int(members[place]), tasks, decisions))
+    return RunAnswer(line.label, line.seed, others, task=task_answer(int(members[place]), tasks, decisions))
 
 
 def parsed(question: str) -> tuple[int, int | None]:
@@ -167,7 +175,7 @@ def _passed(decisions: Mapping[str, Any], rows: Any) -> tuple[tuple[str, str, in
 
 
 def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> TaskAnswer:
-    """What happened to one task, from the columns of its run."""
+    """The course of one task, from the columns of its run."""
     job = int(tasks["job"][task])
     first = int(np.searchsorted(tasks["job"], job))
     low, high = (int(np.searchsorted(decisions["task"], task, side)) for side in ("left", "right"))
@@ -238,3 +246,73 @@ def explaining(study: StudySpec) -> StudySpec:
 def _can(choice: ArchitectureChoice) -> bool:
     known = architectures.parameters(architectures.lookup(choice.name))
     return any(parameter.name == "why" for parameter in known)
+
+
+class Explanations:
+    """The decisions about tasks in the runs of a results folder that explain themselves.
+
+    Raises:
+        InputError: when the folder or a run in it is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._folder = ResultsFolder(path)
+        self._lines = [line for line in self._folder.manifest().runs if self._folder.has(line.key, "why")]
+        self._columns = functools.lru_cache(maxsize=RUNS_OPEN)(self._read)
+
+    def longest(self, most: int = TASKS_MAX) -> list[RunExplanation]:
+        """Of each run the tasks that waited longest, those that never started first; at most so many in all."""
+        each = most // max(1, len(self._lines))
+        return [self._longest(place, line, each) for place, line in enumerate(self._lines)]
+
+    def answer(self, run: int, question: str) -> Sequence[TaskExplanation]:
+        """One task, or the tasks of a job that waited longest.
+
+        Args:
+            run: place among those that explain themselves.
+            question: JOB, or JOB/TASK with the task's place in its job.
+
+        Raises:
+            InputError: the job or task is not there.
+        """
+        job, place = parsed(question)
+        tasks, decisions = self._columns(run)
+        last = int(tasks["job"][-1])  # tasks stand by job
+        members = np.arange(*np.searchsorted(tasks["job"], (job, job + 1))) if job <= last else np.zeros(0)
+        if not members.size:
+            raise InputError(question, f"there is no job {job}; the run has jobs 0 to {last}")
+        if place is not None and place >= members.size:
+            raise InputError(question, f"job {job} has tasks 0 to {members.size - 1}")
+        if place is None:
+            members = members[np.argsort(-_waits(tasks, members), kind="stable")[:OF_A_JOB]]
+        chosen = members if place is None else members[place : place + 1]
+        return [_told(int(task), tasks, decisions) for task in chosen]
+
+    def _longest(self, place: int, line: FinishedRun, most: int) -> RunExplanation:
+        tasks, decisions = self._columns(place)
+        decided = np.unique(decisions["task"])
+        chosen = decided[np.argsort(-_waits(tasks, decided), kind="stable")[:most]]
+        return RunExplanation(
+            line.label, line.seed, decided.size, [_told(int(task), tasks, decisions) for task in chosen]
+        )
+
+    def _read(self, place: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        key = self._lines[place].key
+        return self._folder.mapped(key, "task"), self._folder.mapped(key, "why")
+
+
+def _waits(tasks: dict[str, Any], some: Any) -> Any:
+    """Microseconds from submission to start of some tasks; longer than all others where there was none."""
+    started = tasks["start_us"][some]
+    return np.where(started == NEVER, np.iinfo(np.int64).max, started - tasks["submit_us"][some])
+
+
+def _told(task: int, tasks: dict[str, Any], decisions: dict[str, Any]) -> TaskExplanation:
+    found = task_answer(task, tasks, decisions)
+    steps = [
+        (step.at_s, step.by, step.chosen, step.machine, step.asked, step.view_age_s, list(step.passed), step.omitted)
+        for step in found.steps
+    ]
+    return TaskExplanation(
+        found.job, found.place, found.submitted_s, found.started_s, found.finished_s, found.machine, steps
+    )  # fmt: skip

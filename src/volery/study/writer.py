@@ -21,23 +21,23 @@ from volery.report.schema import (
     SUMMARY,
     FinishedRun,
     StoredRun,
-    Summary,
+    StudyEnd,
+    StudySummary,
     TraceFacts,
 )
-from volery.report.stopping import Stopping
 from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.differences import JobTimes, differences, on_days_like_this
 from volery.study.flows import write_flows
 from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
 from volery.study.results import ResultsFolder, StudyManifest, write_json
-from volery.study.runs import Outcome
+from volery.study.runs import RunOutcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
 from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
 class Results(msgspec.Struct):
-    """What a study gave.
+    """The results of a study: runs, comparisons, and their folder.
 
     Args:
         study: what was run.
@@ -62,7 +62,7 @@ class Results(msgspec.Struct):
     traces: dict[str, TraceFacts] = {}
     folder: Path | None = None
     interrupted: bool = False
-    stopping: Stopping | None = None
+    stopping: StudyEnd | None = None
 
 
 class ResultsWriter:
@@ -112,7 +112,7 @@ class ResultsWriter:
 
     @classmethod
     def reopen(cls, path: Path, baseline: str = "") -> ResultsWriter:
-        """What a folder holds, whether or not its inputs and the code that made it are still there.
+        """The writer of a folder, whether or not its inputs and the code that made it are still there.
 
         Args:
             path: of the folder.
@@ -140,7 +140,7 @@ class ResultsWriter:
             )
         return cls(manifest, planned, folder, done)
 
-    def add(self, run: PlannedRun, outcome: Outcome) -> None:
+    def add(self, run: PlannedRun, outcome: RunOutcome) -> None:
         """Keep a finished run; in a folder it is safe when this returns."""
         if self.folder is None:
             self.done[run.key] = StoredRun(run.key, outcome.summary, outcome.trace)
@@ -170,7 +170,7 @@ class ResultsWriter:
             return
         self.write_manifest()
         results = self.results()
-        summary = Summary(results.runs, results.differences, results.on_days_like_this)
+        summary = StudySummary(results.runs, results.differences, results.on_days_like_this)
         write_json(self.folder.path / SUMMARY, summary)
         write_tables(self.folder, [run for run, _ in self._finished()], self.study)
 
@@ -198,14 +198,14 @@ class ResultsWriter:
             ValueError: when nothing is kept on disk.
         """
         from volery.report.html import write_report
-        from volery.study.explanations import Explanations
+        from volery.study.why import Explanations
 
         if self.folder is None:
             raise ValueError("a study without a folder has no report")
         return write_report(self.folder.path, Explanations(self.folder.path).longest())
 
     def results(self) -> Results:
-        """What is finished, in the order of the tables."""
+        """The finished runs in the order of the tables."""
         finished = self._finished()
         return Results(
             self.study,
@@ -341,7 +341,7 @@ def _digests(study: StudySpec) -> dict[str, str]:
 
 
 def load_results(path: Path, baseline: str = "") -> Results:
-    """What a results folder holds, finished or not.
+    """The results in a folder, of a study that is finished or not.
 
     Args:
         path: of the folder.

@@ -1,12 +1,12 @@
-"""A live federation forked into the lab: the same components, put into the same state, play on from there.
+"""Forks of a live federation in the lab: simulations that start from its state and run to the end of one job.
 
-What runs is placed first, each task on its own machine where the constraint sets have room for a bit per machine, else
-on one of its kind, and lasts for what it still has to run. When all that has settled arrives what waits, in the order
-of its submission, and at last the job in question. That is repeated over durations drawn anew, with seeds that are
-always the same, and read off: when its tasks start and end, and whom they preempt. Nobody else arrives.
+Running tasks are placed first, each on its own machine where the constraint sets have room for a bit per machine, else
+on a machine of the same kind, for their remaining durations. After they have settled, waiting tasks arrive in the order
+of submission, then the job in question. No other job arrives. Each run draws new durations from fixed seeds, and yields
+the times at which tasks of the job start and end, and the tasks that they preempt.
 
-Components tell from a job's number who is in charge of it. Empty jobs between the others see to it that each gets a
-number for which that is who it is live. How long ago somebody's last heartbeat was is not known, and drawn, too.
+A job's number decides its scheduler. So empty jobs are inserted until each job has a number with the scheduler that it
+has live. The phase of heartbeats is unknown, and drawn in each run.
 """
 
 from __future__ import annotations
@@ -21,53 +21,61 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from volery.core.component import Architecture
+from volery.core.forecast import (
+    ActiveJob,
+    DurationBases,
+    FederationState,
+    ForecastResult,
+    MomentQuantiles,
+    PreemptedJob,
+    Quantiles,
+)
 from volery.core.model import CONSTRAINT_BITS_MAX, NEVER, SECOND, Address, Amounts, Cluster, JobId, Time
 from volery.core.records import Records
-from volery.core.standing import Interval, Known, Moments, Outlook, Preempted, Standing, StandingJob
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.sim import Options, Progress, simulate
 from volery.sim.options import Enough
 from volery.sim.orders import Drained, Reweighed
-from volery.whatif.lifetimes import JobLifetimes, Kind
+from volery.whatif.lifetimes import JobLifetimes, TaskKind
 
 RUNS_MAX: Final = 40
 RUNS_MIN: Final = 5
-"""Fewer say nothing of how far apart they could be."""
+"""Fewer runs show nothing of the variation."""
 SETTLED_US: Final = SECOND
-"""Within this time all that runs is where it runs, as a rule; designs that take longer to decide get more."""
+"""Running tasks are placed within this time in most designs; slower designs get more."""
 SETTLED_MAX_US: Final = 4096 * SECOND
 PHASE_US: Final = 10 * SECOND
 """Periods of heartbeats and cycles are shorter."""
 FILLERS_MAX: Final = 64
 RESOLUTION_US: Final = 100_000
-"""What commits, frames and the start of a process take is not played: an interval ends so much later."""
+"""Commits, frames and starts of processes are not simulated: an interval ends so much later."""
 LOW, HIGH = 0.1, 0.9
 
 
 class _Part(NamedTuple):
-    """What of a job arrives together: (duration, constraints, request) per task."""
+    """Tasks of a job that arrive together: (duration, constraints, request) each."""
 
     arrival_us: Time
-    job: StandingJob | None
+    job: ActiveJob | None
     tasks: list[tuple[Time, int, Amounts]]
 
 
 class _Fork(NamedTuple):
-    """What is played, always the same but for the seed."""
+    """The input of all runs of one forecast."""
 
     architecture: Architecture
     config: Any
     cluster: Cluster
     bits: Sequence[int]
-    standing: Standing
-    kinds: Sequence[Kind]
+    state: FederationState
+    kinds: Sequence[TaskKind]
 
 
 class _Run(NamedTuple):
-    """What one run says of the job in question; a moment is None where the run did not come so far.
+    """The result of one run for the job in question; a moment is None where the run ended before it.
 
-    What was running has been running again by `settled_us`.
+    Tasks that were running run again at `settled_us`.
     """
 
     moments: tuple[Time | None, ...]
@@ -77,23 +85,22 @@ class _Run(NamedTuple):
     whole: bool
 
 
-def foretell(
-    architecture: Architecture, config: Any, cluster: Cluster, standing: Standing, budget_s: float,
+def forecast(
+    architecture: Architecture, config: Any, cluster: Cluster, state: FederationState, budget_s: float,
     runs_max: int = RUNS_MAX,
-) -> Outlook:  # fmt: skip
-    """When the tasks of the job in question start and end; of one under way, those that have not yet.
+) -> ForecastResult:  # fmt: skip
+    """Forecast the times at which tasks of the job in question start and end, as far as they have not yet.
 
     Args:
-        architecture, config, cluster: of the federation.
-        standing: how it stands.
-        budget_s: processor time after which no further run begins, and one that is under way ends early.
-        runs_max: how many there are when time suffices.
+        architecture, config, cluster, state: of the federation.
+        budget_s: processor time after which no further run begins, and the current one ends early.
+        runs_max: number of runs when time suffices.
 
     Raises:
         InputError: the design cannot be built so.
         BrokenRule, Stalled: it fails in the lab.
     """
-    fork = _Fork(architecture, config, *_pinned(cluster, standing), standing, [*map(Kind, standing.lifetimes)])
+    fork = _Fork(architecture, config, *_pinned(cluster, state), state, [*map(TaskKind, state.lifetimes)])
     began, settled_us = time.process_time(), SETTLED_US
     found: list[_Run] = []
     while len(found) < runs_max and (not found or time.process_time() - began < budget_s):
@@ -103,17 +110,17 @@ def foretell(
         else:
             found.append(run)
     whole = [run for run in found if run.whole]
-    return Outlook(
-        runs=len(whole), moments=_moments(whole or found), known=_known(standing),
-        preempts=_preempts(whole or found, standing), cpu_s=time.process_time() - began,
+    return ForecastResult(
+        runs=len(whole), moments=_moments(whole or found), known=_known(state),
+        preempts=_preempts(whole or found, state), cpu_s=time.process_time() - began,
     )  # fmt: skip
 
 
-def _pinned(cluster: Cluster, standing: Standing) -> tuple[Cluster, Sequence[int]]:
-    """The cluster with further constraint bits, and per machine those that keep what runs there where it is."""
+def _pinned(cluster: Cluster, state: FederationState) -> tuple[Cluster, Sequence[int]]:
+    """The cluster with further constraint bits, and per machine those that keep its running tasks there."""
     count = len(cluster.constraints)
     none = (0,) * count
-    if not any(job.running for job in standing.jobs):
+    if not any(job.running for job in state.jobs):
         return cluster, none
     used = 0
     for mask in cluster.constraints:
@@ -121,7 +128,7 @@ def _pinned(cluster: Cluster, standing: Standing) -> tuple[Cluster, Sequence[int
     room = CONSTRAINT_BITS_MAX - used.bit_length()
     kinds: list[Any] = list(range(count))
     if count > room:
-        drained = set(standing.drained)
+        drained = set(state.drained)
         capacities = cluster.capacities or none
         slots = cluster.slots
         kinds = [(cluster.constraints[m], slots[m], capacities[m], m in drained) for m in range(count)]
@@ -134,11 +141,11 @@ def _pinned(cluster: Cluster, standing: Standing) -> tuple[Cluster, Sequence[int
 
 
 def _play(fork: _Fork, seed: int, settled_us: Time, deadline_s: float) -> _Run:
-    standing, stream = fork.standing, Random(f"lifetimes {seed}")
+    state, stream = fork.state, Random(f"lifetimes {seed}")
     settled_us += stream.randrange(PHASE_US)
     deployment = fork.architecture.build(fork.cluster, fork.config, Streams(seed))
     parts: list[_Part] = []
-    for part in _parts(standing, fork.kinds, fork.bits, settled_us, stream):
+    for part in _parts(state, fork.kinds, fork.bits, settled_us, stream):
         parts += _fillers(part, len(parts), deployment.entry_for)
         parts.append(part)
     reached: list[Time] = []
@@ -148,22 +155,22 @@ def _play(fork: _Fork, seed: int, settled_us: Time, deadline_s: float) -> _Run:
             reached.append(so_far.now_us)
             raise Enough
 
-    drains = tuple(Drained(machine, settled_us // 2) for machine in standing.drained)
-    reweighs = tuple(Reweighed(name, weight) for name, weight in standing.weights)
+    drains = tuple(Drained(machine, settled_us // 2) for machine in state.drained)
+    reweighs = tuple(Reweighed(name, weight) for name, weight in state.weights)
     options = Options(graphs=fork.architecture.graphs, drains=drains, reweighs=reweighs)
     records = simulate(
         deployment, _trace(parts, fork.cluster), fork.cluster, seed=seed, options=options, progress=progress
     )
-    since_us = settled_us if standing.planned is None else parts[-1].arrival_us
-    return _read(records, parts, standing.questioned, since_us, reached[0] if reached else None)
+    since_us = settled_us if state.planned is None else parts[-1].arrival_us
+    return _read(records, parts, state.questioned, since_us, reached[0] if reached else None)
 
 
 def _parts(
-    standing: Standing, kinds: Sequence[Kind], bits: Sequence[int], settled_us: Time, stream: Random
+    state: FederationState, kinds: Sequence[TaskKind], bits: Sequence[int], settled_us: Time, stream: Random
 ) -> Iterable[_Part]:
-    """What arrives: first what runs, what the fewest machines can hold before the rest; then what waits."""
+    """Arrivals: running tasks, those that the fewest machines can hold first; then waiting tasks."""
     drawn: list[dict[int, JobLifetimes]] = []
-    for job in standing.all:
+    for job in state.all:
         met: dict[int, list[Time]] = {some.lifetime: [] for some in job.waiting}
         for task in job.running:
             met.setdefault(task.lifetime, []).append(task.elapsed_us)
@@ -172,14 +179,14 @@ def _parts(
             for kind, elapsed_us in sorted(met.items())
         })  # fmt: skip
     held: dict[tuple[int, int], _Part] = {}
-    for place, job in enumerate(standing.jobs):
+    for place, job in enumerate(state.jobs):
         for task in job.running:
             left_us = max(1, drawn[place][task.lifetime].total_us(task.elapsed_us) - task.elapsed_us)
             pin = bits[task.machine]
             part = held.setdefault((-pin.bit_count(), place), _Part(0, job, []))
             part.tasks.append((settled_us + left_us, pin, task.request))
     yield from (held[key] for key in sorted(held))
-    for place, job in enumerate(standing.all):
+    for place, job in enumerate(state.all):
         tasks = [
             (drawn[place][some.lifetime].total_us(), some.mask, some.request)
             for some in job.waiting
@@ -190,7 +197,7 @@ def _parts(
 
 
 def _fillers(part: _Part, number: int, entry_for: Callable[[JobId, str], Address]) -> list[_Part]:
-    """As many empty jobs as give the next one its live master; none where no number does."""
+    """Empty jobs that give the next job its live scheduler; none where no number does."""
     assert part.job is not None
     user = part.job.user
     wanted = entry_for(part.job.number, user)
@@ -217,13 +224,11 @@ def _trace(parts: Sequence[_Part], cluster: Cluster) -> Trace:
     )  # fmt: skip
 
 
-def _read(
-    records: Records, parts: Sequence[_Part], asked: StandingJob, since_us: Time, reached_us: Time | None
-) -> _Run:
+def _read(records: Records, parts: Sequence[_Part], asked: ActiveJob, since_us: Time, reached_us: Time | None) -> _Run:
     trace = records.trace
     places = [place for place, part in enumerate(parts) if part.job is asked]
     own = [task for place in places for task in range(trace.first[place], trace.first[place + 1])]
-    # What was running runs again before the question: it starts no more.
+    # Tasks that were running run again before the question: their starts do not count.
     places = [place for place in places if parts[place].arrival_us > 0]
     waited = [task for place in places for task in range(trace.first[place], trace.first[place + 1])]
     started, ended = _reached(records.start_us, waited, since_us), _reached(records.finish_us, own, since_us)
@@ -250,47 +255,44 @@ def _reached(column: Sequence[Time], tasks: Sequence[int], since_us: Time) -> li
     return [column[task] - since_us for task in tasks if column[task] != NEVER]
 
 
-def _moments(runs: Sequence[_Run]) -> Moments:
+def _moments(runs: Sequence[_Run]) -> MomentQuantiles:
     columns = zip(*(run.moments for run in runs), strict=True)
     reached = [run.reached_us for run in runs]
-    return Moments(*(_interval(list(zip(column, reached, strict=True))) for column in columns))
+    return MomentQuantiles(*(_interval(list(zip(column, reached, strict=True))) for column in columns))
 
 
-def _interval(found: Sequence[tuple[Time | None, Time]]) -> Interval:
-    """Of a moment; where runs ended early, all that is known is that it had not come until then.
-
-    From few runs there is a median alone.
-    """
+def _interval(found: Sequence[tuple[Time | None, Time]]) -> Quantiles:
+    """Quantiles of a moment; a run that ended early is a lower bound. Few runs have a median alone."""
     if not any(reached_us for _, reached_us in found) and all(at is None for at, _ in found):
-        return Interval(None, None, None)  # nothing of the kind is to come
+        return Quantiles(None, None, None)  # no such moment is to come
     lows = sorted(reached_us if at is None else at for at, reached_us in found)
     highs = sorted(math.inf if at is None else at for at, _ in found)
     last = len(found) - 1
     low, median, high = lows[math.floor(LOW * last)], highs[last // 2], highs[math.ceil(HIGH * last)]
     if last + 1 < RUNS_MIN and median != math.inf:
-        return Interval(None, round(median), None)
-    return Interval(
+        return Quantiles(None, round(median), None)
+    return Quantiles(
         max(0, low), None if median == math.inf else round(median),
         None if high == math.inf else round(high) + RESOLUTION_US,
     )  # fmt: skip
 
 
-def _known(standing: Standing) -> Known:
-    counts = dict.fromkeys(Known.__struct_fields__, 0)
-    for job in standing.all:
+def _known(state: FederationState) -> DurationBases:
+    counts = dict.fromkeys(DurationBases.__struct_fields__, 0)
+    for job in state.all:
         for task in job.running:
-            counts[standing.lifetimes[task.lifetime].basis] += 1
+            counts[state.lifetimes[task.lifetime].basis] += 1
         for some in job.waiting:
-            counts[standing.lifetimes[some.lifetime].basis] += some.count
-    return Known(**counts)
+            counts[state.lifetimes[some.lifetime].basis] += some.count
+    return DurationBases(**counts)
 
 
-def _preempts(runs: Sequence[_Run], standing: Standing) -> tuple[Preempted, ...]:
-    """Who loses tasks, the most first."""
-    users = {job.number: job.user for job in standing.jobs}
+def _preempts(runs: Sequence[_Run], state: FederationState) -> tuple[PreemptedJob, ...]:
+    """Jobs that lose tasks, the largest loss first."""
+    users = {job.number: job.user for job in state.jobs}
     losers = sorted({job for run in runs for job in run.preempted})
     found = [
-        Preempted(
+        PreemptedJob(
             job=job, user=users[job], tasks=sum(run.preempted.get(job, 0) for run in runs) / len(runs),
             runs=sum(job in run.preempted for run in runs),
         )

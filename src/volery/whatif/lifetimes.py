@@ -1,11 +1,10 @@
-"""How long tasks may still take, drawn from what is known of their kind.
+"""Random durations of tasks, from past durations of their kind.
 
-Tasks of one job resemble each other more than tasks of two: of each job first one earlier job of its kind is drawn, and
-then each of its tasks from the tasks of that one. Those earlier jobs are likelier that the job resembles so far: by how
-long its tasks have been running, and by how long those took that have ended. As the next job is as a rule none of the
-few that were seen, a smooth kernel is laid around each (Silverman, Density Estimation, 1986, section 6.4: the smoothed
-bootstrap). A task that runs is drawn among those that took longer than it has; one that has outlived them all takes up
-to as long again.
+Tasks of one job resemble each other more than tasks of two. So an earlier job of the kind is drawn for each job, and
+the durations of its tasks from that one. Earlier jobs are weighted by their likelihood, given the elapsed times of
+running tasks and the durations of ended ones. The next job is rarely one of the few in the past, so a smooth kernel is
+laid around each (Silverman, Density Estimation, 1986, section 6.4: the smoothed bootstrap). A running task draws among
+longer durations; one that has run longer than all takes up to as long again.
 """
 
 from __future__ import annotations
@@ -17,32 +16,32 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from volery.core.forecast import Lifetime
 from volery.core.model import SECOND, Time
-from volery.core.standing import Lifetime
 
 ESTIMATE_OFF: Final = 2.0
-"""Nobody has been seen to estimate here: a task takes between a half and twice what is estimated."""
+"""Without past estimates, a task takes between a half and twice its estimate."""
 NOT_STARTED: Final = -1
-TOLD_MAX: Final = 20
-"""So many running tasks tell what their job is like."""
+SAMPLE_MAX: Final = 20
+"""Tasks of a job that enter its likelihood."""
 DEVIATION_MIN: Final = 0.1
-"""Nothing takes the same for ever."""
+"""The least deviation of logarithms of durations."""
 IMPOSSIBLE: Final = 1e-12
 UNKNOWN_US: Final = (SECOND, 3600 * SECOND)
-"""Of a kind of which nothing is known."""
+"""Bounds of durations of a kind without past."""
 BANDWIDTH: Final = 1.06
 """Of the kernel, in standard deviations, for one job; it shrinks with the fifth root of their number."""
 
 
-class Kind:
-    """A kind of tasks, made ready for many draws.
+class TaskKind:
+    """Distribution of durations of a kind of tasks.
 
     Args:
-        lifetime: what is known of it.
+        lifetime: of the kind.
 
     Attributes:
-        spread: how far the logarithm of the next job's durations may lie from an earlier one's: a standard deviation.
-            Of one job alone the tasks have to tell how much jobs differ.
+        spread: standard deviation of the logarithm of the next job's durations around an earlier job's. With one
+            earlier job, it comes from that job's tasks.
     """
 
     def __init__(self, lifetime: Lifetime) -> None:
@@ -58,7 +57,7 @@ class Kind:
         self.spread = BANDWIDTH * statistics.stdev(logs) * len(past) ** -0.2 if len(logs) > 1 else 0.0
 
     def job(self, stream: Random, elapsed_us: Sequence[Time] = (), took_us: Sequence[Time] = ()) -> JobLifetimes:
-        """A job of this kind, of whose tasks some have been running for so long, and others ended after so long."""
+        """A job of this kind, given elapsed times of running tasks and durations of ended ones."""
         past, factor = self.past, math.exp(stream.gauss(0.0, self.spread))
         if not past and self.lifetime.estimate_us:
             off = math.log(ESTIMATE_OFF)
@@ -79,15 +78,15 @@ def _shape(took_us: Sequence[Time]) -> tuple[float, float]:
 
 
 def _some(times_us: Sequence[Time], stream: Random) -> list[float]:
-    """The logarithms of some of them."""
-    some = times_us if len(times_us) <= TOLD_MAX else stream.sample(times_us, TOLD_MAX)
+    """Logarithms of a sample of times."""
+    some = times_us if len(times_us) <= SAMPLE_MAX else stream.sample(times_us, SAMPLE_MAX)
     return [math.log(max(1, one)) for one in some]
 
 
 def _likelihood(mean: float, deviation: float, running: Sequence[float], ended: Sequence[float]) -> float:
-    """How likely a job with these durations has tasks that run for so long, and tasks that took so long; a logarithm.
+    """Log-likelihood of elapsed times and durations under a log-normal distribution.
 
-    Durations are taken for log-normal here; all else draws from those that were seen.
+    Only this weight assumes a distribution; draws come from past durations.
     """
     still = (math.erfc((one - mean) / deviation / math.sqrt(2)) / 2 for one in running)
     off = ((one - mean) / deviation for one in ended)
@@ -100,9 +99,9 @@ class JobLifetimes:
     """The durations of one job's tasks in one run.
 
     Args:
-        jobs: the durations of earlier jobs' tasks, each in order; nothing where nothing is known.
-        past: of the one that this job resembles.
-        factor: by which it differs from that.
+        jobs: durations of earlier jobs' tasks, each in order; empty: there are none.
+        past: durations of the earlier job that was drawn.
+        factor: of this job's durations, relative to that job's.
         stream: of the run.
     """
 
@@ -113,7 +112,7 @@ class JobLifetimes:
         self._stream = stream
 
     def total_us(self, elapsed_us: Time = NOT_STARTED) -> Time:
-        """From start to end, for a task that has been running so long."""
+        """The duration of a task, longer than its elapsed time."""
         if not self._past:
             low, high = UNKNOWN_US
             return max(0, elapsed_us) + round(math.exp(self._stream.uniform(math.log(low), math.log(high))))

@@ -1,6 +1,6 @@
 """Workloads: readers of public trace formats, synthesis, the constraint model, cluster descriptions.
 
-Everything here turns what a user names (a file, a spec, a number of workers) into the columns that drivers run.
+The room turns a file, a spec or a number of workers into the columns that drivers run.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def load_workload(
     job_count: int | None = None,
     only: Only = "ran",
 ) -> tuple[Trace, Reading | None]:
-    """As `load_trace`, with what the reader noticed where there was a file to read.
+    """As `load_trace`, with the facts that the reader found where there was a file to read.
 
     Raises:
         InputError: the file or the spec is wrong.
@@ -114,7 +114,7 @@ def load_workload(
 
     form = fitting(path)
     if form is None and bare_name(path).endswith(SUFFIXES):
-        form = format_of(path)  # which says what is known
+        form = format_of(path)  # raises, and lists the known formats
     if form is not None and form is not TR:
         read, passed = read_tasks(path, form, job_count, only)
         trace = apply_quirks(read, durations, arrivals)

@@ -19,7 +19,7 @@ from volery.core.model import AMOUNT_MAX, SECOND, Amounts
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, Reals, column, generator, job_means, microseconds
 from volery.workload.distributions import exponential
-from volery.workload.spec import Spec
+from volery.workload.spec import TASKS_MAX, Spec
 
 KEYS: Final = (
     "span", "workers", "cpus", "fill", "rate", "batch_gap", "batch_tasks", "batch_s", "service_gap", "service_tasks",
@@ -27,12 +27,11 @@ KEYS: Final = (
 )  # fmt: skip
 RESOURCES: Final = ("cpu_milli", "memory_mb")
 REQUEST: Final[Amounts] = (1000, 2048)
-TASKS_MAX: Final = 100_000_000
 SPREADS: Final = 6
 """So many standard deviations more jobs are drawn than are expected: the last of them come after the span."""
 
 
-class Jobs(NamedTuple):
+class JobStream(NamedTuple):
     """One stream: when jobs come, how many tasks they have, and how long these take."""
 
     user: str
@@ -55,7 +54,7 @@ def cell(text: str, seed: int) -> Trace:
     if filled < 1:
         raise spec.refusal("fill", "fills less than one CPU; give more of it, or more workers")
     span_us = min(round(span_s * SECOND), AMOUNT_MAX)
-    fill = Jobs("fill", np.zeros(1, np.int64), np.array([filled]), np.full(filled, span_us))
+    fill = JobStream("fill", np.zeros(1, np.int64), np.array([filled]), np.full(filled, span_us))
     rate = spec.positive("rate", 1.0, most=1_000)
     streams = [
         fill,
@@ -65,7 +64,9 @@ def cell(text: str, seed: int) -> Trace:
     return _merged(text, streams)
 
 
-def _stream(spec: Spec, user: str, span_s: float, seed: int, gap_s: float, mean_tasks: float, mean_s: float) -> Jobs:
+def _stream(
+    spec: Spec, user: str, span_s: float, seed: int, gap_s: float, mean_tasks: float, mean_s: float
+) -> JobStream:
     """The jobs of one type; each of its quantities has a stream of random numbers of its own."""
     mean_tasks = spec.positive(f"{user}_tasks", mean_tasks, most=1e6)
     mean_s = spec.positive(f"{user}_s", mean_s)
@@ -81,10 +82,10 @@ def _stream(spec: Spec, user: str, span_s: float, seed: int, gap_s: float, mean_
     jobs = int(np.searchsorted(arrivals, span_s))
     sizes = np.maximum(np.ceil(drawn("tasks", jobs) * mean_tasks), 1).astype(np.int64)
     durations = np.maximum(microseconds(drawn("durations", int(sizes.sum())) * mean_s), 1)
-    return Jobs(user, microseconds(arrivals[:jobs]), sizes, durations)
+    return JobStream(user, microseconds(arrivals[:jobs]), sizes, durations)
 
 
-def _merged(name: str, streams: list[Jobs]) -> Trace:
+def _merged(name: str, streams: list[JobStream]) -> Trace:
     """All jobs in order of arrival."""
     arrivals = np.concatenate([stream.arrival_us for stream in streams])
     sizes = np.concatenate([stream.sizes for stream in streams])

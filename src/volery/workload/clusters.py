@@ -1,4 +1,4 @@
-"""Cluster descriptions: how many workers, with how many slots or what resources, satisfying which constraints."""
+"""Cluster descriptions: workers with their slots or resources, constraints, racks and speeds."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def load_cluster(
         slots: tasks that each runs at once; of no account where machines offer resources.
         constraints: `sharma2011` to draw what the machines satisfy, `gpu-racks` for 8 racks of which 2 have GPUs, or
             `none`.
-        machines: a CSV file that says what they satisfy instead; its first `workers` rows are taken.
+        machines: a CSV file with the constraints that they satisfy instead; its first `workers` rows are taken.
         seed: of the run; the stream is `constraints/machines`.
-        resources: what tasks ask for; the file's columns of these names say what each machine offers.
+        resources: names of requested resources; the file's columns of these names hold the offers of each machine.
         capacity: what every machine offers, as `cpu_milli=64000,memory_mb=16384`, instead.
         racks: of equal size, of neighbouring machines.
-        reference_mhz: of the machine for which durations hold; the file's column `speed_mhz` says how fast each is. 0:
-            all are alike.
+        reference_mhz: speed of the machine for which durations hold; the file's column `speed_mhz` has that of each
+            machine. 0: all are alike.
 
     Raises:
-        InputError: a number is out of range, the model is unknown, the file is wrong or too short, or nothing says
-            what machines offer of a resource that tasks ask for, or how fast they are.
+        InputError: a number is out of range, the model is unknown, the file is wrong or too short, or the offer
+            of a requested resource, or the speed, is not given.
     """
     if reference_mhz and machines is None:
         raise InputError("reference_mhz", f"no file says how fast machines are; give one with a column {SPEED}")
@@ -104,8 +104,8 @@ def _without_racks(
     return offering(cluster, names, [in_order_of(names, each, "capacity")] * workers)
 
 
-class Population(NamedTuple):
-    """Rows of a machine file: constraint bit sets, and what was asked for of resources and speeds."""
+class MachineRows(NamedTuple):
+    """Rows of a machine file: constraint bit sets, and the resources and speeds that the caller asked for."""
 
     constraints: list[int]
     capacities: list[Amounts]
@@ -114,13 +114,13 @@ class Population(NamedTuple):
 
 def read_machines(
     path: Path, at_most: int | None = None, resources: tuple[str, ...] = (), *, speeds: bool = False
-) -> Population:
+) -> MachineRows:
     """Machines from a CSV file, plain or gzip-compressed, one machine per row.
 
     The header names the columns; `c0` to `cK` hold 1 where the machine satisfies that constraint and 0 where not,
     columns named as a resource hold whole numbers of units, `speed_mhz` holds the speed where speeds are asked for, and
-    other columns are passed over. A file without
-    constraint columns is one whose machines satisfy none. Reading stops after `at_most` machines.
+    other columns are passed over. Machines of a file without constraint columns satisfy none. Reading stops after
+    `at_most` machines.
 
     Raises:
         InputError: the file cannot be read or a row is wrong; the message names the line.
@@ -128,7 +128,7 @@ def read_machines(
     places: list[int] = []
     amount_places: list[int] = []
     width = 0
-    found = Population([], [], [])
+    found = MachineRows([], [], [])
     wanted = (*resources, SPEED) if speeds else resources
     for number, line in numbered_lines(path):
         words = [word.strip() for word in line.decode("utf-8", "replace").split(",")]
@@ -176,7 +176,7 @@ def _speed(mhz: int, place: str) -> int:
 
 
 def _resource_columns(header: list[str], resources: tuple[str, ...], place: str) -> list[int]:
-    """Where resources stand in a header."""
+    """The places of resources in a header."""
     missing = [name for name in resources if name not in header]
     if missing:
         if missing[0] == SPEED:
@@ -187,7 +187,7 @@ def _resource_columns(header: list[str], resources: tuple[str, ...], place: str)
 
 
 def _constraint_columns(header: list[str], place: str, *, optional: bool = False) -> list[int]:
-    """Where c0, c1 .. stand in a header."""
+    """The places of c0, c1 .. in a header."""
     numbers = {int(name[1:]): at for at, name in enumerate(header) if name[:1] == "c" and name[1:].isdecimal()}
     if optional and not numbers:
         return []
@@ -236,7 +236,7 @@ def offering(cluster: Cluster, names: tuple[str, ...], capacities: Sequence[Amou
 
 
 def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> tuple[Trace, Cluster]:
-    """Workload and machines for designs that know slots alone.
+    """Workload and machines for designs that place on slots alone.
 
     Every machine has as many slots as it holds of `slot_request`, one at least, and every task takes one slot.
 

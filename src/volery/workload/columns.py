@@ -1,17 +1,20 @@
-"""Conversions between the compact columns of a trace and numpy arrays."""
+"""Conversions between the compact columns of a trace and numpy arrays, and the columns of synthetic traces."""
 
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from volery.core.model import SECOND
 from volery.core.streams import Streams
+from volery.core.trace import Trace
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
+MEAN_TOLERANCE: Final = 1e-3
 
 
 def view(column: array[int]) -> Integers:
@@ -43,3 +46,32 @@ def generator(seed: int, name: str) -> np.random.Generator:
 def job_means(duration_us: Integers, first: Integers) -> Reals:
     """Mean task duration of each job, microseconds; every job has a task."""
     return np.asarray(np.add.reduceat(duration_us, first[:-1]) / np.diff(first), dtype=np.float64)
+
+
+def unlike_means(trace: Trace) -> NDArray[np.bool_]:
+    """Per job, whether its estimate differs from the mean of its durations by more than a thousandth.
+
+    Files state means with few digits.
+    """
+    means = job_means(view(trace.duration_us), view(trace.first))
+    unlike: NDArray[np.bool_] = np.abs(view(trace.estimate_us) - means) > np.maximum(means * MEAN_TOLERANCE, 1)
+    return unlike
+
+
+def arrivals(gaps_s: Reals) -> Integers:
+    """Arrivals from the gaps before each job; the first arrives at 0."""
+    at = np.cumsum(gaps_s)
+    return microseconds(at - at[0])
+
+
+def made_trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: Integers) -> Trace:
+    """The trace of jobs of these sizes; each job's estimate is its mean.
+
+    Args:
+        name: the spec.
+        arrival_us, sizes: per job.
+        duration_us: per task.
+    """
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    estimate_us = np.rint(job_means(duration_us, first)).astype(np.int64)
+    return Trace(name, column(arrival_us), column(first), column(duration_us), column(estimate_us))

@@ -1,4 +1,4 @@
-"""Conversion of any trace into the canonical table, with the repairs that were chosen; the manifest says all of it."""
+"""Conversion of any trace into the canonical table, with the chosen repairs; the manifest lists them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Noticed, parquet_parts
 from volery.workload.omissions import Only, finished_rows
 from volery.workload.repairs import LATEST, Mender, in_order, sample_of, shifted
-from volery.workload.table import SCHEMA, VERSION, Manifest, Repair, TableWriter, read_table, table_output
+from volery.workload.table import SCHEMA, VERSION, Repair, TableManifest, TableWriter, read_table, table_output
 
 BLOCK_BYTES: Final = 1 << 20
 
@@ -37,18 +37,18 @@ def convert(
     only: Only = "ran",
     far_permille: tuple[int, int] | None = None,
     force: bool = False,
-) -> Manifest:
+) -> TableManifest:
     """Write a trace as a canonical table, in bounded memory; the table is there whole or not at all.
 
     Args:
         source: a file of any format, or a folder of parquet parts.
         output: the table.
-        form: name of the format; None: told by the content.
+        form: name of the format; None: recognised by the content.
         chosen: rule of the doctor -> action.
         parents: whether to keep what tasks wait for; without, they and the submissions of tasks are unknown.
         submissions: whether to keep when each task was submitted; without, they are unknown.
-        only: "finished" leaves out rows of which the source says that they did not finish; "ran" keeps all.
-        far_permille: what distance from their input costs tasks, see `Manifest`; None: as the source says.
+        only: "finished" leaves out rows whose status is another; "ran" keeps all.
+        far_permille: what distance from their input costs tasks, see `TableManifest`; None: as the source states.
         force: replace the output if it exists.
 
     Raises:
@@ -56,7 +56,9 @@ def convert(
     """
     found, noticed = format_of(source, form), Noticed()
     chosen = {rule: (chosen or {})[rule] for rule in RULES if rule in (chosen or {})}
-    base = Manifest(VERSION, source.name, digest_of(source), found.name, f"volery {volery.__version__}", found.remarks)
+    base = TableManifest(
+        VERSION, source.name, digest_of(source), found.name, f"volery {volery.__version__}", found.remarks
+    )
     base = msgspec.structs.replace(base, far_permille=far_permille or far_of(source, found))
     batches: Iterator[pa.RecordBatch] = read_source(source, found, noticed)
     left_out = {name for name, keep in (("parents", parents), ("task_submit_us", submissions and parents)) if not keep}

@@ -1,4 +1,4 @@
-"""What a workload asks of a cluster: sizes, durations, load, short and long jobs, and what is odd about it."""
+"""Description of a workload: sizes, durations, load over time, short and long jobs, workflows, and oddities."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from volery.core.model import SECOND, Cluster
 from volery.core.omissions import Omissions
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, ends_us, has_workflows, job_bounds, levels
-from volery.workload.columns import Integers, Reals, job_means, view
+from volery.workload.columns import Integers, Reals, unlike_means, view
 from volery.workload.tr import Reading
 
-MEAN_TOLERANCE = 1e-3
-"""A row's mean may differ from that of its durations by this share of it: files hold it with few digits."""
+PICTURE_FORMATS = ("png", "svg", "pdf")
+BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 class JobClass(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class JobClass(msgspec.Struct, frozen=True):
 
 
 class Oddities(msgspec.Struct, frozen=True):
-    """What may surprise: each count says how often; what only the file can tell is None for other traces.
+    """Counts of oddities of a trace; those that only a file shows are None for other traces.
 
     Args:
         equal_arrivals: jobs that arrive together with the one before them.
@@ -229,12 +229,10 @@ def _job_class(trace: Trace, member: np.ndarray[tuple[int, ...], np.dtype[np.boo
 
 def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
     arrival_us, duration_us = view(trace.arrival_us), view(trace.duration_us)
-    means = job_means(duration_us, view(trace.first))
-    off = np.abs(view(trace.estimate_us) - means) > np.maximum(means * MEAN_TOLERANCE, 1)
     return Oddities(
         equal_arrivals=int(np.count_nonzero(np.diff(arrival_us) == 0)),
         zero_durations=int(np.count_nonzero(duration_us == 0)),
-        wrong_means=int(np.count_nonzero(off)),
+        wrong_means=int(np.count_nonzero(unlike_means(trace))),
         unsorted_rows=reading.unsorted_rows if reading else None,
         blank_lines=reading.blank_lines if reading else None,
         unknown_parents=reading.unknown_parents if reading else None,
@@ -244,7 +242,7 @@ def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
 
 
 def describe_constraints(trace: Trace, cluster: Cluster) -> ConstraintUse | None:
-    """How the tasks' constraints fit the machines; None when no task has any."""
+    """The fit of the tasks' constraints to the machines; None when no task has any."""
     if not trace.constraints:
         return None
     masks, counts = np.unique(view(trace.constraints), return_counts=True)
@@ -263,7 +261,7 @@ def describe_constraints(trace: Trace, cluster: Cluster) -> ConstraintUse | None
 
 
 def _ends(trace: Trace) -> Integers:
-    """When tasks would end if each started as soon as it may, sorted."""
+    """The sorted ends of tasks if each started as soon as it may."""
     ends = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
     ends += view(ends_us(trace) if comes_in_parts(trace) else trace.duration_us)
     ends.sort()
@@ -271,7 +269,7 @@ def _ends(trace: Trace) -> Integers:
 
 
 def _begins(trace: Trace) -> Integers:
-    """When tasks of workflows would start, sorted."""
+    """The sorted starts of tasks of workflows, likewise."""
     begins = np.repeat(view(trace.arrival_us), np.diff(view(trace.first)))
     begins += view(ends_us(trace)) - view(trace.duration_us)
     begins.sort()
@@ -321,17 +319,13 @@ def _served_until(edges: Reals, moments: Reals, weights: Reals | None) -> Reals:
     return np.asarray(many[at] * edges - total[at])
 
 
-FORMATS = ("png", "svg", "pdf")
-BLOCKS = " ▁▂▃▄▅▆▇█"
-
-
 def draw_load_curve(curve: LoadCurve, title: str, path: Path) -> None:
     """Write the picture; the same curve gives the same bytes.
 
     Raises:
         InputError: the ending is not .png, .svg or .pdf, or the file cannot be written.
     """
-    if path.suffix.removeprefix(".") not in FORMATS:
+    if path.suffix.removeprefix(".") not in PICTURE_FORMATS:
         raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -17,7 +17,7 @@ BISECTIONS = 80
 
 
 def solve_decreasing(function: Callable[[float], float], target: float, low: float, high: float) -> float:
-    """Where a decreasing function takes the value `target`, between `low` and `high`.
+    """The argument between `low` and `high` at which a decreasing function takes the value `target`.
 
     Raises:
         ValueError: it does not take the value there.
@@ -28,6 +28,11 @@ def solve_decreasing(function: Callable[[float], float], target: float, low: flo
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) > target else (low, middle)
     return (low + high) / 2
+
+
+def normal_quantiles(u: Reals) -> Reals:
+    """Quantiles of the standard normal distribution; finite at 0 and 1."""
+    return np.array([NORMAL.inv_cdf(min(max(p, 1e-300), 1 - 1e-16)) for p in u.tolist()], dtype=np.float64)
 
 
 class BoundedPareto(msgspec.Struct, frozen=True):
@@ -44,7 +49,6 @@ class BoundedPareto(msgspec.Struct, frozen=True):
         return BoundedPareto(low, high, shape)
 
     def mean(self) -> float:
-        """The expected value."""
         ratio, a = self.high / self.low, self.shape
         spread = math.log(ratio) if abs(a - 1) < 1e-9 else (1 - ratio ** (1 - a)) / (a - 1)
         return float(self.low * a * spread / (1 - ratio**-a))
@@ -93,15 +97,13 @@ class CutLogNormal(msgspec.Struct, frozen=True):
         return CutLogNormal(high, mu, sigma)
 
     def mean(self) -> float:
-        """The expected value."""
         cut = (math.log(self.high) - self.mu) / self.sigma
         return math.exp(self.mu + self.sigma**2 / 2) * NORMAL.cdf(cut - self.sigma) / NORMAL.cdf(cut)
 
     def quantile(self, u: Reals) -> Reals:
         """The value that a share `u` of draws stays below."""
         kept = NORMAL.cdf((math.log(self.high) - self.mu) / self.sigma)
-        scores = [NORMAL.inv_cdf(min(max(p * kept, 1e-300), 1 - 1e-16)) for p in u.tolist()]
-        return np.minimum(np.exp(self.mu + self.sigma * np.array(scores, dtype=np.float64)), self.high)
+        return np.minimum(np.exp(self.mu + self.sigma * normal_quantiles(u * kept)), self.high)
 
 
 def exponential(u: Reals) -> Reals:

@@ -1,16 +1,15 @@
-"""The trace doctor: which defects a trace has, how often and where first."""
+"""The trace doctor: the defects of a trace, counted, with their first lines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
@@ -18,21 +17,66 @@ from volery.core.omissions import Omissions
 from volery.workload.columns import Integers
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.source import Format, Noticed
-from volery.workload.graph import PLACES_MAX, Broken, Graph
-from volery.workload.omissions import Only, Tally, judge
+from volery.workload.graph import PLACES_MAX, Broken, TaskGraph
+from volery.workload.omissions import Mask, OmissionTally, Only, judge, true_mask
 from volery.workload.replay import amounts_of, resources_of
 
+RUNTIME_MAX_US: Final = 10 * 365 * 86_400 * SECOND
+"""No task of a public trace has run ten years."""
+FACTORS: Final = (60.0, 1_000.0, 1_000_000.0)
+"""Factors between seconds and minutes, milliseconds and microseconds."""
+FACTOR_TOLERANCE: Final = 0.01
 
-class Finding(msgspec.Struct, frozen=True):
+
+class DefectRule(NamedTuple):
+    """A rule of the doctor: a kind of defect, and the repairs that it allows.
+
+    Attributes:
+        name: for `--repair`.
+        meaning: the row that has the defect, as a noun phrase.
+        actions: repairs; `keep` means that it is no defect here.
+    """
+
+    name: str
+    meaning: str
+    actions: tuple[str, ...]
+
+
+RULES: Final = {
+    rule.name: rule
+    for rule in (
+        DefectRule("missing-id", "a row without the id of its job or task", ("drop", "keep")),
+        DefectRule("end-before-start", "a task that ends before it starts or is submitted", ("drop", "null", "keep")),
+        DefectRule("deadline-before-submission", "a job due before it is submitted", ("drop", "null", "keep")),
+        DefectRule("negative-runtime", "a task that runs less than no time", ("drop", "null", "keep")),
+        DefectRule("zero-runtime", "a task that runs no time", ("drop", "null", "keep")),
+        DefectRule("unit-suspicion", "a time or share that looks like another unit", ("drop", "null", "keep")),
+        DefectRule("duplicate", "a task whose ids stand above already", ("drop", "keep")),
+        DefectRule("unknown-parent", "a task that waits for one that is not in its job", ("drop", "cut", "keep")),
+        DefectRule("cycle", "a task that waits for itself by way of its parents", ("drop", "cut", "keep")),
+        DefectRule("unsorted", "a row submitted before the row above it", ("sort", "keep")),
+        DefectRule("clock-origin", "a first submission that is not at 0", ("shift", "keep")),
+    )
+}
+NULLED: Final = {
+    "end-before-start": ("start_us", "end_us"),
+    "deadline-before-submission": ("deadline_us",),
+    "negative-runtime": ("runtime_us",),
+    "zero-runtime": ("runtime_us",),
+}
+"""Columns that the action `null` makes unknown; of a suspicious row, the suspicious columns."""
+SHARES: Final = ("cpu_share", "memory_share", "disk_share")
+
+
+class Defect(msgspec.Struct, frozen=True):
     """A defect of a trace.
 
     Args:
         rule: its name.
-        meaning: what it is.
         rows: that have it; 1 for `clock-origin`.
-        first: where the first are, as `file:line`.
-        actions: what can be done about it.
-        chosen: what was; None: nothing.
+        first: the first of them, as `file:line`.
+        actions: repairs that the rule allows.
+        chosen: the repair; None: none was chosen.
     """
 
     rule: str
@@ -44,13 +88,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What the doctor says of a trace.
+    """The defects of a trace, the columns that are unknown, and the rows that a run would leave out.
 
     Args:
         source, format: what was read, and how.
         rows: of the trace.
         findings: in the order of the rules; those that no row has are left out.
-        unknown: column -> rows that do not say it; columns that all rows say are left out.
+        unknown: column -> rows without a value; columns with values in all rows are left out.
         noticed, remarks: of the reader.
         origin_us: the first submission; None where no row has one.
         left_out: rows that a run would leave out, by reason, without a count of jobs; None where there is no row.
@@ -59,7 +103,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     source: str
     format: str
     rows: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Defect, ...]
     unknown: dict[str, int]
     noticed: dict[str, int]
     remarks: tuple[str, ...]
@@ -73,18 +117,18 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 class Examiner:
-    """Looks at the rows of a trace as they go by; `close` it in the end.
+    """Checks the rows of a trace, batch by batch, against all rules; `close` it in the end.
 
     Args:
-        form: of the trace, which says what its rows ask for; None: what would be left out is not counted.
+        form: of the trace, for the requests of its rows; None: rows that would be left out are not counted.
         only: what a run would replay.
     """
 
     def __init__(self, form: Format | None = None, only: Only = "ran") -> None:
         self._form, self._only = form, only
         self._resources: tuple[str, ...] = ()
-        self._tally: Tally | None = None
-        self.graph = Graph()
+        self._tally: OmissionTally | None = None
+        self.graph = TaskGraph()
         self.rows = 0
         self.origin_us: int | None = None
         self.counts = dict.fromkeys(RULES, 0)
@@ -94,17 +138,16 @@ class Examiner:
         self._broken: Broken | None = None
 
     def close(self) -> None:
-        """Forget ids and edges."""
-        self.graph.__exit__()
+        """Remove the files of ids and edges."""
+        self.graph.close()
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches, looked at."""
+        """The same batches, checked."""
         for batch in batches:
             self.add(batch)
             yield batch
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Look at the next rows."""
         lines = batch.column("line").to_numpy(zero_copy_only=False)
         for rule, look in ROW_RULES.items():
             self._count(rule, look(batch), lines)
@@ -120,7 +163,7 @@ class Examiner:
             return
         if self._tally is None:
             self._resources = resources_of(self._form, batch)
-            self._tally = Tally(self._resources, by_job=False)
+            self._tally = OmissionTally(self._resources, by_job=False)
         amounts = amounts_of(batch, self._resources)
         self._tally.add(batch, judge(batch, amounts, self._only), amounts)
 
@@ -128,7 +171,7 @@ class Examiner:
         found = np.flatnonzero(mask)
         self.counts[rule] += len(found)
         wanted = PLACES_MAX - len(self._lines[rule])
-        # a row of a table made elsewhere may not say its line
+        # a row of a table made elsewhere may have no line
         self._lines[rule] += [int(lines[k]) if lines[k] == lines[k] else self.rows + int(k) + 1 for k in found[:wanted]]
 
     def _unsorted(self, batch: pa.RecordBatch) -> Mask:
@@ -146,7 +189,7 @@ class Examiner:
         return mask
 
     def broken(self) -> Broken:
-        """What is wrong with ids and graphs; after the last row."""
+        """Defects of ids and graphs; call it after the last row."""
         if self._broken is None:
             self._broken = self.graph.broken()
             for rule, rows in self._broken.rows.items():
@@ -159,8 +202,8 @@ class Examiner:
         self.broken()
         return {rule: rows for rule, rows in self.counts.items() if rows}
 
-    def findings(self, source: str, chosen: dict[str, str]) -> tuple[Finding, ...]:
-        """What was found, and what is done about it."""
+    def findings(self, source: str, chosen: dict[str, str]) -> tuple[Defect, ...]:
+        """The defects that were found, and the repairs that were chosen."""
         broken = self.broken()
         made = []
         for rule, rows in self.found().items():
@@ -171,11 +214,10 @@ class Examiner:
             else:
                 first = tuple(f"{source}:{line}" for line in self._lines[rule])
             about = RULES[rule]
-            made.append(Finding(rule, about.meaning, rows, first, about.actions, chosen.get(rule)))
+            made.append(Defect(rule, about.meaning, rows, first, about.actions, chosen.get(rule)))
         return tuple(made)
 
     def diagnosis(self, path: Path, form: Format, noticed: Noticed, chosen: dict[str, str]) -> Diagnosis:
-        """All of it."""
         unknown = {name: rows for name, rows in self.unknown.items() if rows}
         return Diagnosis(
             str(path), form.name, self.rows, self.findings(str(path), chosen), unknown, dict(+noticed), form.remarks,
@@ -184,11 +226,11 @@ class Examiner:
 
 
 def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None = None, only: Only = "ran") -> Diagnosis:
-    """Look at a trace of any format, in bounded memory.
+    """Check a trace of any format, in bounded memory.
 
     Args:
         path: the file, or folder of parts.
-        form: name of its format; None: told by the content.
+        form: name of its format; None: recognised by the content.
         chosen: rule -> action.
         only: what a run would replay.
 
@@ -203,55 +245,6 @@ def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None =
         return examiner.diagnosis(path, found, noticed, chosen or {})
     finally:
         examiner.close()
-
-
-Mask = NDArray[np.bool_]
-
-RUNTIME_MAX_US: Final = 10 * 365 * 86_400 * SECOND
-"""No task of a public trace has run ten years."""
-FACTORS: Final = (60.0, 1_000.0, 1_000_000.0)
-"""What lies between seconds and minutes, milliseconds and microseconds."""
-FACTOR_TOLERANCE: Final = 0.01
-
-
-class Rule(NamedTuple):
-    """A defect.
-
-    Attributes:
-        name: for `--repair`.
-        meaning: what a row that has it is.
-        actions: what may be done about it; `keep` says that it is no defect here.
-    """
-
-    name: str
-    meaning: str
-    actions: tuple[str, ...]
-
-
-RULES: Final = {
-    rule.name: rule
-    for rule in (
-        Rule("missing-id", "a row without the id of its job or task", ("drop", "keep")),
-        Rule("end-before-start", "a task that ends before it starts or is submitted", ("drop", "null", "keep")),
-        Rule("deadline-before-submission", "a job due before it is submitted", ("drop", "null", "keep")),
-        Rule("negative-runtime", "a task that runs less than no time", ("drop", "null", "keep")),
-        Rule("zero-runtime", "a task that runs no time", ("drop", "null", "keep")),
-        Rule("unit-suspicion", "a time or share that looks like another unit", ("drop", "null", "keep")),
-        Rule("duplicate", "a task whose ids stand above already", ("drop", "keep")),
-        Rule("unknown-parent", "a task that waits for one that is not in its job", ("drop", "cut", "keep")),
-        Rule("cycle", "a task that waits for itself by way of its parents", ("drop", "cut", "keep")),
-        Rule("unsorted", "a row submitted before the row above it", ("sort", "keep")),
-        Rule("clock-origin", "a first submission that is not at 0", ("shift", "keep")),
-    )
-}
-NULLED: Final = {
-    "end-before-start": ("start_us", "end_us"),
-    "deadline-before-submission": ("deadline_us",),
-    "negative-runtime": ("runtime_us",),
-    "zero-runtime": ("runtime_us",),
-}
-"""What the action `null` makes unknown; of a suspicious row, the suspicious columns."""
-SHARES: Final = ("cpu_share", "memory_share", "disk_share")
 
 
 def choices(words: list[str]) -> dict[str, str]:
@@ -273,42 +266,37 @@ def choices(words: list[str]) -> dict[str, str]:
     return chosen
 
 
-def _mask(values: Any) -> Mask:
-    """What is unknown is no defect."""
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
-
-
 def _missing_id(batch: pa.RecordBatch) -> Mask:
-    return _mask(pc.or_(pc.is_null(batch.column("job")), pc.is_null(batch.column("task"))))
+    return true_mask(pc.or_(pc.is_null(batch.column("job")), pc.is_null(batch.column("task"))))
 
 
 def _end_before_start(batch: pa.RecordBatch) -> Mask:
     begin = pc.coalesce(batch.column("start_us"), batch.column("submit_us"))
-    return _mask(pc.less(batch.column("end_us"), begin))
+    return true_mask(pc.less(batch.column("end_us"), begin))
 
 
 def _deadline_before_submission(batch: pa.RecordBatch) -> Mask:
-    return _mask(pc.less(batch.column("deadline_us"), batch.column("submit_us")))
+    return true_mask(pc.less(batch.column("deadline_us"), batch.column("submit_us")))
 
 
 def _negative_runtime(batch: pa.RecordBatch) -> Mask:
-    return _mask(pc.less(batch.column("runtime_us"), 0))
+    return true_mask(pc.less(batch.column("runtime_us"), 0))
 
 
 def _zero_runtime(batch: pa.RecordBatch) -> Mask:
-    return _mask(pc.equal(batch.column("runtime_us"), 0))
+    return true_mask(pc.equal(batch.column("runtime_us"), 0))
 
 
 def suspicious(batch: pa.RecordBatch) -> dict[str, Mask]:
     """Column -> rows: runtimes of ten years or 60, 1,000 or a million times end minus start, and shares above 1."""
     runtime = batch.column("runtime_us")
-    odd = _mask(pc.greater(runtime, RUNTIME_MAX_US))
+    odd = true_mask(pc.greater(runtime, RUNTIME_MAX_US))
     lasted = pc.cast(pc.subtract(batch.column("end_us"), batch.column("start_us")), pa.float64())
     ratio = np.asarray(pc.divide(pc.cast(runtime, pa.float64()), lasted).to_numpy(zero_copy_only=False), dtype=float)
     for factor in FACTORS:
         odd |= np.abs(ratio / factor - 1) < FACTOR_TOLERANCE
         odd |= np.abs(ratio * factor - 1) < FACTOR_TOLERANCE
-    return {"runtime_us": odd} | {name: _mask(pc.greater(batch.column(name), 1.0)) for name in SHARES}
+    return {"runtime_us": odd} | {name: true_mask(pc.greater(batch.column(name), 1.0)) for name in SHARES}
 
 
 def _unit_suspicion(batch: pa.RecordBatch) -> Mask:
@@ -316,7 +304,7 @@ def _unit_suspicion(batch: pa.RecordBatch) -> Mask:
 
 
 def nulled(rule: str, batch: pa.RecordBatch) -> dict[str, Mask]:
-    """What the action `null` makes unknown: column -> rows."""
+    """Values that the action `null` makes unknown: column -> rows."""
     return suspicious(batch) if rule == "unit-suspicion" else dict.fromkeys(NULLED[rule], ROW_RULES[rule](batch))
 
 

@@ -1,4 +1,4 @@
-"""Estimates of task durations that schedulers are told, and models of their errors.
+"""Estimates of task durations that schedulers see, and models of their errors.
 
     mean           the trace's own estimate of a job, or the mean of its durations where the trace has none
     exact          each task's duration
@@ -15,7 +15,6 @@ short or long by the trace's own estimate, so that measures of a class are of th
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,20 +23,19 @@ import numpy as np
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, Reals, column, generator, job_means, view
+from volery.workload.columns import Integers, Reals, column, generator, job_means, unlike_means, view
+from volery.workload.distributions import normal_quantiles
 from volery.workload.quirks import with_exact_estimates
 
 PLAIN: Final = ("mean", "exact", "requested")
 WITH_SIZE: Final = {"lognormal": 10.0, "f": 1000.0}
 """Models that take a number, with the largest."""
 FORMS: Final = "mean, exact, requested, lognormal:S or f:F"
-OWN_TOLERANCE: Final = 1e-3
-"""A stated mean may differ from that of the durations by this share of it: files hold it with few digits."""
 LONGEST_US: Final = 2_000_000_000 * SECOND
 
 
 class ErrorModel(NamedTuple):
-    """How estimates come about; `size` is S or F where the model has one."""
+    """A model of estimation errors; `size` is S or F where the model has one."""
 
     name: str
     size: float = 0.0
@@ -64,7 +62,7 @@ def parse_estimates(text: str, place: str) -> ErrorModel:
 
 
 def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates") -> Trace:
-    """The trace whose schedulers are told estimates of this model.
+    """The trace with estimates of this model for its schedulers.
 
     Args:
         trace: the workload.
@@ -80,14 +78,13 @@ def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates")
         return trace
     if model.name == "exact":
         return with_exact_estimates(trace)
-    means = job_means(view(trace.duration_us), view(trace.first))
     if model.name == "requested":
-        if not (np.abs(view(trace.estimate_us) - means) > np.maximum(means * OWN_TOLERANCE, 1)).any():
+        if not unlike_means(trace).any():
             fix = "give mean, exact, lognormal:S or f:F"
             raise InputError(place, f"the trace {trace.name!r} has no requested times; {fix}")
         return trace
-    told = _drawn(model, means, seed)
-    return msgspec.structs.replace(trace, told_estimate_us=column(told))
+    drawn = _drawn(model, job_means(view(trace.duration_us), view(trace.first)), seed)
+    return msgspec.structs.replace(trace, told_estimate_us=column(drawn))
 
 
 def _drawn(model: ErrorModel, means: Reals, seed: int) -> Integers:
@@ -95,7 +92,5 @@ def _drawn(model: ErrorModel, means: Reals, seed: int) -> Integers:
     if model.name == "f":
         factors: Reals = 1 + model.size * u
     else:
-        inverse = NormalDist().inv_cdf
-        scores = np.array([inverse(min(max(p, 1e-300), 1 - 1e-16)) for p in u.tolist()], dtype=np.float64)
-        factors = np.exp(model.size * scores)
+        factors = np.exp(model.size * normal_quantiles(u))
     return np.clip(np.rint(means * factors), 1, LONGEST_US).astype(np.int64)

@@ -36,7 +36,7 @@ MAC_EXTRAS: Final = "__MACOSX/"
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers, from 1, without a byte order mark.
 
-    Compression (gzip, zstandard, bzip2, xz, a zip archive of one file) is told by the content, not by the name.
+    Compression (gzip, zstandard, bzip2, xz, a zip archive of one file) is recognised by the content, not by the name.
 
     Raises:
         InputError: the file is missing, unreadable, empty, UTF-16, or its compressed part is damaged or ends early.
@@ -168,7 +168,7 @@ PACKINGS: Final = (
     _Packing("zip", re.compile(rb"PK\x03\x04"), _zip_blocks),
 )
 MAGIC_BYTES: Final = 6
-"""As many first bytes tell all of them."""
+"""First bytes that distinguish all of them."""
 
 
 def bare_name(path: Path) -> str:

@@ -98,7 +98,7 @@ def _preferences(mix: Mix, slower: float) -> tuple[Preference, ...]:
 
 
 def _first(u: Reals, share: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """That share of the draws exactly: the smallest."""
+    """A mask of the smallest draws, exactly this share of them."""
     return np.asarray(np.argsort(np.argsort(u, kind="stable"), kind="stable") < round(share * len(u)))
 
 

@@ -1,4 +1,4 @@
-"""Ids of tasks and who waits for whom, kept on disk in parts: a trace of any length is looked at in bounded memory.
+"""Task ids and dependencies, kept on disk in parts, so that a trace of any length is checked in bounded memory.
 
 Ids are compared by 64-bit hashes: two of a hundred million tasks share one by chance in one trace of four thousand. All
 tasks of a job are in the same part.
@@ -28,6 +28,10 @@ PLACES_MAX: Final = 5
 """First places of a defect that are named."""
 KEPT_BYTES: Final = 1 << 18
 """A part goes to disk beyond this."""
+EDGES_MAX: Final = 50_000_000
+"""Between tasks; of two groups of equal tasks each of the one waits for each of the other."""
+Gone = Mapping[str, Sequence[str]]
+"""Rows of a job that were passed over, with what they wait for."""
 
 
 class Spill:
@@ -42,7 +46,7 @@ class Spill:
         self.rows = 0
 
     def add(self, records: Integers) -> None:
-        """Keep rows; the first column tells the part."""
+        """Keep rows; the first column decides the part."""
         self.rows += len(records)
         parts = records[:, 0] & (PARTS - 1)
         order = np.argsort(parts, kind="stable")
@@ -58,7 +62,7 @@ class Spill:
 
 
 class Broken(NamedTuple):
-    """What is wrong with ids and graphs, by number of row.
+    """Defects of ids and graphs, by number of row.
 
     Attributes:
         rows: rule -> rows, in order.
@@ -71,7 +75,7 @@ class Broken(NamedTuple):
     lines: dict[str, list[int]]
 
 
-class Graph:
+class TaskGraph:
     """All ids and edges of a trace; close it when it is no longer needed."""
 
     def __init__(self) -> None:
@@ -79,10 +83,7 @@ class Graph:
         self._tasks = Spill(4, self._stack)
         self._edges = Spill(5, self._stack)
 
-    def __enter__(self) -> Graph:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._stack.close()
 
     def add(self, batch: pa.RecordBatch, first_row: int) -> None:
@@ -131,7 +132,7 @@ def _edges(
 
 
 def _on_a_cycle(waits: Integers) -> NDArray[np.bool_]:
-    """Which edges are left when tasks that wait for none, or that none waits for, are taken away again and again."""
+    """A mask of the edges left after repeated removal of tasks without parents and tasks without children."""
     left = np.ones(len(waits), dtype=np.bool_)
     for child, parent in ((1, 3), (3, 1)):
         edges = np.flatnonzero(left)
@@ -149,13 +150,6 @@ def _on_a_cycle(waits: Integers) -> NDArray[np.bool_]:
                 if not open_edges[below]:
                     ready.append(below)
     return left
-
-
-EDGES_MAX: Final = 50_000_000
-"""Between tasks; of two groups of equal tasks each of the one waits for each of the other."""
-
-Gone = Mapping[str, Sequence[str]]
-"""Rows of a job that were passed over, with what they wait for."""
 
 
 class CycleError(ValueError):
@@ -222,7 +216,7 @@ class Arranged:
 
 
 class Edges:
-    """Columns of who waits for whom, made job by job.
+    """The dependency columns of a trace, made job by job.
 
     Attributes:
         first, parents: see `Trace.parent_first`.
@@ -261,10 +255,10 @@ class Edges:
 
 
 class Submissions:
-    """Columns of when jobs and their tasks are submitted, made job by job.
+    """The columns of submissions of jobs and their tasks, made job by job.
 
     Args:
-        apart: whether some row says when it was submitted itself.
+        apart: whether some row has a submission of its own.
     """
 
     def __init__(self, *, apart: bool) -> None:
@@ -279,7 +273,7 @@ class Submissions:
         """A job's rows in order; none comes before those that it waits for, as no scheduler knew of these.
 
         Args:
-            arrival_us: of the job, and of rows that do not say.
+            arrival_us: of the job, and of rows without a submission of their own.
             came_us: per row, when it was submitted itself.
             instances, parents: as for `Edges`.
         """

@@ -15,9 +15,8 @@ from volery.core.errors import InputError, suggestion
 from volery.core.locality import PER_MILLE, with_replicas
 from volery.core.model import SECOND, split_evenly
 from volery.core.trace import Trace
-from volery.workload.columns import Integers, generator
+from volery.workload.columns import Integers, arrivals, generator, made_trace
 from volery.workload.distributions import exponential
-from volery.workload.making import arrivals, check_size, made_trace
 from volery.workload.spec import Spec
 
 BINS: Final = {
@@ -40,7 +39,7 @@ def hdfs(text: str, seed: int) -> Trace:
     """`hdfs`: jobs of one size, or of the sizes of a preset, whose tasks read blocks with replicas."""
     spec = Spec(text, KEYS, word="TASKSxJOBS or facebook, for example hdfs:facebook,workers=100")
     sizes = _sizes(spec, seed)
-    check_size(text, int(sizes.sum()))
+    spec.check_size(int(sizes.sum()))
     gap_s = spec.at_least_zero("gap", 14.0)
     gaps = exponential(generator(seed, "workload/arrivals").random(len(sizes))) * gap_s
     spread = spec.at_least_zero("spread", 0.1, most=1.0)

@@ -28,6 +28,8 @@ SPAN_MAX_US: Final = 2_000_000_000 * SECOND
 """As late as a trace file may have a job arrive."""
 _OWN_LOAD: Final = re.compile(r"[:,]\s*load\s*=\s*([^,]*)")
 PLACE: Final = "load"
+SHORT_SHARE: Final = 0.9
+"""Of the jobs."""
 
 
 def check_load_of_spec(trace: str, load_by: str, place: str) -> None:
@@ -39,7 +41,7 @@ def check_load_of_spec(trace: str, load_by: str, place: str) -> None:
         place: of the load, for the error.
 
     Raises:
-        InputError: the spec says `load=`, and the arrivals were to be scaled; or its work fills the machines.
+        InputError: the spec has `load=`, and the arrivals were to be scaled; or its work fills the machines.
     """
     if trace.startswith("cell:"):
         raise InputError(place, f"{trace!r} fills its machines from the beginning to the end; vary its rate=N instead")
@@ -73,8 +75,8 @@ def _loads_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
 def at_load(trace: Trace, cluster: Cluster, load: float) -> Trace:
     """The trace with all distances between arrivals multiplied by one number, so that its load is `load`.
 
-    Jobs, their tasks, and what a job says of itself (later submissions of its tasks, deadlines) keep their distance to
-    the job's arrival. Arrivals are rounded to whole microseconds.
+    Jobs keep their tasks. Deadlines and later submissions of tasks keep their distance to the arrival of the job.
+    Arrivals are rounded to whole microseconds.
 
     Raises:
         InputError: all jobs arrive at once, or the arrivals would lie too far apart.
@@ -140,12 +142,8 @@ def first_machines(cluster: Cluster, count: int) -> Cluster:
     )
 
 
-SHORT_SHARE: Final = 0.9
-"""Of the jobs."""
-
-
 def cutoff_of(trace: Trace) -> float:
-    """The mean task time, in seconds, that 90 % of the jobs do not exceed, by what schedulers are told.
+    """The mean task time, in seconds, that 90 % of the jobs do not exceed, by the estimates of schedulers.
 
     It is at most what a parameter may be, so that designs take it: longer tasks are long.
     """

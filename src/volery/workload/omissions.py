@@ -1,6 +1,6 @@
 """Rows of a trace that cannot be replayed: the reason for each, and counts by reason.
 
-A row is replayed when it held a machine and the source says when and for how long, however it ended. With
+A row is replayed when it held a machine, at a time and for a time that the source has, however it ended. With
 `only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left.
 """
 
@@ -74,8 +74,8 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
     before = np.where(submit_us < 0, np.minimum(began_us, 0), 0)
     left_us = np.where(runtime_us < 0, runtime_us, np.maximum(runtime_us + before, 0))
     status = batch.column("status")
-    badly = _mask(pc.is_in(status, value_set=ENDED_BADLY))
-    waiting, running = (_mask(pc.equal(status, name)) for name in ("waiting", "running"))
+    badly = true_mask(pc.is_in(status, value_set=ENDED_BADLY))
+    waiting, running = (true_mask(pc.equal(status, name)) for name in ("waiting", "running"))
     starts = batch.column("start_us")
     unstarted = _null(starts) & no_runtime if starts.null_count < batch.num_rows else np.zeros(len(badly), np.bool_)
     masks = {
@@ -86,7 +86,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
         NO_RUNTIME: no_runtime,
         NEGATIVE_RUNTIME: runtime_us < 0,
         NOT_FINISHED: (badly | running) if only == "finished" else np.zeros(len(badly), np.bool_),
-        NO_INSTANCES: ~_mask(pc.greater_equal(batch.column("instances"), 1)),
+        NO_INSTANCES: ~true_mask(pc.greater_equal(batch.column("instances"), 1)),
         NO_REQUEST: _any([_null(column) for column in amounts.values()], len(badly)),
         IMPOSSIBLE_REQUEST: _any([_impossible(column) for column in amounts.values()], len(badly)),
         BEFORE_TRACE: (before < 0) & (runtime_us + before <= 0),
@@ -101,7 +101,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
 
 
 def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows of a batch that finished, and those of which the source does not say how they ended."""
+    """The rows of a batch that finished, and those without a status."""
     status = batch.column("status")
     return batch.filter(pc.or_kleene(pc.is_null(status), pc.fill_null(pc.equal(status, "finished"), False)))
 
@@ -123,20 +123,21 @@ def _null(column: Any) -> Mask:
     return np.asarray(pc.is_null(column).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _mask(values: Any) -> Mask:
+def true_mask(values: Any) -> Mask:
+    """A mask of true values; unknown is false."""
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _impossible(column: Any) -> Mask:
     possible = pc.and_(pc.greater_equal(column, 0), pc.less_equal(column, AMOUNT_MAX))  # NaN is not
-    return _mask(pc.invert(possible))
+    return true_mask(pc.invert(possible))
 
 
 def _any(masks: list[Mask], rows: int) -> Mask:
     return np.logical_or.reduce(masks) if masks else np.zeros(rows, np.bool_)
 
 
-class Tally:
+class OmissionTally:
     """Counts rows by reason as they go by.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the heavy-tailed mixes mimic: the traces of table 1 in Pigeon (Wang et al., SoCC 2019), as a few numbers each.
+"""Presets of the heavy-tailed mixes: the traces of table 1 in Pigeon (Wang et al., SoCC 2019), a few numbers each.
 
 A preset has two classes of jobs. In each class a job's mean task duration and its fanout are drawn independently:
 

@@ -1,4 +1,4 @@
-"""What the published simulators do to a trace before they run it, as switches; and the order of arrival."""
+"""Switches for the changes that published simulators make to a trace before a run, and jobs in order of arrival."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from volery.core.trace import Trace, longs
 from volery.workload.columns import Integers, column, view
 
 DEPHASE_US = 10_000
-"""How far the Eagle and Megha simulators move a job that arrives together with an earlier one (10 ms per job)."""
+"""Delay that the Eagle and Megha simulators add to a job that arrives together with an earlier one (10 ms per job)."""
 
 
 def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
@@ -46,7 +46,7 @@ def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
 
 
 def with_exact_estimates(trace: Trace) -> Trace:
-    """The trace whose schedulers know how long each task takes, as those of OpenDC do (Andreadis et al., SC18)."""
+    """The trace with exact estimates for its schedulers, as in OpenDC (Andreadis et al., SC18)."""
     return msgspec.structs.replace(trace, task_estimate_us=trace.duration_us)
 
 
@@ -102,7 +102,7 @@ def _replicas_of(trace: Trace, tasks: Sequence[int]) -> dict[str, array[int]]:
 
 
 def _waits_in(trace: Trace, order: Integers, task_order: Integers, starts: Integers) -> dict[str, array[int]]:
-    """The columns of who waits for whom when jobs stand in another order."""
+    """The dependency columns for another order of the jobs."""
     if not trace.parents:
         return {}
     before, parents = view(trace.parent_first), view(trace.parents)

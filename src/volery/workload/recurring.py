@@ -22,9 +22,8 @@ from volery.core.model import NEVER, SECOND, Time
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.workload.columns import Reals, column, generator, microseconds
+from volery.workload.columns import Reals, column, generator, made_trace, microseconds
 from volery.workload.distributions import exponential, geometric, log_normal_factors
-from volery.workload.making import check_size, made_trace
 from volery.workload.spec import Spec
 
 KEYS: Final = (
@@ -77,7 +76,7 @@ def recurring(text: str, seed: int) -> Trace:
     if shape is None:
         raise InputError(text, f"{spec.word!r} is not {SHAPE}")
     kinds, runs = int(shape[1]), int(shape[2])
-    check_size(text, kinds * runs * spec.count("tasks", 200, least=STAGES[1]))
+    spec.check_size(kinds * runs * spec.count("tasks", 200, least=STAGES[1]))
     templates = [_template(spec, kind) for kind in range(kinds)]
     order = np.argsort(generator(seed, "workload/order").random(kinds * runs), kind="stable") % kinds
     load, workers = spec.positive("load", 0.4, most=100), spec.count("workers", 200)
@@ -108,7 +107,7 @@ def _template(spec: Spec, kind: int) -> Template:
 
 
 def _above(stage: int, draw: Draw) -> list[tuple[int, bool]]:
-    """What a stage waits for, and whether as a whole: the one before it, and sometimes another."""
+    """Parents of a stage, each with True for a barrier: the stage before it, and sometimes another."""
     if not stage:
         return []
     found = {stage - 1: draw() < BARRIERS}

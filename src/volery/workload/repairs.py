@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from volery.workload.columns import Integers
-from volery.workload.doctor import ROW_RULES, Mask, nulled
+from volery.workload.doctor import ROW_RULES, nulled
 from volery.workload.graph import Broken
+from volery.workload.omissions import Mask
 from volery.workload.table import BATCH_ROWS, SCHEMA
 
 BUCKET_ROWS: Final = 4 * BATCH_ROWS
@@ -25,7 +26,7 @@ LATEST: Final = np.iinfo(np.int64).max
 
 
 class Mender:
-    """Drops, nulls and cuts, by the rules that the examiner found broken.
+    """Repairs rows by the chosen actions: drops, nulls and cuts.
 
     Args:
         chosen: rule -> action.

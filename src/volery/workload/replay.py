@@ -1,14 +1,14 @@
 """Tasks of any format as a workload to run: rows of one job that are submitted together become one job.
 
-Where some row waits for others, or says when it was submitted itself, all rows of a job become one job, a workflow
-perhaps, that is submitted with the first of them; the others come when they were submitted, though never before those
-that they wait for. A row stands for `instances` equal tasks. Where memory or processors are given as shares of the
+Where some row waits for others, or has a submission of its own, all rows of a job become one job, perhaps a workflow.
+The job is submitted with its first row; other rows are submitted at their own times, never before those that they wait
+for. A row stands for `instances` equal tasks. Where memory or processors are given as shares of the
 largest machine, that is taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B).
-Whatever held a machine is replayed for as long as it held it, however it ended; what is not is counted by reason
+A row that held a machine is replayed for the time that it held it, with any status; other rows are counted by reason
 (`volery.workload.omissions`).
 
-A job is as urgent as the most urgent of its rows, and due with the last of them; one that says nothing has priority 0
-and no deadline. One that was due before it was submitted is due at once.
+A job has the highest priority and the latest deadline of its rows; the defaults are priority 0 and no deadline. A job
+that was due before its submission is due at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
-from volery.workload.omissions import Judged, Only, Tally, judge
+from volery.workload.omissions import Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
 from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
@@ -51,7 +51,7 @@ SUFFIXES: Final = (".csv", ".parquet", ".swf", ".gwf", ".json")
 
 
 class Passed(msgspec.Struct):
-    """What reading left out or changed.
+    """Rows that reading left out or changed.
 
     Args:
         rows: that are not replayed.
@@ -86,11 +86,11 @@ class _Row(NamedTuple):
 
 
 class _Links:
-    """What is known of a source's graphs, and of whose rows make one job.
+    """Dependencies of a source's rows, and the rule by which rows make one job.
 
     Attributes:
         jobs: of which some row waits.
-        apart: whether some row says when it was submitted itself.
+        apart: whether some row has a submission of its own.
         gone: job -> rows that were passed over, with what they wait for.
         rows: how many were seen.
     """
@@ -103,7 +103,7 @@ class _Links:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows of a job are one job, whenever they were submitted."""
+        """True where all rows of a job are one job, whenever they were submitted."""
         return self.apart or bool(self.jobs)
 
 
@@ -151,7 +151,7 @@ class _Source:
         self._form, self._job_count, self._only = form, job_count, only
         self._taken: set[str] = set()
         self._last_us = 0
-        self._tally: Tally | None = None
+        self._tally: OmissionTally | None = None
         self._passed = Passed()
         self.jobs: dict[tuple[str, int], list[_Row]] = {}
         self.links = _Links()
@@ -162,7 +162,7 @@ class _Source:
         if self.resources is None:
             self.resources = resources_of(self._form, batch)
         if self._tally is None:
-            self._tally = Tally(self.resources)
+            self._tally = OmissionTally(self.resources)
         amounts = amounts_of(batch, self.resources)
         judged = judge(batch, amounts, self._only)
         before, whole = self.links.rows, True
@@ -190,17 +190,17 @@ class _Source:
 
     @property
     def _full(self) -> bool:
-        """Whether all jobs that are wanted have begun."""
+        """True once all wanted jobs have begun."""
         return self._job_count is not None and len(self._taken if self.links.whole else self.jobs) >= self._job_count
 
     @property
     def left_out(self) -> Omissions:
-        """What is not replayed, so far."""
-        return (self._tally or Tally(())).omissions(self._taken)
+        """Work that is not replayed, so far."""
+        return (self._tally or OmissionTally(())).omissions(self._taken)
 
     @property
     def passed(self) -> Passed:
-        """What was left out or changed, so far; later changes show in it."""
+        """Rows left out or changed so far; the object is updated later."""
         if self._tally is not None:
             self._passed.rows, self._passed.cut_rows = self._tally.rows, self._tally.cut_rows
         self._passed.left_out = self.left_out
@@ -219,7 +219,7 @@ def _whole(jobs: dict[tuple[str, int], list[_Row]], links: _Links) -> list[_Job]
 
 
 def amounts_of(batch: pa.RecordBatch, resources: Sequence[str]) -> dict[str, Any]:
-    """Resource -> what is asked for, in our units; shares are taken of the largest machine."""
+    """Resource -> requested amounts, in our units; shares are taken of the largest machine."""
     found = {
         "cpu_milli": pc.coalesce(batch.column("cpu_milli"), pc.multiply(batch.column("cpu_share"), NODE_CPU_MILLI)),
         "memory_mb": pc.coalesce(batch.column("memory_mb"), pc.multiply(batch.column("memory_share"), NODE_MEMORY_MB)),
@@ -242,17 +242,17 @@ def _rows(
     """The rows that are replayed, each with its job and its submission."""
     graph = batch.column("parents")
     parents: Iterable[Sequence[str] | None] = repeat(())
-    told = graph.null_count < batch.num_rows
-    if told:
+    has_graph = graph.null_count < batch.num_rows
+    if has_graph:
         waits = pc.fill_null(pc.greater(pc.list_value_length(graph), 0), False)
         links.jobs.update(set(batch.column("job").filter(waits).to_pylist()) - {None})
         parents = graph.to_pylist()
 
     asked = zip(*(one.to_pylist() for one in amounts.values()), strict=True) if amounts else [()] * batch.num_rows
     names = ("job", "task", "estimate_us", "instances", "user")
-    held = _said(batch, "replicas", ())
-    urgent, due = _said(batch, "priority", None), _said(batch, "deadline_us", None)
-    came = _said(batch, "task_submit_us", None)
+    held = _values_of(batch, "replicas", ())
+    urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
+    came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
@@ -260,7 +260,7 @@ def _rows(
     for request, above, others, (code, submit_us, runtime_us), (job, task, estimate_us, instances, user) in columns:
         links.rows += 1
         if code:
-            if told and job is not None and task is not None:
+            if has_graph and job is not None and task is not None:
                 links.gone.setdefault(job, {})[task] = above or ()
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
@@ -272,8 +272,8 @@ def _rows(
         yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
 
 
-def _said(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
-    """The values of a column; the same for all rows where none says it."""
+def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
+    """The values of a column; the same for all rows where none has one."""
     column = batch.column(name)
     return column.to_pylist() if column.null_count < batch.num_rows else repeat(otherwise)
 
@@ -339,6 +339,6 @@ def _wishes(jobs: list[_Job], begin_us: int) -> tuple[array[int], array[int]]:
     urgent = array("q", [max([row.priority or 0 for row in job.rows]) for job in jobs])
     due = longs()
     for job in jobs:
-        said = [row.deadline_us for row in job.rows if row.deadline_us is not None]
-        due.append(max(*said, job.arrival_us) - begin_us if said else NEVER)
+        found = [row.deadline_us for row in job.rows if row.deadline_us is not None]
+        due.append(max(*found, job.arrival_us) - begin_us if found else NEVER)
     return urgent if len(set(urgent)) > 1 else longs(), due if any(at != NEVER for at in due) else longs()

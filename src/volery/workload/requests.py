@@ -1,4 +1,4 @@
-"""What tasks ask for where a trace does not say: classes of requests, drawn by weight.
+"""Requests of tasks where a trace has none: classes of requests, drawn by weight.
 
 A model is a file in TOML, or the one that comes with the package, `alibaba-like`:
 
@@ -77,7 +77,8 @@ def load_model(name: str) -> RequestModel:
     try:
         return _read(path.read_text(encoding="utf-8"), name)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}; check the path and its permissions"
+        raise InputError(name, problem) from None
 
 
 def _read(text: str, place: str) -> RequestModel:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from volery.core.errors import InputError, suggestion
+
+TASKS_MAX: Final = 100_000_000
+"""A trace of more tasks would need over 3 GB for its columns and the records of a run."""
 
 
 class Spec:
@@ -13,7 +17,7 @@ class Spec:
 
     Args:
         text: the whole string, for example `poisson:load=0.8,workers=1000`.
-        keys: the keys that this kind knows.
+        keys: the keys of this kind.
         word: what the part before the keys looks like, for example `TASKSxJOBS`, or "" where there is none.
 
     Raises:
@@ -45,6 +49,17 @@ class Spec:
     def refusal(self, key: str, problem: str) -> InputError:
         """An error that names the key."""
         return InputError(f"{self.kind}:{key}", problem)
+
+    def check_size(self, tasks: int) -> None:
+        """Refuse a workload that would not fit into memory.
+
+        Raises:
+            InputError: more than `TASKS_MAX` tasks.
+        """
+        if tasks > TASKS_MAX:
+            raise InputError(
+                self.text, f"would have {tasks} tasks; at most {TASKS_MAX} are possible: ask for fewer jobs or tasks"
+            )
 
     def positive(self, key: str, default: float, most: float = 1e9) -> float:
         """A number above 0 and up to `most`.

@@ -2,10 +2,16 @@
 
 A workload depends on its spec and seed alone. Its parts come from streams of their own, so that changing the load
 moves the arrivals and leaves the jobs as they are.
+
+Random layers of workflows are after the generator of Topcuoglu, Hariri and Wu (HEFT, IEEE TPDS 2002, section 5.1): a
+graph of n tasks has about sqrt(n) / shape levels, so that a small shape makes it deep and a large one wide, and a task
+waits for at most `degree` tasks of the level above it. In the paper the width of each level is drawn and the number of
+tasks follows; here that number is given, and tasks beyond one for each level are thrown at the levels at random.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Final
@@ -19,20 +25,23 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
 from volery.workload.cell import cell
-from volery.workload.columns import Integers, Reals, column, generator, microseconds, view
+from volery.workload.columns import Integers, Reals, arrivals, column, generator, made_trace, microseconds, view
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.gangs import gangs
 from volery.workload.hdfs import hdfs
-from volery.workload.making import arrivals, check_size, made_trace
 from volery.workload.presets import ALIBABA, PRESETS, Preset
 from volery.workload.recurring import recurring
 from volery.workload.requests import ask
-from volery.workload.shapes import SHAPES, chain, fork_join, layered
 from volery.workload.spec import Spec
+
+Draw = Callable[[], float]
+"""The next number of a stream, from 0 up to 1."""
+Parents = list[tuple[int, ...]]
+"""Per task of a job, places of those that it waits for."""
 
 
 def is_spec(text: str) -> bool:
-    """Whether a text names a synthetic workload rather than a file."""
+    """True for text that names a synthetic workload rather than a file."""
     return text.partition(":")[0] in KINDS and ":" in text
 
 
@@ -61,7 +70,7 @@ def _constant(text: str, seed: int) -> Trace:  # noqa: ARG001 (every kind has th
     if shape is None or not int(shape[1]) or not int(shape[2]):
         raise InputError(text, f"{spec.word!r} is not TASKSxJOBS, for example syn:250x2000")
     tasks, jobs = int(shape[1]), int(shape[2])
-    check_size(text, tasks * jobs)
+    spec.check_size(tasks * jobs)
     duration_us = round(spec.positive("duration", 1.0) * SECOND)
     interval_us = round(spec.positive("interval", 1.0) * SECOND)
     durations = np.full(tasks * jobs, duration_us, dtype=np.int64)
@@ -73,7 +82,7 @@ def _poisson(text: str, seed: int) -> Trace:
     spec = Spec(text, ("load", "workers", "fanout", "mean", "jobs"))
     jobs = spec.count("jobs", 5_000)
     sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
-    check_size(text, int(sizes.sum()))
+    spec.check_size(int(sizes.sum()))
     mean_s = spec.positive("mean", 1.0)
     gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 1_000))
     gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
@@ -109,7 +118,7 @@ def _mix(text: str, seed: int) -> Trace:
     if spec.word not in PRESETS:
         raise InputError(text, f"{spec.word!r} is not a preset{suggestion(spec.word, PRESETS)}")
     jobs = spec.count("jobs", 2_000, least=2)
-    sizes, durations = _classes(text, PRESETS[spec.word], jobs, seed)
+    sizes, durations = _classes(spec, PRESETS[spec.word], jobs, seed)
     span_s = float(durations.sum()) / (spec.positive("load", 0.8, most=100) * spec.count("workers", 10_000))
     return made_trace(text, _random_arrivals(jobs, span_s, seed), sizes, np.maximum(microseconds(durations), 1))
 
@@ -119,13 +128,55 @@ def _alibaba(text: str, seed: int) -> Trace:
     spec = Spec(text, ("jobs", "load", "workers", "cpu_milli", "fanout_max"))
     jobs = spec.count("jobs", 500, least=2)
     preset = msgspec.structs.replace(ALIBABA, fanout_max=spec.count("fanout_max", ALIBABA.fanout_max, least=1_000))
-    sizes, durations = _classes(text, preset, jobs, seed)
+    sizes, durations = _classes(spec, preset, jobs, seed)
     duration_us = np.maximum(microseconds(durations), 1)
     trace = ask(made_trace(text, np.zeros(jobs, dtype=np.int64), sizes, duration_us), "alibaba-like", seed)
     cpu = np.array([request[0] for request in trace.requests], dtype=np.float64)[view(trace.request)]
     supply = spec.count("workers", 10_000) * spec.count("cpu_milli", 64_000)
     span_s = float((durations * cpu).sum()) / (spec.positive("load", 0.5, most=100) * supply)
     return msgspec.structs.replace(trace, arrival_us=column(_random_arrivals(jobs, span_s, seed)))
+
+
+def chain(size: int) -> Parents:
+    """Tasks one after the other."""
+    return [(place - 1,) if place else () for place in range(size)]
+
+
+def fork_join(size: int) -> Parents:
+    """A first task, then all others but the last side by side, then the last."""
+    if size <= 2:
+        return chain(size)
+    return [(), *[(0,)] * (size - 2), tuple(range(1, size - 1))]
+
+
+def layered(size: int, draw: Draw, shape: float, degree: int) -> Parents:
+    """Random levels; each task waits for 1 to `degree` tasks of the level above it.
+
+    Args:
+        size: of the job, tasks.
+        draw: of the stream.
+        shape: small is deep, large is wide (see the module).
+        degree: parents of a task at most; fewer where one is drawn twice.
+    """
+    depth = min(size, max(1, round(math.sqrt(size) / shape)))
+    widths = [1] * depth
+    for _ in range(size - depth):
+        widths[int(draw() * depth)] += 1
+    parents: Parents = [()] * widths[0]
+    above, above_width = 0, widths[0]
+    for width in widths[1:]:
+        for _ in range(width):
+            count = 1 + int(draw() * degree)
+            parents.append(tuple(sorted({above + int(draw() * above_width) for _ in range(count)})))
+        above, above_width = above + above_width, width
+    return parents
+
+
+SHAPES: Final[dict[str, Callable[[int, Draw, float, int], Parents]]] = {
+    "chain": lambda size, *_: chain(size),
+    "fork-join": lambda size, *_: fork_join(size),
+    "layered": layered,
+}
 
 
 def _workflow(text: str, seed: int) -> Trace:
@@ -136,7 +187,7 @@ def _workflow(text: str, seed: int) -> Trace:
         raise InputError(text, f"{spec.word!r} is not a shape{suggestion(spec.word, SHAPES)}")
     jobs = spec.count("jobs", 500)
     sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
-    check_size(text, int(sizes.sum()))
+    spec.check_size(int(sizes.sum()))
     mean_s, shape, degree = spec.positive("mean", 1.0), spec.positive("shape", 1.0), spec.count("degree", 3)
     gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 100))
     gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
@@ -144,13 +195,10 @@ def _workflow(text: str, seed: int) -> Trace:
     plain = made_trace(text, arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
     draw, parents = Streams(seed).of("workload/graph").random, list[tuple[int, ...]]()
     for size in sizes.tolist():
-        made = layered(size, draw, shape, degree) if spec.word == "layered" else PLAIN_SHAPES[spec.word](size)
+        made = SHAPES[spec.word](size, draw, shape, degree)
         low = len(parents)
         parents += [tuple([low + place for place in places]) for places in made]
     return with_parents(plain, parents)
-
-
-PLAIN_SHAPES: Final = {"chain": chain, "fork-join": fork_join}
 
 
 def _random_arrivals(jobs: int, span_s: float, seed: int) -> Integers:
@@ -158,7 +206,7 @@ def _random_arrivals(jobs: int, span_s: float, seed: int) -> Integers:
     return arrivals(gaps * (span_s / gaps[1:].sum()))
 
 
-def _classes(text: str, preset: Preset, jobs: int, seed: int) -> tuple[Integers, Reals]:
+def _classes(spec: Spec, preset: Preset, jobs: int, seed: int) -> tuple[Integers, Reals]:
     """Tasks per job, and their durations in seconds, of short and long jobs."""
     u = generator(seed, "workload/jobs").random((jobs, 5))
     is_long = _ranks(u[:, 0]) < max(1, round(preset.long_share * jobs))
@@ -171,7 +219,7 @@ def _classes(text: str, preset: Preset, jobs: int, seed: int) -> tuple[Integers,
         sizes[member] = fanout.quantile(_stratified(u[member, 1], u[member, 2]))
         means[member] = duration.quantile(_stratified(u[member, 3], u[member, 4]))
     tasks = int(sizes.sum())
-    check_size(text, tasks)
+    spec.check_size(tasks)
     v = generator(seed, "workload/durations").random((tasks, 2))
     factors = log_normal_factors(v[:, 0], v[:, 1], preset.task_spread)
     starts = np.cumsum(sizes) - sizes

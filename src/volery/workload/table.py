@@ -1,7 +1,7 @@
 """The canonical trace table: one row per task, or per group of equal tasks, in a parquet file of a documented schema.
 
-What a source does not say is null, never 0. The file is written and read in row groups, so that memory does not grow
-with its length. The manifest, in the file's key-value metadata, says what it was made from and what was changed
+A value that a source does not have is null, never 0. The file is written and read in row groups, so that memory does
+not grow with its length. The manifest, in the file's key-value metadata, states its source and the changes
 (docs/reference/trace-table.md).
 """
 
@@ -62,14 +62,14 @@ STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running",
 
 
 class TaskRow(msgspec.Struct, gc=False):
-    """A row of the table; None is what the source does not say.
+    """A row of the table; None is a value that the source does not have.
 
     Args:
         job, task: ids as the source has them; a source of one task per job gives the task `0`.
         user: who submitted the job.
         submit_us, start_us, end_us: microseconds on the source's clock.
         runtime_us: how long one instance ran, microseconds.
-        estimate_us: what the scheduler was told about the runtime, microseconds.
+        estimate_us: estimate of the runtime that the scheduler had, microseconds.
         instances: equal tasks that the row stands for.
         cpu_milli, memory_mb, disk_mb, gpu_milli: what one instance asks for: thousandths of a core or GPU, 2**20 bytes.
         cpu_share, memory_share, disk_share: the same where the source gives shares of its largest machine.
@@ -80,7 +80,7 @@ class TaskRow(msgspec.Struct, gc=False):
         replicas: numbers of the machines that hold the input; empty: it has none.
         priority: of its job, larger is more urgent.
         deadline_us: when its job should be done, microseconds on the source's clock.
-        task_submit_us: when the task itself was submitted, where the source says so of each task.
+        task_submit_us: when the task itself was submitted, where the source has one per task.
     """
 
     job: str | None = None
@@ -110,15 +110,15 @@ class TaskRow(msgspec.Struct, gc=False):
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """What was done about a defect: the rule, the action, and how many rows it met."""
+    """A repair: the rule of the defect, the action, and the number of rows."""
 
     rule: str
     action: str
     rows: int
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """Where a table comes from.
+class TableManifest(msgspec.Struct, frozen=True):
+    """The origin of a table, and the repairs that were made.
 
     Args:
         version: of the schema.
@@ -127,7 +127,7 @@ class Manifest(msgspec.Struct, frozen=True):
         format: name of the reader.
         made_by: program and version.
         remarks: what is known to be odd about the format.
-        noticed: what the reader passed over or could not tell, and how often.
+        noticed: oddities that the reader passed over or could not decide, with counts.
         rows_read: rows that the reader gave.
         rows: rows of this table.
         found: rule of the doctor -> rows of the source that break it.
@@ -182,8 +182,8 @@ class TableWriter:
         self._writer.write_batch(batch)
         self.rows += batch.num_rows
 
-    def finish(self, manifest: Manifest) -> None:
-        """State where the rows come from."""
+    def finish(self, manifest: TableManifest) -> None:
+        """Write the manifest; no rows may follow."""
         self._writer.add_key_value_metadata({MANIFEST_KEY: msgspec.json.encode(manifest)})
 
 
@@ -199,7 +199,7 @@ def table_output(path: Path, *, force: bool = False) -> Iterator[TableWriter]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file is a canonical table, by its content."""
+    """True for a canonical table, by its content."""
     try:
         return VERSION_KEY in (pq.read_schema(path).metadata or {})
     except (OSError, pa.ArrowInvalid):
@@ -222,8 +222,8 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
             raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Where the rows of a canonical table come from.
+def read_manifest(path: Path) -> TableManifest:
+    """The manifest of a canonical table.
 
     Raises:
         InputError: as `read_table`, or the table has no readable manifest.
@@ -234,8 +234,8 @@ def read_manifest(path: Path) -> Manifest:
     return found
 
 
-def manifest_of(path: Path) -> Manifest:
-    """As `read_manifest`; of a table that was written without one, a manifest of version 0 that says nothing.
+def manifest_of(path: Path) -> TableManifest:
+    """As `read_manifest`; of a table that was written without one, an empty manifest of version 0.
 
     Raises:
         InputError: the file is no table, or has a manifest that cannot be read.
@@ -243,9 +243,9 @@ def manifest_of(path: Path) -> Manifest:
     with _opened(path) as file:
         raw = (file.metadata.metadata or {}).get(MANIFEST_KEY)
     if raw is None:
-        return Manifest(0, path.name, "", "table", "")
+        return TableManifest(0, path.name, "", "table", "")
     try:
-        return msgspec.json.decode(raw, type=Manifest)
+        return msgspec.json.decode(raw, type=TableManifest)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise InputError(str(path), f"has a manifest that cannot be read ({error}); convert the source again") from None
 

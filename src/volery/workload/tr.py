@@ -11,6 +11,7 @@ import bisect
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
+from typing import AnyStr
 
 import msgspec
 import numpy as np
@@ -32,7 +33,7 @@ JOB_FIELDS = 3
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What reading a file showed that the trace itself no longer holds.
+    """Facts about a file that the trace read from it no longer holds.
 
     Args:
         first_arrival_s: the earliest arrival as the file has it; the trace counts from there.
@@ -66,20 +67,25 @@ def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact")
 
 
 def begins_like_tr(path: Path) -> bool:
-    """Whether a file called `.tr`, compressed or not, begins with a row of that format."""
+    """True for a file called `.tr`, compressed or not, that begins with a row of that format."""
     if not bare_name(path).endswith(".tr") or not path.is_file():
         return False
     try:
         words = next((words for _, line in numbered_lines(path) if (words := line.split())), [])
     except InputError:
         return False
+    return has_its_durations(words)
+
+
+def has_its_durations(words: list[AnyStr]) -> bool:
+    """True for a row that holds as many durations as its second field states, and at least one."""
     return len(words) > JOB_FIELDS and words[1].isdigit() and len(words) == JOB_FIELDS + int(words[1])
 
 
 def scan_tr(
     path: Path, durations: str = "exact", arrivals: str = "exact", job_count: int | None = None
 ) -> tuple[Trace, Reading]:
-    """Read the first `job_count` rows of a `.tr` file (all by default), and say what was odd about them.
+    """Read the first `job_count` rows of a `.tr` file (all by default), and count its oddities.
 
     Raises:
         InputError: as `read_tr`.
@@ -165,7 +171,7 @@ class _Rows:
         self._pending_s = array("d")
 
     def _refusal(self, number: int, words: list[bytes]) -> InputError:
-        """What is wrong with a row; durations in the rows above are checked first, so that the first error is told."""
+        """The error of a row; durations in the rows above are checked first, so that the first error is reported."""
         complete = self.first[-1] - len(self.duration_us)
         del self._pending_s[complete:]
         self.convert()

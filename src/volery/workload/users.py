@@ -1,4 +1,4 @@
-"""Whose jobs they are, where a trace does not say it: jobs dealt to users by given fractions."""
+"""Users of jobs where a trace has none: jobs are dealt to users by given fractions."""
 
 from __future__ import annotations
 

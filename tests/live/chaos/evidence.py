@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from volery.core.model import JobId, TaskId, Time
-from volery.faults.checks import Attempt
+from volery.faults.checks import AttemptRecord
 
 
 class Told(NamedTuple):
@@ -37,20 +37,20 @@ def read_told(text: str) -> list[Told]:
     return sorted(told, key=lambda line: line.at_us)
 
 
-def attempts_of(told: Iterable[Told], task_of: dict[tuple[JobId, int], TaskId]) -> dict[TaskId, list[Attempt]]:
+def attempts_of(told: Iterable[Told], task_of: dict[tuple[JobId, int], TaskId]) -> dict[TaskId, list[AttemptRecord]]:
     """Attempts by task, in the order of their beginnings.
 
     Args:
         told: in the order of their times.
         task_of: job and place -> task.
     """
-    found: dict[TaskId, list[Attempt]] = {}
+    found: dict[TaskId, list[AttemptRecord]] = {}
     begun: dict[tuple[TaskId, int], Told] = {}
     holder: dict[str, tuple[TaskId, int]] = {}
     latest = 0
 
     def note(task: TaskId, begin: Told, end_us: Time, *, whole: bool) -> None:
-        attempt = Attempt(begin.at_us, end_us, begin.node, begin.attempt, whole)
+        attempt = AttemptRecord(begin.at_us, end_us, begin.node, begin.attempt, whole)
         found.setdefault(task, []).append(attempt)
 
     for line in told:

@@ -9,7 +9,7 @@ from volery.core.component import Component
 from volery.core.events import Counted, Measured, Submit
 from volery.core.model import Address, Cluster, Job, Message, Task, Time
 from volery.core.streams import Streams
-from volery.sim.recording import Launched, Observed, RecordingPort, Sent
+from volery.sim.effects import Launched, Observed, RecordingPort, Sent
 
 SUBMITTER = "submitter"
 

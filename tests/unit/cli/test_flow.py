@@ -21,7 +21,7 @@ def test_it_lists_roles_and_messages(capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.setenv("COLUMNS", "200")
     status, out, _ = said(capsys, "flow", "megha")
     assert status == 0
-    for fact in ("GlobalMaster", "Inconsistency", "These placements were invalid"):
+    for fact in ("GlobalMaster", "Refusal", "These placements were invalid"):
         assert fact in out
 
 

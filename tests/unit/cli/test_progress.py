@@ -13,7 +13,7 @@ import pytest
 
 from volery.cli.progress import LiveProgress
 from volery.sim import Progress
-from volery.study import Outcome, TraceFacts, compare_spec
+from volery.study import RunOutcome, TraceFacts, compare_spec
 from volery.study.plan import plan
 
 WORDS = [sys.executable, "-m", "volery.cli.main", "compare", "megha", "--trace", "syn:50x2000", "--workers", "200"]
@@ -60,6 +60,6 @@ def test_runs_that_share_label_and_seed_are_followed_apart() -> None:
         for run in (first, second):
             watcher.started(run)
             watcher.sized(run, TraceFacts("t", "", 6, 30))
-        watcher.ended(first, Outcome(*[None] * 4))  # type: ignore[arg-type]  # it is not looked at
+        watcher.ended(first, RunOutcome(*[None] * 4))  # type: ignore[arg-type]  # it is not looked at
         watcher.moved(second, Progress(0, 3, 15))
-        watcher.ended(second, Outcome(*[None] * 4))  # type: ignore[arg-type]  # as above
+        watcher.ended(second, RunOutcome(*[None] * 4))  # type: ignore[arg-type]  # as above

@@ -13,6 +13,7 @@ from volery.architectures import REGISTRY
 from volery.cli.main import STATUSES, app
 from volery.cli.reference import write_pages
 from volery.cli.reference.files import described
+from volery.cli.reference.measures import COUNTED, MEASURED
 from volery.cli.reference.messages import PARTS
 from volery.cli.reference.structs import args, keys, structs_in
 from volery.core.events import GANG_TASKS_REFUSED
@@ -23,7 +24,6 @@ from volery.metrics import RunSummary
 from volery.report.schema import COLUMNS, FILES, TraceFacts
 from volery.setting import DECLARED, Setting
 from volery.study import ArchitectureChoice, run_study
-from volery.study.counters import COUNTED, MEASURED
 from volery.study.spec import make_study
 from volery.workload.table import SCHEMA
 
@@ -77,7 +77,7 @@ def test_every_measure_of_a_run_has_a_definition(pages: dict[str, str]) -> None:
 
 
 COUNTING = re.compile(r'\b(Counted|Measured)\(f?"([^"]+)"')
-OF_RESERVATIONS = re.compile(r'\("_\w+", "(\w+)"\)')
+OF_RESERVATIONS = re.compile(r'(?<!__slots__ = )\("_\w+", "(\w+)"\)')
 
 
 def test_every_counter_is_told(pages: dict[str, str]) -> None:

@@ -153,10 +153,10 @@ def test_judging_again_goes_with_nothing_that_runs(command: Command, other: tupl
 @pytest.mark.parametrize(
     ("words", "problem"),
     [(("--seeds", "5"), "--seeds: '5' is not auto; the first seeds of an experiment stand in its file"),
-     (("--seeds-max", "5"), "--seeds-max: goes with --seeds auto"),
-     (("--budget-s", "5"), "--budget-s: goes with --seeds auto"),
-     (("--seeds", "auto", "--budget-s", "0"), "--budget-s: 0 CPU seconds pay for no run"),
-     (("--seeds", "auto", "--seeds-max", "1"), "--seeds-max: 1 is below the first look of small; give 2 or more"),
+     (("--seeds-max", "5"), "--seeds-max: belongs to seeds that are added; set --seeds to auto"),
+     (("--budget-s", "5"), "--budget-s: belongs to seeds that are added; set --seeds to auto"),
+     (("--seeds", "auto", "--budget-s", "0"), "--budget-s: a budget of 0 pays for no run"),
+     (("--seeds", "auto", "--seeds-max", "1"), "--seeds-max: 1 seed decides no comparison; give 2 or more"),
      (("--seeds", "auto", "--quick"), "--seeds: auto draws further seeds; leave out --quick")],
 )  # fmt: skip
 def test_seeds_that_cannot_be_drawn_are_refused(command: Command, words: tuple[str, ...], problem: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from volery.core.component import Component, UnknownMessageError, role_of
 from volery.core.model import Address, Message, Time
-from volery.sim.recording import RecordingPort, Sent
+from volery.sim.effects import RecordingPort, Sent
 
 
 class Ping(Message, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from volery.core.events import Counted, JobDone
 from volery.core.model import Task
 from volery.core.port import ForwardingPort, Problem
-from volery.sim.recording import ComputeAsked, Killed, Launched, Observed, RecordingPort, Sent, TimerCancelled, TimerSet
+from volery.sim.effects import ComputeAsked, Killed, Launched, Observed, RecordingPort, Sent, TimerCancelled, TimerSet
 
 
 def test_every_effect_is_passed_on_in_order() -> None:

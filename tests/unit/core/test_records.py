@@ -9,7 +9,15 @@ import pytest
 from volery.conformance.cases import trace_of
 from volery.core.events import Counted, Measured
 from volery.core.model import NEVER
-from volery.core.records import PATH_SHIFT, PROCESSING_MAX, Records, Tally, with_processing
+from volery.core.records import (
+    MOMENTS_MAX,
+    PATH_SHIFT,
+    PROCESSING_MAX,
+    FactSummary,
+    Records,
+    TimeHistogram,
+    with_processing,
+)
 
 
 def records() -> Records:
@@ -28,7 +36,7 @@ def test_counted_facts_add_up_and_measured_ones_keep_count_total_and_maximum() -
     for fact in (Counted("a"), Counted("a", 4), Measured("b", 3), Measured("b", 9), Measured("b", 0)):
         kept.observe(fact)
     assert kept.counters == {"a": 5}
-    assert kept.tallies == {"b": Tally(3, 12, 9)}
+    assert kept.tallies == {"b": FactSummary(3, 12, 9)}
 
 
 CHANGES: list[Callable[[Records], None]] = [
@@ -62,3 +70,21 @@ def test_a_path_holds_two_sums_and_no_more_processing_than_a_record_can() -> Non
     assert (longest >> PATH_SHIFT, longest & 0xFFFFFFFF) == (PROCESSING_MAX, 7)
     kept = records()
     kept.path[0] = longest
+
+
+def test_few_moments_are_kept_to_the_microsecond() -> None:
+    kept = TimeHistogram()
+    for now, amount in ((5, 2), (5, 1), (1_000_003, 4)):
+        kept.note(now, amount)
+    assert kept.width_us == 1
+    assert kept.amounts == {5: 3, 1_000_003: 4}
+
+
+def test_many_moments_are_put_together_and_none_is_lost() -> None:
+    kept = TimeHistogram()
+    for now in range(0, 3 * MOMENTS_MAX * 7, 7):
+        kept.note(now, 2)
+    assert len(kept.amounts) <= MOMENTS_MAX
+    assert sum(kept.amounts.values()) == 2 * 3 * MOMENTS_MAX
+    assert kept.width_us == 32
+    assert max(kept.amounts) == (3 * MOMENTS_MAX - 1) * 7 // 32

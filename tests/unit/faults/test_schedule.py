@@ -9,7 +9,7 @@ from volery.architectures import lookup
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND
 from volery.faults import draw_schedule, run_scenario
-from volery.faults.checks import Attempt, Attempts, excesses, losses, overlaps, reported_twice
+from volery.faults.checks import AttemptRecord, Attempts, excesses, losses, overlaps, reported_twice
 from volery.faults.schedule import BACK_US, BUSY_MAX, HostFault, Kind, Schedule
 from volery.sim.faults import Crash, MessageFaults, Partition
 
@@ -85,7 +85,7 @@ def test_what_each_harm_is_in_the_lab() -> None:
     for kind in parting:
         assert played(HostFault(5, kind, 10, "node-a")) == (Partition(5, 15, NODES),)
     assert played(HostFault(5, "slow", 10, "gm-b", extra_us=7)) == (
-        MessageFaults(5, 15, delay=1.0, extra_us=7, among=("gm/1",)),
+        MessageFaults(start_us=5, end_us=15, delay=1.0, extra_us=7, among=("gm/1",)),
     )
     assert set(played(HostFault(5, "broker", 10))) == {Partition(5, 15, host) for host in schedule.hosts.values()}
     assert played(HostFault(5, "kill", 0, "node-a/keeper")) == tuple(Crash(5, node, 5 + BACK_US) for node in NODES)
@@ -94,14 +94,17 @@ def test_what_each_harm_is_in_the_lab() -> None:
 
 def test_the_rules_reject_what_breaks_them() -> None:
     """The judge's own tests reject it in the lab's records; these attempts might be of real processes."""
-    whole: Attempts = {0: [Attempt(0, 10, 3, 0, True)], 1: [Attempt(0, 10, 3, 0, False), Attempt(10, 30, 4, 1, True)]}
+    whole: Attempts = {
+        0: [AttemptRecord(0, 10, 3, 0, True)],
+        1: [AttemptRecord(0, 10, 3, 0, False), AttemptRecord(10, 30, 4, 1, True)],
+    }
     answered = {7: 40}
     assert not [*overlaps(whole), *losses(whole, {7: [0, 1]}, answered.__getitem__), *reported_twice({0: {0}, 1: {1}})]
     assert [breach.kind for breach in losses(whole, {7: [0, 1, 2]}, answered.__getitem__)] == ["lost"]
-    assert [breach.problem for breach in losses(whole, {8: [0]}, lambda _: NEVER)] == ["job 8 was never told done"]
+    assert [breach.problem for breach in losses(whole, {8: [0]}, lambda _: NEVER)] == ["job 8 was never reported done"]
     assert [breach.kind for breach in losses(whole, {7: [1]}, lambda _: 29)] == ["early"]
     assert [breach.kind for breach in reported_twice({0: {0, 16}, 1: {1}})] == ["succeeded twice"]
-    twice: Attempts = {0: [Attempt(0, 10, 3, 0, True), Attempt(9, 20, 4, 1, True)]}
+    twice: Attempts = {0: [AttemptRecord(0, 10, 3, 0, True), AttemptRecord(9, 20, 4, 1, True)]}
     assert [breach.kind for breach in overlaps(twice)] == ["runs twice"]
     offered = ((1, 1),) * 5
     assert not list(excesses(whole, offered, ("cpu", "memory"), lambda task: (1, 0) if task else (0, 1)))

@@ -28,7 +28,7 @@ KEPT = Path(__file__).parents[2] / "faults" / "kept.toml"
 
 def scenario(jobs: int = 8, machines: int = 8) -> Scenario:
     plan = FaultPlan(
-        (MessageFaults(0, 9, drop=0.1), MessageFaults(3, 9, delay=0.1)),
+        (MessageFaults(start_us=0, end_us=9, drop=0.1), MessageFaults(start_us=3, end_us=9, delay=0.1)),
         (Partition(0, 5, ("node/7", "gm/0"), ("node/1",)),),
         (Crash(1, "node/7", 2), Crash(3, "node/0", 4)),
         99,
@@ -227,3 +227,10 @@ def test_storms_of_designs_that_vary_have_amounts_and_users_and_settings() -> No
         assert msgspec.json.decode(msgspec.json.encode(storm), type=Scenario) == storm
         assert len(storm.slots) == len(storm.constraints) == len(storm.capacities or storm.slots)
         assert bool(storm.parameters["shares"]) >= any(job.user for job in storm.jobs)
+
+
+def test_a_scenario_on_fewer_machines_demands_progress_by_the_same_time() -> None:
+    whole = msgspec.structs.replace(scenario(), plan=msgspec.structs.replace(scenario().plan, progress_us=77))
+    small = shrink(whole, lambda candidate: len(candidate.slots) < 8)
+    assert len(small.slots) < 8
+    assert small.plan.progress_us == 77

@@ -10,8 +10,7 @@ from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import CHUNK_TASKS, Task
 from volery.live.command import Call, Command, decode_payload
-from volery.live.config.constraints import NOWHERE
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import NOWHERE, Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import (
     CHUNK_BYTES,

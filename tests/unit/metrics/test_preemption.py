@@ -61,6 +61,13 @@ def test_shares_are_time_averages_with_preempted_attempts() -> None:
     assert user_shares(played(), CLUSTER, 4 * SECOND, 8 * SECOND) == {"a": 0.5, "b": 0.5}
 
 
+def test_copies_that_ended_too_late_to_count_have_used_their_machine_too() -> None:
+    """As in the utilisation of the same run."""
+    records = played()
+    records.lost.append(LostAttempt(2, 1, 0, 10 * SECOND, 14 * SECOND))
+    assert user_shares(records, CLUSTER, 10 * SECOND, 14 * SECOND) == {"a": 0.5, "b": 0.5}
+
+
 def test_a_run_without_preemption_has_no_account() -> None:
     records = played()
     records.preemptions.clear()
@@ -86,7 +93,6 @@ def test_a_place_that_goes_back_to_a_loser_is_found(
 
 
 def test_the_tables_have_a_row_for_each_pair_of_users() -> None:
-
     account = preemption_summary(played(), CLUSTER)
     assert account is not None
     runs = [sample_run("x", seed) for seed in (0, 1)]

@@ -28,13 +28,13 @@ def said(declared: dict[str, str], *messages: Message) -> list[tuple[int, str]]:
     captions = Captions(declared, where)
     for now, message in enumerate(messages):
         captions.sent(now, "clerk/1", "office/2", message)
-    return captions.said
+    return captions.moments
 
 
 def test_a_message_speaks_for_itself_and_once() -> None:
     assert said({}, Ask((12,)), Ask((13,)), JobDone(4)) == [
         (0, "clerk/1 > office/2: keep (room) for these tasks (task 2 of job 1)."),
-        (2, "clerk/1 tells the submitter that job 4 is done."),
+        (2, "clerk/1 reports to the submitter that job 4 is done."),
     ]
 
 
@@ -59,7 +59,7 @@ def test_what_waits_is_told_with_what_was_passed_over() -> None:
     captions.observed(6, "gm/0", Decision(42, 4, "queued", rejected=passed))
     captions.observed(7, "gm/0", Counted("borrowed"))
     passed_over = "6 own taken, 1,200 of others that do not suit it"
-    assert captions.said == [
+    assert captions.moments == [
         (5, f"gm/0 finds no free machine for task 1 of job 4: it waits. Passed over: {passed_over}."),
         (7, "gm/0 borrows."),
     ]

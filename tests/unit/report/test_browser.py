@@ -17,13 +17,17 @@ from tests.live.browsing import BROWSER, chromium
 from tests.unit.report.samples import LABELS, conflict_rows, delays_s, sample_run, sample_runs, write_sample
 
 from volery.report import write_report
-from volery.report.explore.content import ToldRun, ToldTask
+from volery.report.explore.content import RunExplanation, TaskExplanation
 from volery.report.explore.server import open_server, url_of
 from volery.report.explore.site import site_of
 from volery.study import compare
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
-WHY = [ToldRun("megha", 0, 9, [ToldTask(3, 1, 1.0, 2.5, 4.0, 7, [(1.5, "gm/0", "queued", -1, "", 0.1, [], 0)])])]
+WHY = [
+    RunExplanation(
+        "megha", 0, 9, [TaskExplanation(3, 1, 1.0, 2.5, 4.0, 7, [(1.5, "gm/0", "queued", -1, "", 0.1, [], 0)])]
+    )
+]
 EVIL = "<script>throw 1</script>\u202e\u05e9\u05dc\u05d5\u05dd \U0001f426 " + "x" * 10_000
 
 Scheme = Literal["light", "dark"]
@@ -266,10 +270,10 @@ def test_a_served_folder_answers_about_jobs_pairs_and_tasks(browser: Browser, tm
     asked: list[str] = []
 
     class Told:
-        def longest(self) -> list[ToldRun]:
+        def longest(self) -> list[RunExplanation]:
             return WHY
 
-        def answer(self, run: int, question: str) -> list[ToldTask]:
+        def answer(self, run: int, question: str) -> list[TaskExplanation]:
             asked.append(question)
             return WHY[run].tasks
 
@@ -297,7 +301,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Browser, tmp_path: Path
     runs = [msgspec.structs.replace(sample_run(), label=label) for label in (EVIL, "other")]
     folder = write_sample(tmp_path, runs)
     parquet.write_table(conflict_rows(EVIL), folder / "conflicts.parquet")
-    told = [ToldRun(EVIL, 0, 1, WHY[0].tasks)]
+    told = [RunExplanation(EVIL, 0, 1, WHY[0].tasks)]
     write_report(folder, told)
     visit = Visit(browser, f"file://{folder}/report.html", 400)
     assert visit.page.evaluate("document.scripts.length") == 2

@@ -19,12 +19,11 @@ from volery.metrics import distribution
 from volery.report.explore import content as bounds
 from volery.report.explore import pairs
 from volery.report.explore.answers import Answers
-from volery.report.explore.content import Content, Explored, ToldTask, as_json, explored
+from volery.report.explore.content import Content, ExploredContent, TaskExplanation, as_json, explored
 from volery.report.explore.delays import counted, rows_at
 from volery.report.explore.embed import CONTENT_ID, script
-from volery.report.explore.grid import CELLS, Grid
 from volery.report.explore.pairs import pair
-from volery.report.explore.ranked import rank
+from volery.report.explore.ranked import CELLS, DelayGrid, rank
 from volery.report.folder import StoredResults, read_results
 from volery.report.html import render, write_report
 from volery.report.parquet import RunJobs, read_jobs
@@ -48,7 +47,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> StoredResults:
 
 
 @pytest.fixture(scope="module")
-def whole(results: StoredResults) -> Explored:
+def whole(results: StoredResults) -> ExploredContent:
     return explored(results)
 
 
@@ -63,7 +62,7 @@ def unpacked(pairs: list[int]) -> dict[int, int]:
     return {place - 1: count for place, count in zip(places, pairs[1::2], strict=True)}
 
 
-def test_counts_on_the_grid_are_those_of_the_jobs_at_every_bound(whole: Explored) -> None:
+def test_counts_on_the_grid_are_those_of_the_jobs_at_every_bound(whole: ExploredContent) -> None:
     grid = whole.content.grid
     bounds_s = np.append(0.0, grid.bounds_s())
     for place, label in enumerate(LABELS):
@@ -74,7 +73,7 @@ def test_counts_on_the_grid_are_those_of_the_jobs_at_every_bound(whole: Explored
         assert whole.content.counted[place]["all"].whole == distribution(delays)
 
 
-def test_classes_of_jobs_are_counted_apart_and_add_up(whole: Explored) -> None:
+def test_classes_of_jobs_are_counted_apart_and_add_up(whole: ExploredContent) -> None:
     for classes in whole.content.counted:
         counts = {jobs: one.whole.count for jobs, one in classes.items()}
         assert counts == {"all": 3 * 399, "short": 3 * 200, "long": 3 * 199}
@@ -89,7 +88,7 @@ def test_with_one_seed_the_page_says_what_the_summary_says(tmp_path: Path) -> No
 
 
 def test_bins_end_at_their_bounds_and_zero_has_one_of_its_own() -> None:
-    grid = Grid(0.001, 1000.0, 7)
+    grid = DelayGrid(0.001, 1000.0, 7)
     assert grid.bounds_s() == pytest.approx([0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0])
     delays = np.append([0.0, 0.0005], np.repeat(grid.bounds_s(), 2) * np.tile([1.0, 1.0000001], 7))
     assert grid.bin_of(delays).tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7]
@@ -127,7 +126,7 @@ def test_what_older_tables_have_for_an_unmeasured_job_is_none(tmp_path: Path) ->
     assert run.rows_of("all").tolist() == [0, 2]
 
 
-def test_the_jobs_of_a_range_are_those_that_its_counts_count(whole: Explored) -> None:
+def test_the_jobs_of_a_range_are_those_that_its_counts_count(whole: ExploredContent) -> None:
     places, grid = whole.ranked[0], whole.content.grid
     counts = unpacked(whole.content.counted[0]["all"].bins)
     for low, high in ((-1, grid.bins), (0, 1), (300, 301), (-1, 0), (200, 700), (500, 500)):
@@ -164,12 +163,12 @@ def test_a_pair_counts_every_job_once_and_names_those_that_differ_most() -> None
     ]
 
 
-def cell(grid: Grid, delay_s: float) -> int:
+def cell(grid: DelayGrid, delay_s: float) -> int:
     return int(grid.cells(grid.bin_of(np.array([delay_s])))[0])
 
 
 def test_courses_are_the_means_of_the_curves_and_jobs_are_unfinished_while_they_run(
-    results: StoredResults, whole: Explored
+    results: StoredResults, whole: ExploredContent
 ) -> None:
     one = whole.content.courses[0]
     assert one is not None
@@ -225,10 +224,10 @@ def test_json_in_a_page_cannot_end_its_element() -> None:
     assert json.loads(found) == text
 
 
-def test_questions_are_answered_from_all_jobs(whole: Explored) -> None:
+def test_questions_are_answered_from_all_jobs(whole: ExploredContent) -> None:
     asked: list[tuple[int, str]] = []
 
-    def why(run: int, question: str) -> list[ToldTask]:
+    def why(run: int, question: str) -> list[TaskExplanation]:
         asked.append((run, question))
         return []
 
@@ -292,7 +291,7 @@ def test_a_pair_of_many_jobs_names_those_that_differ_most_of_all(monkeypatch: py
         ("why", {"run": "0", "question": "1"}, "run"),
     ],
 )
-def test_wrong_questions_are_refused(whole: Explored, question: str, query: dict[str, str], place: str) -> None:
+def test_wrong_questions_are_refused(whole: ExploredContent, question: str, query: dict[str, str], place: str) -> None:
     with pytest.raises(InputError) as refused:
         Answers(whole.content.grid, whole.ranked, 0, lambda _, __: []).answer(question, query)
     assert refused.value.place == place

@@ -15,9 +15,9 @@ from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.report.axes import MEASURES, numeric_axes, panels, slug
 from volery.report.axisplot import axis_figure, axis_svg
+from volery.report.comparisons import interval_picture
 from volery.report.export import WIDTHS, axis_latex, escaped, write_export
 from volery.report.groups import group_runs
-from volery.report.intervals import interval_picture
 from volery.report.plots import Size
 from volery.report.sections import ratios
 from volery.statistics import EXACT, Interval, interval_of_mean

@@ -9,7 +9,7 @@ import pytest
 from volery import architectures
 from volery.core.stages import BY_GROUP, MODE_IN_TEXT, POLICIES, STAGES, Group, Stage
 from volery.report import mappings
-from volery.report.mappings import CLASSES, MARKS, RATINGS, Published, Row
+from volery.report.mappings import CLASSES, MARKS, RATINGS, MappingRow, PublishedMapping
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "stages.md"
 SCHEDULERS = mappings.paper().scheduler
@@ -38,7 +38,7 @@ def test_symbols_go_into_cells_in_order(printed: str, cells: str, fits: bool) ->
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda found: found.name)
 @pytest.mark.parametrize("group", BY_GROUP)
-def test_cells_hold_what_the_rows_of_the_paper_print(scheduler: Published, group: Group) -> None:
+def test_cells_hold_what_the_rows_of_the_paper_print(scheduler: PublishedMapping, group: Group) -> None:
     cells = scheduler.cells[group]
     assert len(cells) == len(BY_GROUP[group])
     assert set(cells) <= set(MARKS)
@@ -133,7 +133,7 @@ def test_settings_that_stages_need_are_accepted_and_not_the_default(name: str) -
         assert not equals or architectures.configure(entry, {parameter: value}) != entry.defaults
 
 
-def _line(row: Row) -> str:
+def _line(row: MappingRow) -> str:
     symbols = " | ".join(f"`{row.symbols(group)}`" for group in BY_GROUP)
     percent = ", ".join(str(mappings.whole(row.percent[group])) for group in BY_GROUP)
     return f"| {row.name} | {symbols} | {percent} |"

@@ -27,7 +27,9 @@ def cdf() -> str:
 
 
 def curves() -> str:
-    return plots.utilisation_curves([plots.Curve("megha", (X, X / 2), (X / 200, X / 300)), plots.Curve("none", (), ())])
+    return plots.utilisation_curves(
+        [plots.SeedCurves("megha", (X, X / 2), (X / 200, X / 300)), plots.SeedCurves("none", (), ())]
+    )
 
 
 def loads() -> str:
@@ -39,7 +41,7 @@ def parts() -> str:
 
 
 def strips() -> str:
-    return plots.utilisation_curves([plots.Curve(f"a{i}", (X, X / 2), (X / 200, X / 300)) for i in range(6)])
+    return plots.utilisation_curves([plots.SeedCurves(f"a{i}", (X, X / 2), (X / 200, X / 300)) for i in range(6)])
 
 
 LONG = "megha-2021:gms=3,lms=2,shares=q1:10+q2:25+q3:15,queues=0+1+2,preempted=restart"
@@ -95,13 +97,13 @@ def test_a_long_label_takes_several_lines_and_leaves_the_picture_its_room() -> N
 
 
 def test_many_utilisation_curves_get_a_strip_each() -> None:
-    many = [plots.Curve(f"design {i}", (X,), (X / 200 + i / 100,)) for i in range(7)]
+    many = [plots.SeedCurves(f"design {i}", (X,), (X / 200 + i / 100,)) for i in range(7)]
     text = plots.utilisation_curves(many, title="all")
     assert sum(f'id="axes_{i}"' in text for i in range(1, 9)) == 7
     assert "design 1 (grey: design 0)" in text
     assert all(word in text for word in ("busy slots / slots", "time since the first job was submitted (s)", ">all<"))
     assert 'id="axes_2"' not in plots.utilisation_curves(many[:4])
-    assert "design 6" in plots.utilisation_curves([*many[:6], plots.Curve("design 6", (), ())])
+    assert "design 6" in plots.utilisation_curves([*many[:6], plots.SeedCurves("design 6", (), ())])
 
 
 def test_delays_of_zero_have_a_place_on_the_axis() -> None:
@@ -138,7 +140,7 @@ def test_a_large_sample_is_thinned_without_losing_its_ends() -> None:
 
 
 def test_a_run_that_has_ended_counts_as_idle_in_the_mean_over_seeds() -> None:
-    curve = plots.Curve("a", (np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 1.0])), (np.ones(4), np.ones(2)))
+    curve = plots.SeedCurves("a", (np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 1.0])), (np.ones(4), np.ones(2)))
     times, low, mean, high = plots.over_seeds(curve)
     assert times.tolist() == [0, 1, 2, 3]
     assert (low.tolist(), mean.tolist(), high.tolist()) == ([1, 1, 0, 0], [1, 1, 0.5, 0.5], [1, 1, 1, 1])
@@ -148,7 +150,7 @@ def test_many_strips_share_their_points() -> None:
     draw, times = np.random.default_rng(0), np.arange(1000.0)
 
     def picture(count: int) -> str:
-        curves = [plots.Curve(str(k), (times, times), tuple(draw.random((2, 1000)))) for k in range(count)]
+        curves = [plots.SeedCurves(str(k), (times, times), tuple(draw.random((2, 1000)))) for k in range(count)]
         return plots.utilisation_curves(curves)
 
     assert len(picture(40)) < 1.5 * len(picture(10))

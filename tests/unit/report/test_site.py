@@ -12,7 +12,7 @@ from tests.unit.report.samples import LABELS, sample_runs, write_sample
 
 from volery.core.errors import InputError
 from volery.report.explore import site as module
-from volery.report.explore.content import ToldRun, ToldTask
+from volery.report.explore.content import RunExplanation, TaskExplanation
 from volery.report.explore.site import ResultsSite, mark_of
 from volery.report.folder import glance
 
@@ -25,12 +25,12 @@ class Silent:
     def __init__(self, may: threading.Event | None = None) -> None:
         self._may = may
 
-    def longest(self) -> Sequence[ToldRun]:
+    def longest(self) -> Sequence[RunExplanation]:
         if self._may is not None:
             assert self._may.wait(30)
         return []
 
-    def answer(self, run: int, question: str) -> Sequence[ToldTask]:
+    def answer(self, run: int, question: str) -> Sequence[TaskExplanation]:
         raise InputError(question, f"nothing is known of run {run}")
 
 

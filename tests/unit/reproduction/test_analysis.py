@@ -8,7 +8,8 @@ from volery import theory
 from volery.core.errors import InputError
 from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Side
-from volery.reproduction.judgement import Look, Lookup, Missing, Scope, Values, judge
+from volery.reproduction.judgement import Lookup, Missing, Scope, Values, judge
+from volery.statistics import InterimLook
 
 
 def test_numbers_are_given_and_metrics_are_measured() -> None:
@@ -39,7 +40,7 @@ def claim(right: str) -> Claim:
     return Claim("c", "3", "says", "equal", Side("settled.queueing_s", "a"), "within", right, percent=1.0)
 
 
-SCOPE = Scope(["w"], ["p"], [0, 1, 2], [Look(3)])
+SCOPE = Scope(["w"], ["p"], [0, 1, 2], [InterimLook(3)])
 
 
 def lookup_of(loads: list[float], waits: list[float]) -> Lookup:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from volery.core.errors import InputError
-from volery.report.rangeplot import Range, range_svg
 from volery.reproduction.experiments import FINDINGS
-from volery.reproduction.findings import findings_page
+from volery.reproduction.findings import Range, findings_page, range_svg
 from volery.reproduction.ledger import read_record
 
 FOLDER = Path(__file__).parents[3] / "experiments"

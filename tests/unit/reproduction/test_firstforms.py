@@ -10,7 +10,7 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.reproduction.changes import changes_rows, first_words, rule_lines, setting_lines
-from volery.reproduction.claims import Case, Claim, Judgement, Quantity, Side, Verdict
+from volery.reproduction.claims import Claim, ClaimCase, Judgement, Quantity, Side, Verdict
 from volery.reproduction.experiments import Experiment, names, read_experiment
 from volery.reproduction.firstforms import (
     FIRST_FORMS,
@@ -55,7 +55,7 @@ def record(of: Experiment, *claims: str) -> Record:
     """Judgements of claims, each on one case; of all claims where none is named."""
     sides = (Quantity("a", "w", 2.0, 1.9, 2.1), Quantity("b", "w", 3.0, 2.9, 3.1))
     judgements = [
-        Judgement(one, "", "differs", "", (Case("w", "0", "differs", *sides),))
+        Judgement(one, "", "differs", "", (ClaimCase("w", "0", "differs", *sides),))
         for one in claims or [claim.id for claim in of.claim]
     ]
     return Record(

@@ -21,7 +21,8 @@ from volery.reproduction.claims import (
     Judgement,
     Side,
 )
-from volery.reproduction.judgement import Look, Lookup, Missing, Scope, Values, judge
+from volery.reproduction.judgement import Lookup, Missing, Scope, Values, judge
+from volery.statistics import InterimLook
 
 P50 = "delay_s.p50"
 
@@ -43,13 +44,13 @@ def scope(
     workloads: Sequence[str] = ("w",),
     populations: Sequence[str] = ("p",),
     seeds: int = 3,
-    looks: Sequence[Look] = (),
+    looks: Sequence[InterimLook] = (),
     **stand_ins: str,
 ) -> Scope:
-    return Scope(workloads, populations, range(seeds), looks or (Look(seeds),), stand_ins)
+    return Scope(workloads, populations, range(seeds), looks or (InterimLook(seeds),), stand_ins)
 
 
-def one(tested: Claim, values: Sequence[float], *, random: bool = True, looks: Sequence[Look] = ()) -> Judgement:
+def one(tested: Claim, values: Sequence[float], *, random: bool = True, looks: Sequence[InterimLook] = ()) -> Judgement:
     """A claim judged on one case."""
     where = scope(seeds=len(values), looks=looks)
     [judgement] = judge(tested, where, lookup({("a", "w", "p"): values}, random=random))
@@ -329,7 +330,7 @@ def test_nothing_measured_is_not_decidable() -> None:
     assert (judged.verdict, judged.why) == (UNDECIDED, "nothing was measured")
 
 
-LOOKS = (Look(3, 0.99), Look(5, 0.98), Look(8, 0.98))
+LOOKS = (InterimLook(3, 0.99), InterimLook(5, 0.98), InterimLook(8, 0.98))
 
 
 def test_the_first_look_that_decides_is_final() -> None:

@@ -11,7 +11,7 @@ import pytest
 from volery.core.costs import HostCosts
 from volery.core.errors import InputError
 from volery.reproduction.claims import Side
-from volery.reproduction.experiments import Experiment, Network, read_experiment
+from volery.reproduction.experiments import Experiment, NetworkCosts, read_experiment
 from volery.reproduction.ledger import (
     content_sha256,
     judged_again,
@@ -333,9 +333,9 @@ def test_a_folder_that_cannot_be_written_is_named(experiment: Experiment, tmp_pa
 
 def test_only_what_the_file_says_counts_as_a_change_of_it(experiment: Experiment) -> None:
     costs = {"gm": {"each": True, "roles": {"gm": {"Submit": {"task_us": 1000}}}}}
-    told = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": costs}, Network))
+    told = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": costs}, NetworkCosts))
     spelt = {"gm": {**costs["gm"], "rest_half_us": 1000.0, "reports": False, "made": {"event_us": 0.0}}}
-    same = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": spelt}, Network))
+    same = msgspec.structs.replace(experiment, network=msgspec.convert({"hosts": spelt}, NetworkCosts))
     assert content_sha256(told) == content_sha256(same) != content_sha256(experiment)
 
     class Wider(HostCosts, frozen=True):

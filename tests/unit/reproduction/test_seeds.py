@@ -10,14 +10,13 @@ from volery.core.errors import InputError
 from volery.reproduction.experiments import Experiment, read_experiment
 from volery.reproduction.ledger import Record, judged_again, make_record, read_record, record_path, write_record
 from volery.reproduction.seeds import (
-    Drawing,
-    check_drawing,
     planned_looks,
     reproduce_again,
     reproduce_until_decided,
     seeds_of,
 )
 from volery.reproduction.spotcheck import spot_check
+from volery.study.seeds import AutoSeeds
 
 TEXT = """
 title = "queues"
@@ -81,7 +80,9 @@ def experiment(tmp_path: Path) -> Experiment:
 
 
 def drawn(experiment: Experiment, tmp_path: Path, seeds_max: int = 8, budget_s: float | None = None) -> Record:
-    found = reproduce_until_decided(experiment, Drawing(seeds_max, budget_s), folder=tmp_path / "kept", traces=tmp_path)
+    found = reproduce_until_decided(
+        experiment, AutoSeeds(seeds_max, budget_s), folder=tmp_path / "kept", traces=tmp_path
+    )
     return make_record(found, quick=False)
 
 
@@ -118,7 +119,7 @@ def test_the_looks_together_keep_the_confidence_of_one(experiment: Experiment, t
 def test_the_record_says_why_no_further_seed_was_drawn(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
     undecided = [one for one in record.judgements if one.verdict == "not decidable"]
-    expected = "8 seeds were drawn, the most that were allowed" if undecided else "every claim that seeds can decide"
+    expected = "8 seeds are the limit" if undecided else "every claim that seeds can decide"
     assert record.stopped.startswith(expected)
     poor = drawn(experiment, tmp_path / "poor", budget_s=1e-9)
     assert poor.stopped.startswith("the budget of 1e-09 CPU seconds does not pay the next look at 1 undecided claims")
@@ -149,12 +150,6 @@ def test_seeds_follow_those_of_the_file(experiment: Experiment) -> None:
     assert seeds_of(experiment, 4) == (3, 5, 6, 7)
 
 
-@pytest.mark.parametrize(
-    ("drawing", "problem"),
-    [(Drawing(1), "--seeds-max: 1 is below the first look of small; give 2 or more"),
-     (Drawing(9, 0.0), "--budget-s: 0 CPU seconds pay for no run; give a number above 0"),
-     (Drawing(9, float("nan")), "--budget-s: nan CPU seconds pay for no run")],
-)  # fmt: skip
-def test_a_drawing_that_can_draw_nothing_is_refused(experiment: Experiment, drawing: Drawing, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        check_drawing(experiment, drawing)
+def test_fewer_seeds_than_those_of_the_file_are_refused(experiment: Experiment) -> None:
+    with pytest.raises(InputError, match="--seeds-max: 1 is below the first look of small; give 2 or more"):
+        planned_looks(experiment, 1)

@@ -8,7 +8,7 @@ from tests.unit.architectures.parts import SUBMITTER, messages, submit, tasks
 
 from volery.core.events import Counted, JobDone
 from volery.roles.reservations import Completed, Kill, Numbers, ReservingScheduler, Withdraw, by_needs
-from volery.sim.recording import Observed, RecordingPort, Sent
+from volery.sim.effects import Observed, RecordingPort, Sent
 
 
 class Bare(ReservingScheduler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Submit
 from volery.core.model import Job, Task
 from volery.roles.submission import RETRY_AFTER_US, JobLedger
-from volery.sim.recording import RecordingPort, Sent
+from volery.sim.effects import RecordingPort, Sent
 
 WHO = "submitter"
 

@@ -73,7 +73,7 @@ def test_what_must_never_happen_is_refused(react: Reaction, cluster: Cluster, ru
 
 
 def test_a_component_that_stands_on_no_machine_cannot_launch() -> None:
-    with pytest.raises(BrokenRule, match="entry/0 stands on no machine"):
+    with pytest.raises(BrokenRule, match="entry/0 is on no machine"):
         play({"entry/0": Actor(on_submit((0, 0)))}, trace_of("t", [0], [[5]]))
 
 

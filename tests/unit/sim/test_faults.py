@@ -119,7 +119,10 @@ def component(kernel: Kernel, address: Address) -> Component:
 
 def test_a_plan_is_written_and_read() -> None:
     plan = FaultPlan(
-        (MessageFaults(0, 5, drop=0.5),), (Partition(1, 2, ("gm/0",), ("lm/0",)),), (Crash(3, "lm/0", 9),), 100
+        (MessageFaults(start_us=0, end_us=5, drop=0.5),),
+        (Partition(1, 2, ("gm/0",), ("lm/0",)),),
+        (Crash(3, "lm/0", 9),),
+        100,
     )
     assert msgspec.json.decode(msgspec.json.encode(plan), type=FaultPlan) == plan
     text = """
@@ -134,7 +137,7 @@ def test_a_plan_is_written_and_read() -> None:
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        ({"messages": (MessageFaults(5, 4),)}, "before it starts"),
+        ({"messages": (MessageFaults(start_us=5, end_us=4),)}, "before it starts"),
         ({"partitions": (Partition(5, 4, ("a",)),)}, "before it starts"),
         ({"crashes": (Crash(5, "a", 4),)}, "cannot crash"),
         ({"crashes": (Crash(1, "a", 9), Crash(9, "a", 12))}, "cannot crash"),
@@ -225,8 +228,8 @@ def run_with(faults: MessageFaults) -> Records:
 
 def test_faults_last_as_long_as_they_are_said_to() -> None:
     """The order is sent at 0: faults that begin later do not touch it, faults that end later than it do."""
-    assert run_with(MessageFaults(2 * SECOND, 3 * SECOND, drop=1.0)).finish_us[0] == SECOND + 500
-    late = run_with(MessageFaults(0, SECOND // 2, delay=1.0, extra_us=50_000))
+    assert run_with(MessageFaults(start_us=2 * SECOND, end_us=3 * SECOND, drop=1.0)).finish_us[0] == SECOND + 500
+    late = run_with(MessageFaults(start_us=0, end_us=SECOND // 2, delay=1.0, extra_us=50_000))
     assert late.start_us[0] > 500
 
 

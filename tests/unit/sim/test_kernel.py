@@ -18,14 +18,12 @@ from volery.core.events import (
     Computed,
     Counted,
     Event,
-    JobAccepted,
     JobDone,
-    JobRejected,
     Submit,
     TaskFinished,
     TimerFired,
 )
-from volery.core.model import SECOND, Address, Cluster, Message, Task, Time
+from volery.core.model import Address, Cluster, Message, Task, Time
 from volery.core.port import Port, Problem
 from volery.core.records import PATH_SHIFT
 from volery.sim import Network, Options, Progress, Stalled
@@ -160,24 +158,6 @@ def test_a_decision_counts_as_processing_of_what_it_leads_to() -> None:
     assert (records.start_us[0], records.path[0]) == (2_500, 2_500 << PATH_SHIFT)
 
 
-def test_a_costly_role_is_a_server_with_a_fifo() -> None:
-    """Five messages at once, 100 us each: served at 100, 200 ... after their arrival, in order."""
-    actor = Actor()
-
-    def start(port: Port) -> None:
-        for number in range(5):
-            port.send("server/0", Note(number))
-
-    play(
-        {"entry/0": Actor(answer, start), "server/0": actor},
-        ONE,
-        network=Network(delay_us=500),
-        options=Options(costs={"server": 100}),
-    )
-    assert actor.times(Note) == [600, 700, 800, 900, 1000]
-    assert actor.numbers() == [0, 1, 2, 3, 4]
-
-
 def test_the_path_to_a_start_sums_communication_and_processing() -> None:
     def forward(port: Port, event: Event, source: Address, now: Time) -> None:
         if isinstance(event, Submit):
@@ -192,32 +172,6 @@ def test_the_path_to_a_start_sums_communication_and_processing() -> None:
     )
     assert list(records.path) == [(30 << PATH_SHIFT) + 700] * 2
     assert list(records.start_us) == [730, 760]
-
-
-def test_a_rejected_job_is_submitted_again_after_the_time_it_was_told() -> None:
-    def react(port: Port, event: Event, source: Address, now: Time) -> None:
-        if isinstance(event, Submit):
-            refused = now < 3 * SECOND
-            port.send(source, JobRejected(event.job.id, "not yet", SECOND) if refused else JobDone(event.job.id))
-
-    actor = Actor(react)
-    records = play({"entry/0": actor}, trace_of("t", [500], [[]]))
-    assert actor.times(Submit) == [500, SECOND + 500, 2 * SECOND + 500, 3 * SECOND + 500]
-    assert records.rejections == 3
-    assert records.answered_us[0] == 3 * SECOND + 500
-
-
-def test_being_told_done_twice_counts_once_and_acceptance_is_no_answer() -> None:
-    def react(port: Port, event: Event, source: Address, now: Time) -> None:
-        if isinstance(event, Submit):
-            port.send(source, JobAccepted(event.job.id))
-            port.send(source, JobDone(event.job.id, 3))
-            port.set_timer("again", 700)
-        else:
-            port.send("submitter", JobDone(0, 4))
-
-    records = play({"entry/0": Actor(react)}, ONE)
-    assert (records.answered_us[0], records.unsatisfiable[0]) == (0, 3)
 
 
 def test_a_forgotten_job_stalls_the_run() -> None:
@@ -241,11 +195,6 @@ def test_a_message_to_nobody_is_refused_by_name() -> None:
 
     with pytest.raises(KeyError, match="a entry sent to 'gm/9', which is not an address"):
         play({"entry/0": Lost()}, ONE)
-
-
-def test_the_submitter_takes_nothing_but_answers() -> None:
-    with pytest.raises(TypeError, match="entry/0 sent the submitter a Note"):
-        play({"entry/0": Actor(lambda port, event, source, now: port.send("submitter", Note()))}, ONE)
 
 
 def test_messages_between_components_are_counted_and_answers_are_not() -> None:
@@ -287,17 +236,6 @@ def test_copying_through_the_codec_gives_an_equal_but_other_message() -> None:
     assert got == [note, note]
     assert got[0] is note
     assert got[1] is not note
-
-
-def test_a_check_that_fails_stops_the_run_at_its_event() -> None:
-    class Broken(Actor):
-        __slots__ = ()
-
-        def check(self) -> None:
-            assert len(self.seen) < 2, "two is too many"
-
-    with pytest.raises(AssertionError, match="two is too many"):
-        play({"entry/0": Broken(answer)}, trace_of("t", [0, 1], [[], []]), options=Options(check=True))
 
 
 def test_the_collector_runs_again_after_a_run_that_failed() -> None:

@@ -25,7 +25,7 @@ def port_of(lab: Lab, *rules: LaunchRule) -> LabPort:
     actor = Actor()
     attempts = Attempts(lab, Deployment({"node/0": actor}, {"node/0": 0}, lambda _: "node/0"), lambda *_: 0)
     port = port_class(lab, attempts, lab.routes_of("node"), lab.left_us, rules)("node/0", Door.of(actor))
-    port.stand_on(0, 0)
+    port.take_machine(0, 0)
     return port
 
 

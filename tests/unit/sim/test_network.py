@@ -11,7 +11,7 @@ from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.port import Port
 from volery.sim import Network, Options
-from volery.sim.network import Faults
+from volery.sim.network import MessageFaultRates
 
 ONE = trace_of("one", [0], [[]])
 MANY = 200
@@ -74,13 +74,13 @@ def test_jitter_comes_from_the_seed() -> None:
 
 
 def test_dropped_messages_never_arrive_but_the_submitters_links_are_sound() -> None:
-    receiver = from_two_senders(options=Options(faults=Faults(drop=1.0)))
+    receiver = from_two_senders(options=Options(faults=MessageFaultRates(drop=1.0)))
     assert receiver.numbers() == []
     assert len(receiver.seen) == 1
 
 
 def test_repeated_messages_arrive_twice_the_second_time_later() -> None:
-    receiver = from_two_senders(options=Options(faults=Faults(repeat=1.0)))
+    receiver = from_two_senders(options=Options(faults=MessageFaultRates(repeat=1.0)))
     assert sorted(receiver.numbers("a/0")) == sorted([*range(MANY), *range(MANY)])
     arrivals = [(now, e.number) for now, e, s in receiver.seen if isinstance(e, Note) and s == "a/0"]
     for number in range(MANY):
@@ -89,7 +89,7 @@ def test_repeated_messages_arrive_twice_the_second_time_later() -> None:
 
 
 def test_late_messages_are_overtaken() -> None:
-    receiver = from_two_senders(options=Options(faults=Faults(delay=0.5)))
+    receiver = from_two_senders(options=Options(faults=MessageFaultRates(delay=0.5)))
     got = receiver.numbers("a/0")
     assert sorted(got) == list(range(MANY))
     assert got != sorted(got)
@@ -99,7 +99,7 @@ def test_late_messages_are_overtaken() -> None:
 def test_copies_are_none_one_or_two_and_never_early(drop: float, repeat: float, delay: float) -> None:
     from random import Random
 
-    copies = Faults(drop, repeat, delay).copies(Random(1))
+    copies = MessageFaultRates(drop, repeat, delay).copies(Random(1))
     assert len(copies) <= 2
     assert all(extra >= 0 for extra in copies)
     assert list(copies) == sorted(set(copies))

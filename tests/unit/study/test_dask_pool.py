@@ -23,9 +23,9 @@ from volery.core.errors import InputError
 from volery.sim import Progress
 from volery.study import (
     LostRunError,
-    Outcome,
     PlannedRun,
     Results,
+    RunOutcome,
     TraceFacts,
     compare_spec,
     plan,
@@ -142,7 +142,7 @@ class Killer:
     def moved(self, run: PlannedRun, progress: Progress) -> None:
         assert "sized" in self.told[run.key]
 
-    def ended(self, run: PlannedRun, outcome: Outcome) -> None:
+    def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:
         self.told[run.key].append("ended")
 
 
@@ -262,7 +262,7 @@ def test_a_lost_scheduler_is_told_and_what_is_finished_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     class Ended(Killer):
-        def ended(self, run: PlannedRun, outcome: Outcome) -> None:
+        def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:
             own._children[0].kill()
 
         def sized(self, run: PlannedRun, facts: TraceFacts) -> None:

@@ -17,9 +17,9 @@ from volery.metrics import conflicts_per_second
 from volery.sim import Progress
 from volery.study import (
     ArchitectureChoice,
-    Outcome,
     PlannedRun,
     ResultsFolder,
+    RunOutcome,
     StudySpec,
     TraceFacts,
     compare,
@@ -60,7 +60,7 @@ class Diary:
     def moved(self, run: PlannedRun, progress: Progress) -> None:
         assert 0 <= progress.jobs_done <= self.sizes[-1]
 
-    def ended(self, run: PlannedRun, outcome: Outcome) -> None:
+    def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:
         self.finished.append(run.key)
 
 

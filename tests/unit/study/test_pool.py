@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from volery.sim import Progress
-from volery.study import LostRunError, Outcome, PlannedRun, TraceFacts, compare_spec, plan
+from volery.study import LostRunError, PlannedRun, RunOutcome, TraceFacts, compare_spec, plan
 from volery.study.pool import each_outcome
 
 
@@ -32,7 +32,7 @@ class Killer:
 
     def moved(self, run: PlannedRun, progress: Progress) -> None: ...
 
-    def ended(self, run: PlannedRun, outcome: Outcome) -> None:
+    def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:
         raise AssertionError("nothing can end well")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from volery.core.errors import InputError
-from volery.study.steadystate import Window, settle
+from volery.study.steadystate import SettledWindow, settle
 
 JOBS = {
     "submit_s": np.array([5.0, 6.0, 7.0, 8.0, 9.0]),
@@ -15,7 +15,7 @@ JOBS = {
     "wait_s": np.array([9.0, 9.0, 0.001, 0.003, 0.002]),
 }
 CURVE = {"time_s": np.array([5.0, 6.0, 7.0, 8.0, 9.0, 10.0]), "utilisation": np.array([0, 0, 0.6, 0.8, 0.1, 0.1])}
-WINDOW = Window(warm_up_s=2.0, start_s=0.001, answer_s=0.0005)
+WINDOW = SettledWindow(warm_up_s=2.0, start_s=0.001, answer_s=0.0005)
 
 
 def test_jobs_of_the_warm_up_and_the_time_after_the_last_submission_are_left_out() -> None:
@@ -34,7 +34,7 @@ def test_messages_are_no_queueing_and_a_short_task_may_wait_without_delaying_its
 
 def test_a_warm_up_as_long_as_the_run_and_jobs_without_an_end_are_refused() -> None:
     with pytest.raises(InputError, match=r"no job was submitted after 4 s of warm-up"):
-        settle(JOBS, CURVE, Window(warm_up_s=4.0), "run")
+        settle(JOBS, CURVE, SettledWindow(warm_up_s=4.0), "run")
     with pytest.raises(InputError, match="did not finish"):
         settle(JOBS | {"jrt_s": np.full(5, -1e-6)}, CURVE, WINDOW, "run")
 

@@ -10,10 +10,18 @@ import msgspec
 import pytest
 
 from volery.architectures import configure, lookup, names
+from volery.core.forecast import (
+    ActiveJob,
+    FederationState,
+    ForecastResult,
+    Lifetime,
+    Quantiles,
+    RunningTask,
+    WaitingTasks,
+)
 from volery.core.model import SECOND, Cluster
-from volery.core.standing import Interval, Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
-from volery.whatif.forks import RESOLUTION_US, foretell
-from volery.whatif.lifetimes import Kind
+from volery.whatif.forks import RESOLUTION_US, forecast
+from volery.whatif.lifetimes import TaskKind
 
 HOPS_US = 20_000
 """More than all messages of these designs take."""
@@ -31,8 +39,8 @@ def known(*seconds: float) -> tuple[Lifetime, ...]:
 
 
 def job(number: int, *, running: tuple[RunningTask, ...] = (), waiting: int = 0, kind: int = 0, mask: int = 0,
-        user: str = "") -> StandingJob:  # fmt: skip
-    return StandingJob(number, user, 0, running, (WaitingTasks(waiting, mask, kind),) if waiting else ())
+        user: str = "") -> ActiveJob:  # fmt: skip
+    return ActiveJob(number, user, 0, running, (WaitingTasks(waiting, mask, kind),) if waiting else ())
 
 
 def held(machines: range, elapsed_s: float, kind: int = 0) -> tuple[RunningTask, ...]:
@@ -42,8 +50,10 @@ def held(machines: range, elapsed_s: float, kind: int = 0) -> tuple[RunningTask,
 CLUSTER = Cluster.uniform(12)
 
 
-def ask(standing: Standing, name: str = "megha", cluster: Cluster = CLUSTER, runs: int = 5, **given: Any) -> Outlook:
-    return foretell(lookup(name), config_of(name, **given), cluster, standing, 10.0, runs)
+def ask(
+    state: FederationState, name: str = "megha", cluster: Cluster = CLUSTER, runs: int = 5, **given: Any
+) -> ForecastResult:
+    return forecast(lookup(name), config_of(name, **given), cluster, state, 10.0, runs)
 
 
 def near(value: int | None, seconds: float) -> bool:
@@ -51,7 +61,7 @@ def near(value: int | None, seconds: float) -> bool:
 
 
 def test_where_nothing_runs_it_starts_at_once_and_ends_when_its_tasks_do() -> None:
-    told = ask(Standing(0, (), job(0, waiting=4), known(3)))
+    told = ask(FederationState(0, (), job(0, waiting=4), known(3)))
     assert told.runs == 5
     assert near(told.moments.last_start.median_us, 0)
     assert near(told.moments.last_end.median_us, 3)
@@ -63,8 +73,8 @@ def test_where_nothing_runs_it_starts_at_once_and_ends_when_its_tasks_do() -> No
 @pytest.mark.parametrize("name", names())
 def test_every_design_plays_on_from_a_full_cluster(name: str) -> None:
     """All slots are taken for two more seconds, so that nothing starts before, and then there is room for all."""
-    standing = Standing(0, (job(3, running=held(range(12), 1)),), job(7, waiting=6), known(3))
-    told = ask(standing, name, runs=1)
+    state = FederationState(0, (job(3, running=held(range(12), 1)),), job(7, waiting=6), known(3))
+    told = ask(state, name, runs=1)
     assert told.runs == 1
     start_us, end_us = told.moments.first_start.median_us, told.moments.last_end.median_us
     assert start_us is not None
@@ -80,54 +90,54 @@ def test_what_runs_stands_on_its_own_machine() -> None:
     """The job needs the one machine whose task runs longest: it waits for that one, not for the first that is free."""
     cluster = msgspec.structs.replace(Cluster.uniform(12), constraints=(0,) * 5 + (1,) + (0,) * 6)
     running = (*held(range(5), 0), *held(range(5, 6), 0, kind=1), *held(range(6, 12), 0))
-    standing = Standing(0, (job(0, running=running),), job(2, waiting=1, mask=1), known(1, 8))
-    assert near(ask(standing, cluster=cluster).moments.first_start.median_us, 8)
+    state = FederationState(0, (job(0, running=running),), job(2, waiting=1, mask=1), known(1, 8))
+    assert near(ask(state, cluster=cluster).moments.first_start.median_us, 8)
 
 
 def test_without_room_for_a_bit_per_machine_a_machine_of_the_kind_stands_for_it() -> None:
     """100 machines; the 10 that the job needs are all taken, for 4 s and one of them for 2, and 80 others for 1."""
     cluster = msgspec.structs.replace(Cluster.uniform(100), constraints=(1,) * 10 + (0,) * 90)
     running = (*held(range(1), 2, kind=1), *held(range(1, 10), 0, kind=1), *held(range(10, 90), 0))
-    standing = Standing(0, (job(0, running=running),), job(2, waiting=2, mask=1, kind=1), known(1, 4))
-    moments = ask(standing, cluster=cluster).moments
+    state = FederationState(0, (job(0, running=running),), job(2, waiting=2, mask=1, kind=1), known(1, 4))
+    moments = ask(state, cluster=cluster).moments
     assert near(moments.first_start.median_us, 2)
     assert near(moments.last_start.median_us, 4)
 
 
 def test_what_waits_already_comes_first() -> None:
     """With one master, 12 slots free in a second, and 24 tasks of a second before the job."""
-    standing = Standing(0, (job(0, running=held(range(12), 2)), job(1, waiting=24)), job(2, waiting=1), known(3))
-    assert near(ask(standing, "central", gms=1).moments.first_start.median_us, 1 + 3 + 3)
+    state = FederationState(0, (job(0, running=held(range(12), 2)), job(1, waiting=24)), job(2, waiting=1), known(3))
+    assert near(ask(state, "central", gms=1).moments.first_start.median_us, 1 + 3 + 3)
 
 
 def test_nothing_goes_to_a_drained_machine() -> None:
     """All but one are drained: four tasks of a second follow each other."""
-    standing = Standing(0, (), job(0, waiting=4), known(1), drained=tuple(range(1, 12)))
-    assert near(ask(standing).moments.last_end.median_us, 4)
+    state = FederationState(0, (), job(0, waiting=4), known(1), drained=tuple(range(1, 12)))
+    assert near(ask(state).moments.last_end.median_us, 4)
 
 
 def test_of_a_job_under_way_it_says_when_what_is_left_starts_and_ends() -> None:
     """Its running tasks end in 2 s and in 5; its others can start when the job before it ends, in 1 s."""
     jobs = (
         job(0, running=held(range(6), 2)),
-        StandingJob(1, "", 0, (*held(range(6, 10), 1), *held(range(10, 12), 0, kind=1)), (WaitingTasks(4, 0, 0),)),
+        ActiveJob(1, "", 0, (*held(range(6, 10), 1), *held(range(10, 12), 0, kind=1)), (WaitingTasks(4, 0, 0),)),
     )
-    moments = ask(Standing(0, jobs, None, known(3, 5), asked=1), "central", gms=1).moments
+    moments = ask(FederationState(0, jobs, None, known(3, 5), asked=1), "central", gms=1).moments
     assert near(moments.first_end.median_us, 2)
     assert near(moments.first_start.median_us, 1)
     assert near(moments.last_start.median_us, 1)
     assert near(moments.last_end.median_us, 5)
-    nothing_waits = ask(Standing(0, jobs, None, known(3, 5), asked=0), "central", gms=1).moments
-    assert nothing_waits.first_start == nothing_waits.last_start == Interval(None, None, None)
+    nothing_waits = ask(FederationState(0, jobs, None, known(3, 5), asked=0), "central", gms=1).moments
+    assert nothing_waits.first_start == nothing_waits.last_start == Quantiles(None, None, None)
     assert near(nothing_waits.last_end.median_us, 1)
 
 
 def test_it_says_whom_the_job_would_preempt() -> None:
     """The job's user has a half by right and nothing yet; the other one has it all."""
-    standing = Standing(
+    state = FederationState(
         0, (job(0, running=held(range(12), 1), user="ada"), ), job(1, waiting=4, user="bo"), known(60)
     )  # fmt: skip
-    told = ask(standing, shares="ada:1+bo:1")
+    told = ask(state, shares="ada:1+bo:1")
     assert [(one.job, one.user, one.runs) for one in told.preempts] == [(0, "ada", 5)]
     assert told.preempts[0].tasks == 4
     assert told.moments.last_start.median_us is not None
@@ -136,25 +146,29 @@ def test_it_says_whom_the_job_would_preempt() -> None:
 
 def test_weights_are_those_that_hold_now() -> None:
     """With a weight of 1 to 11 in place of equal ones, one machine is all that the job's user may take."""
-    standing = Standing(
+    state = FederationState(
         0, (job(0, running=held(range(12), 1), user="ada"),), job(1, waiting=4, user="bo"), known(60),
         weights=(("ada", 11),),
     )  # fmt: skip
-    assert ask(standing, shares="ada:1+bo:1").preempts[0].tasks == 1
+    assert ask(state, shares="ada:1+bo:1").preempts[0].tasks == 1
 
 
 def test_the_same_question_has_the_same_answer() -> None:
     kinds = (Lifetime("estimate", 2 * SECOND), Lifetime("history", 0, ((10, 20, 3 * SECOND), (SECOND, SECOND))))
-    standing = Standing(0, (job(0, running=held(range(12), 0.5)), job(1, waiting=9, kind=1)), job(2, waiting=9), kinds)
-    first, second = ask(standing), ask(standing)
+    state = FederationState(
+        0, (job(0, running=held(range(12), 0.5)), job(1, waiting=9, kind=1)), job(2, waiting=9), kinds
+    )
+    first, second = ask(state), ask(state)
     assert first.moments == second.moments
     assert first.moments.first_start.low_us != first.moments.first_start.median_us
 
 
 def test_without_time_for_a_run_it_says_from_when_on() -> None:
     """The one run that was begun has shown that the job does not start until then."""
-    standing = Standing(0, (job(0, running=held(range(12), 0)), job(1, waiting=60_000)), job(2, waiting=1), known(100))
-    told = foretell(lookup("central"), config_of("central", gms=1), CLUSTER, standing, 0.0)
+    state = FederationState(
+        0, (job(0, running=held(range(12), 0)), job(1, waiting=60_000)), job(2, waiting=1), known(100)
+    )
+    told = forecast(lookup("central"), config_of("central", gms=1), CLUSTER, state, 0.0)
     start = told.moments.first_start
     assert told.runs == 0
     assert start.low_us is not None
@@ -179,16 +193,16 @@ def test_intervals_hold_four_of_five() -> None:
             pass
         truth = [*running, *of_a_job(12), *of_a_job(6)]
 
-        def standing(kinds: tuple[Lifetime, ...], places: list[int], elapsed_us: int = elapsed_us) -> Standing:
+        def state(kinds: tuple[Lifetime, ...], places: list[int], elapsed_us: int = elapsed_us) -> FederationState:
             running = tuple(RunningTask(k, elapsed_us, places[k]) for k in range(12))
             waiting = tuple(WaitingTasks(1, 0, places[k]) for k in range(12, 24))
             planned = tuple(WaitingTasks(1, 0, places[k]) for k in range(24, 30))
-            jobs = (StandingJob(0, "", 0, running), StandingJob(1, "", 0, (), waiting))
-            return Standing(0, jobs, StandingJob(2, "", 0, (), planned), kinds)
+            jobs = (ActiveJob(0, "", 0, running), ActiveJob(1, "", 0, (), waiting))
+            return FederationState(0, jobs, ActiveJob(2, "", 0, (), planned), kinds)
 
-        told = ask(standing((Lifetime("history", 0, past),), [0] * 30), "central", runs=20, gms=1).moments
+        told = ask(state((Lifetime("history", 0, past),), [0] * 30), "central", runs=20, gms=1).moments
         exact = tuple(Lifetime("history", 0, ((took,),)) for took in truth)
-        came = ask(standing(exact, list(range(30))), "central", runs=1, gms=1).moments
+        came = ask(state(exact, list(range(30))), "central", runs=1, gms=1).moments
         for name in covered:
             interval, at = getattr(told, name), getattr(came, name).median_us
             covered[name] += interval.low_us <= at <= interval.high_us
@@ -200,12 +214,12 @@ def test_a_task_that_runs_takes_longer_than_it_has() -> None:
     estimated, corrected = Lifetime("estimate", SECOND), Lifetime("estimate", SECOND, (), (500, 1500))
     for basis in (Lifetime("history", 0, past), estimated, corrected, Lifetime("nothing")):
         for elapsed_us in (0, SECOND, 5 * SECOND, 60 * SECOND):
-            assert Kind(basis).job(Random(3), [elapsed_us]).total_us(elapsed_us) > elapsed_us
-    assert Kind(Lifetime("history", 0, past[1:])).job(Random(3)).total_us(3 * SECOND) > 3 * SECOND
+            assert TaskKind(basis).job(Random(3), [elapsed_us]).total_us(elapsed_us) > elapsed_us
+    assert TaskKind(Lifetime("history", 0, past[1:])).job(Random(3)).total_us(3 * SECOND) > 3 * SECOND
 
 
 def test_tasks_of_a_job_are_drawn_from_one_earlier_job() -> None:
-    kind = Kind(Lifetime("history", 0, ((SECOND,) * 3, (50 * SECOND,) * 3)))
+    kind = TaskKind(Lifetime("history", 0, ((SECOND,) * 3, (50 * SECOND,) * 3)))
     for seed in range(20):
         drawn = kind.job(Random(seed))
         assert len({drawn.total_us() for _ in range(20)}) == 1
@@ -214,11 +228,11 @@ def test_tasks_of_a_job_are_drawn_from_one_earlier_job() -> None:
 def test_what_runs_for_long_resembles_what_ran_for_long() -> None:
     """An earlier job of 50 s per task, nine of about 1 s, and a job of which ten tasks have been running for 3 s."""
     short = tuple((900_000 + k, 1_000_000 + k, 1_100_000 + k) for k in range(9))
-    kind = Kind(Lifetime("history", 0, (*short, (49 * SECOND, 50 * SECOND, 51 * SECOND))))
+    kind = TaskKind(Lifetime("history", 0, (*short, (49 * SECOND, 50 * SECOND, 51 * SECOND))))
     kind.spread = 0.0
     assert all(kind.job(Random(seed), [3 * SECOND] * 10).total_us() > 40 * SECOND for seed in range(20))
 
 
 def test_estimates_are_corrected_by_how_wrong_they_were() -> None:
-    kind = Kind(Lifetime("estimate", 10 * SECOND, (), (400, 400, 400)))
+    kind = TaskKind(Lifetime("estimate", 10 * SECOND, (), (400, 400, 400)))
     assert {kind.job(Random(seed)).total_us() for seed in range(20)} == {4 * SECOND}

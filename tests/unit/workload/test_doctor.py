@@ -14,7 +14,7 @@ from volery.core.errors import InputError
 from volery.workload import repairs
 from volery.workload.convert import convert
 from volery.workload.doctor import RULES, Diagnosis, choices, examine
-from volery.workload.table import Manifest, TaskRow, batches, read_manifest, read_table, rows_of, table_output
+from volery.workload.table import TableManifest, TaskRow, batches, read_manifest, read_table, rows_of, table_output
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 S = 1_000_000
@@ -38,7 +38,7 @@ def written(path: Path, rows: Rows) -> Path:
     with table_output(path, force=True) as table:
         for batch in batches(rows):
             table.add(batch)
-        table.finish(Manifest(1, "made", "00", "table", "test"))
+        table.finish(TableManifest(1, "made", "00", "table", "test"))
     return path
 
 

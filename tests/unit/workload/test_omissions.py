@@ -22,8 +22,8 @@ from volery.workload.omissions import (
     NO_RUNTIME,
     NOT_FINISHED,
     STILL_RUNNING,
+    OmissionTally,
     Only,
-    Tally,
     judge,
 )
 from volery.workload.table import SCHEMA
@@ -124,7 +124,7 @@ def test_impossible_numbers_give_no_negative_machine_time() -> None:
     columns = [pa.array(said.get(field.name, [None] * 6), field.type) for field in SCHEMA]
     batch = pa.record_batch(columns, schema=SCHEMA)
     amounts = {"cpu_milli": batch.column("cpu_milli")}
-    tally = Tally(("cpu_milli",))
+    tally = OmissionTally(("cpu_milli",))
     tally.add(batch, judge(batch, amounts, "ran"), amounts)
     left = tally.omissions(frozenset("5"))
     assert counts(left) == {IMPOSSIBLE_REQUEST: 3, NEGATIVE_RUNTIME: 1, NO_INSTANCES: 1}

@@ -18,6 +18,7 @@ import msgspec
 
 from volery.architectures.hfs.messages import MESSAGES
 from volery.architectures.hfs.node import TRACKER, Node
+from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
 from volery.architectures.hfs.tracker import JobTracker
 from volery.core.bounds import Count, Period, Seconds
@@ -26,7 +27,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import Pools, parse_shares_text
+from volery.policies.fairness import parse_shares_text
 from volery.policies.locality import delay_policy
 from volery.roles.heartbeats import Heartbeats
 

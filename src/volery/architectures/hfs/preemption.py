@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from volery.architectures.hfs.pools import Pool, Pools
 from volery.core.model import NEVER, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.records import ATTEMPT_MAX
-from volery.policies.fairness import Pool, Pools
 from volery.roles.node import Kill
 
 WaitingOf = Callable[[JobId], Iterable[Task]]

@@ -7,11 +7,11 @@ from random import Random
 
 from volery.architectures.hfs.messages import Heartbeat
 from volery.architectures.hfs.node import BEAT
+from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import LOOK, Preemptor, Running
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
-from volery.policies.fairness import Pools
 from volery.policies.locality import DelayPolicy, PlacedTasks, Sites
 from volery.policies.match import Anchors, Matches, nth_position
 from volery.roles.heartbeats import Heartbeats

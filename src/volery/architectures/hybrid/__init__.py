@@ -28,9 +28,9 @@ from volery.architectures.hybrid.layout import Layout
 from volery.architectures.hybrid.messages import MESSAGES
 from volery.architectures.hybrid.monitor import DemandReport, Monitor, WatchSetting
 from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
+from volery.architectures.hybrid.placement import LeastWait
 from volery.architectures.hybrid.scarcity import Negotiation, supply
 from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
-from volery.architectures.hybrid.waiting import LeastWait
 from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
 from volery.core.bounds import (
     PROBES_MAX,
@@ -49,7 +49,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
-from volery.policies.sampling import Draws, Sampler
+from volery.policies.sampler import Sampler, SmallRandom
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
 
@@ -202,7 +202,7 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         bypass_max=config.bypass_max,
     )
     for machine, address in enumerate(layout.nodes):
-        draws = Draws(streams.number(address) if config.stealing != "off" else 0)
+        draws = SmallRandom(streams.number(address) if config.stealing != "off" else 0)
         slots = cluster.slots[machine]
         crowd = CrowdReport(watch, slots) if watch is not None else None
         scarce = ScarceFirst(watch) if watch is not None else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from volery.architectures.hybrid.layout import Layout
 from volery.architectures.hybrid.messages import (
     Assign,
@@ -15,7 +17,7 @@ from volery.architectures.hybrid.messages import (
     WithdrawJob,
 )
 from volery.architectures.hybrid.monitor import DemandReport
-from volery.architectures.hybrid.waiting import LeastWait, Units
+from volery.architectures.hybrid.placement import LeastWait, Units
 from volery.core.component import Component, sent_to
 from volery.core.events import TimerFired
 from volery.core.model import Address, JobId, Task, TaskId, Time
@@ -64,6 +66,9 @@ class Central(Component):
         self._long_count = [0] * len(layout.nodes)
         self._vector = 0
         self._version = 0
+
+    def takes(self) -> Collection[type]:
+        return self.receives.keys() - (frozenset() if self._demand is not None else {TimerFired})
 
     def on_central_tasks(self, message: CentralTasks, source: Address, now: Time) -> None:
         """Place a job, a group of tasks with the same constraints after the other."""
@@ -146,7 +151,7 @@ class Central(Component):
                 self._vector ^= 1 << machine
 
     def on_withdraw_job(self, message: WithdrawJob, source: Address, now: Time) -> None:
-        """Drop the job's tasks that nobody has asked for, and kill those that run."""
+        """Drop the job's tasks that no worker has asked for, and kill those that run."""
         dropped: list[TaskId] = []
         for batch in [batch for batch, tasks in self._tasks.items() if tasks[0].job == message.job]:
             tasks = self._tasks.pop(batch)

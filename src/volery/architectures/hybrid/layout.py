@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from volery.architectures.hybrid.waiting import Units
+from volery.architectures.hybrid.placement import Units
 from volery.policies.match import Matches, positions
 
 

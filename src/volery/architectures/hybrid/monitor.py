@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.architectures.hybrid.messages import Crowded, Demanded, Reorder, Scarcity
-from volery.architectures.hybrid.scarcity import Demand, scarcity
+from volery.architectures.hybrid.scarcity import ConstraintDemand, scarcity
 from volery.core.component import Component, sent_to
 from volery.core.events import Counted, Measured, TimerFired
 from volery.core.model import Address, Time
@@ -60,7 +60,7 @@ class DemandReport:
         self._setting = setting
         self._sent = (0,) * len(setting.supply)
         self._armed = False
-        self.waiting = Demand(len(setting.supply))
+        self.waiting = ConstraintDemand(len(setting.supply))
 
     def arm(self, port: Port, now: Time) -> None:
         """Report at the next heartbeat."""

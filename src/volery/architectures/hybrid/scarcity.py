@@ -39,7 +39,7 @@ def scarcity(demands: Sequence[Sequence[int]], available: Sequence[int]) -> list
     return [count / workers if workers else 0.0 for count, workers in zip(asked, available, strict=True)]
 
 
-class Demand:
+class ConstraintDemand:
     """Waiting tasks per constraint.
 
     Args:

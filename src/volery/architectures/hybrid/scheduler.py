@@ -28,7 +28,7 @@ from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, JobId, Task, Time
 from volery.policies.match import positions
-from volery.policies.sampling import Sampler
+from volery.policies.sampler import Sampler
 from volery.roles.reservations import (
     Completed,
     Kill,
@@ -206,7 +206,7 @@ class Scheduler(ReservingScheduler):
         return admitted
 
     def on_scarcity(self, message: Scarcity, source: Address, now: Time) -> None:
-        """Keep the CRV."""
+        """Keep the new constraint resource vector."""
         if self._negotiation is not None:
             self._negotiation.thousandths = message.thousandths
 

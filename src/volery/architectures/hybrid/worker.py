@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -25,13 +25,15 @@ from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
 from volery.core.component import sent_to
 from volery.core.events import Counted, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
-from volery.policies.sampling import Draws
+from volery.policies.sampler import SmallRandom
 from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
 
 Stealing = Literal["off", "behind-long", "random"]
 Order = Literal["fifo", "srpt"]
 
 FOREVER: Final = float("inf")
+PHOENIX: Final[frozenset[type]] = frozenset({Reorder, TimerFired, PeerLost})
+"""The events that Phoenix's workers alone receive."""
 
 
 class WorkerSetting(msgspec.Struct, frozen=True):
@@ -87,7 +89,7 @@ class Worker(SlotKeeper):
         slots: int,
         offered: int,
         setting: WorkerSetting,
-        draws: Draws,
+        draws: SmallRandom,
         crowd: CrowdReport | None = None,
         scarce: ScarceFirst | None = None,
     ) -> None:
@@ -111,6 +113,9 @@ class Worker(SlotKeeper):
         self._running_long: dict[TaskId, int] | None = None
         self._version = 0
         self._vector = b""
+
+    def takes(self) -> Collection[type]:
+        return self.receives.keys() - (PHOENIX if self._crowd is None else frozenset())
 
     def on_probe(self, message: Probe, source: Address, now: Time) -> None:
         """Reject it where a long task runs or waits, unless it is final or here already; else serve or queue it."""

@@ -8,7 +8,7 @@ Flow     Submit > Locate > Located > Hosted > Ask > (machine's heartbeat, master
 Deviates No text of the paper was at hand but abstract and summaries: policies and periods are those of Hadoop's
          documentation and code, and the method by which queues get their capacities is ours (docs/reference/hydra.md).
          Slots only. Application masters take no container and no time to start: they stand beside proxies, which are a
-         few per sub-cluster instead of one per machine and do not fail. Heartbeats that have nothing to tell are not
+         few per sub-cluster instead of one per machine and do not fail. Empty heartbeats are not
          sent. Asks are not moved once they are placed, unless a sub-cluster is lost or back; locality is of
          sub-clusters, not of machines and racks. home: a job whose home cannot run a task asks the others. The state
          store does not fail. docs/papers.md.
@@ -18,20 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from random import Random
 from typing import Annotated
 
 import msgspec
 
 from volery.architectures.hydra.generator import Generating, PolicyGenerator
 from volery.architectures.hydra.layout import GPG, STORE, Layout, rm_of
-from volery.architectures.hydra.manager import ResourceManager, Setting
+from volery.architectures.hydra.manager import ManagerSetting, ResourceManager
 from volery.architectures.hydra.messages import MESSAGES
-from volery.architectures.hydra.node import MortalNode, Node
+from volery.architectures.hydra.node import Node
+from volery.architectures.hydra.policies import Membership, Split, Splitter
 from volery.architectures.hydra.proxy import Proxy
+from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.hydra.router import Router, Routing
-from volery.architectures.hydra.splitting import Split, Splitter, View
 from volery.architectures.hydra.store import StateStore
-from volery.architectures.hydra.surviving import MortalManager
 from volery.core.bounds import Components, Count, Milliseconds, Period, PositiveCount, Seconds
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
@@ -44,8 +45,6 @@ from volery.roles.recovery.channel import LINK_MESSAGES, Linking
 
 
 class HydraConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Hydra."""
-
     subclusters: Annotated[Components, msgspec.Meta(description="sub-clusters, each under a resource manager")] = 4
     routers: Annotated[Components, msgspec.Meta(description="routers, where jobs come in")] = 2
     proxies: Annotated[Components, msgspec.Meta(description="AM-RM proxies of each sub-cluster")] = 2
@@ -99,21 +98,21 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
     """Components for a cluster.
 
     Raises:
-        InputError: more sub-clusters than machines, queues that are none, heartbeats that cannot be told apart.
+        InputError: more sub-clusters than machines, queues that are none, heartbeats closer than a microsecond.
     """
-    parts = Parts(cluster, config, streams)
-    layout = parts.layout
+    builder = HydraBuilder(cluster, config, streams)
+    layout = builder.layout
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     resource_managers = [rm_of(sub.number) for sub in layout.subclusters]
     addresses = [*layout.routers, STORE, GPG, *layout.proxies, *resource_managers, *machines]
     entries = layout.routers
     if not config.reliable:
-        components = {address: parts.component(address, 0) for address in addresses}
+        components = {address: builder.component(address, 0) for address in addresses}
         return Deployment(components, machines, lambda job: entries[job % len(entries)])
     linking = Linking(MESSAGES)
 
     def linked(address: Address, incarnation: int) -> Component:
-        return linking.around(parts.component(address, incarnation), incarnation)
+        return linking.around(builder.component(address, incarnation), incarnation)
 
     watches = [(STORE, address) for address in resource_managers]
     watches += [(rm_of(layout.sub_of[machine]), node) for node, machine in machines.items()]
@@ -127,7 +126,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
     )
 
 
-class Parts:
+class HydraBuilder:
     """Makes the components of one build.
 
     Args:
@@ -147,19 +146,18 @@ class Parts:
         sizes = [len(sub.machines) for sub in self.layout.subclusters]
         beats = _beats("node_heartbeat_s", config.node_heartbeat_s, sizes)
         am_beats = _beats("am_heartbeat_s", config.am_heartbeat_s, [len(self.layout.proxies)])
-        self._setting = Setting(
+        self._setting = ManagerSetting(
             self._queues,
             beats,
             am_beats[0] if am_beats else None,
             self.layout.proxies,
             round(config.decision_ms * 1000),
             _us(config.report_s),
-            _us(config.node_expiry_s + 2 * config.detection_s),
         )
 
     def component(self, address: Address, incarnation: int) -> Component:
         """The one at an address."""
-        config, layout, setting = self._config, self.layout, self._setting
+        config, layout = self._config, self.layout
         role, *numbers = address.split("/")
         stream = self._streams.of(address, incarnation) if role in ("router", "rm") else None
         number = int(numbers[0])
@@ -168,14 +166,11 @@ class Parts:
         if stream is not None and role == "router":
             return Router(layout, config.routing, stream)
         if stream is not None:
-            sub = layout.subclusters[number]
-            if config.reliable:
-                return MortalManager(sub, setting, stream, incarnation)
-            return ResourceManager(sub, setting, stream)
+            return self._manager(number, stream, incarnation)
         if role == "proxy":
-            view = View(len(layout.subclusters))
+            known = Membership(len(layout.subclusters))
             alpha = Fraction(config.alpha).limit_denominator(1000)
-            return Proxy(number, layout, view, Splitter(layout, view, config.split, alpha))
+            return Proxy(number, layout, known, Splitter(layout, known, config.split, alpha))
         if role == role_of(GPG):
             return PolicyGenerator(
                 config.gpg, _us(config.gpg_s), config.pending_low, config.pending_high, self._queues, incarnation
@@ -185,10 +180,17 @@ class Parts:
     def _node(self, machine: int, incarnation: int) -> Node:
         config, setting = self._config, self._setting
         sub = self.layout.subclusters[self.layout.sub_of[machine]]
-        seat, beats = sub.seat_of[machine], setting.beats[sub.number] if setting.beats else None
-        if not config.reliable:
-            return Node(rm_of(sub.number), seat, beats)
-        return MortalNode(rm_of(sub.number), seat, beats, self.layout.proxies, _us(config.node_expiry_s), incarnation)
+        rm, beats, registration = rm_of(sub.number), setting.beats[sub.number] if setting.beats else None, None
+        if config.reliable:
+            registration = Registration(rm, self.layout.proxies, _us(config.node_expiry_s), incarnation)
+        return Node(rm, sub.seat_of[machine], beats, registration)
+
+    def _manager(self, number: int, stream: Random, incarnation: int) -> ResourceManager:
+        config, sub, registrations = self._config, self.layout.subclusters[number], None
+        if config.reliable:
+            lease_us = _us(config.node_expiry_s + 2 * config.detection_s)
+            registrations = Registrations(sub, self.layout.proxies, lease_us, incarnation)
+        return ResourceManager(sub, self._setting, stream, incarnation, registrations)
 
 
 def _us(seconds: float) -> Time:
@@ -221,7 +223,7 @@ STAGES = {
     Stage.T3: Realisation("ResourceManager._serve", "full", "container by container"),
     Stage.T4: Realisation("Proxy._bind", "full", "a task is bound to a container that was granted"),
     Stage.T5: Realisation("Node.on_start", "partial", "launch without staging"),
-    Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats tell what has ended, no progress"),
+    Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats report ends, no progress"),
     Stage.T7: Realisation("Proxy.on_completed"),
     Stage.T11: Realisation("Proxy.on_renewed", "full", "another attempt, anywhere", "reliable=true"),
     Stage.M2: Realisation("Proxy._want", "full", "proxies over resource managers"),

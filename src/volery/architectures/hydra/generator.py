@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from volery.architectures.hydra.layout import STORE
 from volery.architectures.hydra.messages import Guarantee, News, Policy, Read, Standing
-from volery.architectures.hydra.weighing import WHOLE, guarantees, load_weights
+from volery.architectures.hydra.policies import WHOLE, guarantees, load_weights
 from volery.core.component import Component, sent_to
 from volery.core.events import TimerFired
 from volery.core.model import Address, Time
@@ -56,12 +56,10 @@ class PolicyGenerator(Component):
             self._port.set_timer(LOOK, (now // self._period_us + 1) * self._period_us)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Look."""
         self._looking = False
         self._port.send(STORE, Read())
 
     def on_standing(self, message: Standing, source: Address, now: Time) -> None:
-        """Set policies."""
         loads = message.loads
         weights = [WHOLE] * len(loads)
         if self._weighs:

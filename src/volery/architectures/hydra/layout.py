@@ -1,4 +1,4 @@
-"""How the cluster is cut into sub-clusters, and what each of them could ever run."""
+"""The sub-clusters of a cluster, and the constraint sets that each of them can satisfy."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
 """The resource manager of one sub-cluster: queues with capacity, served when machines send their heartbeats.
 
-Heartbeats that have nothing to tell are not sent: the manager knows when those of machines with free slots are due, and
-serves the queues then, the one that uses least of its capacity first. What is granted is told in the heartbeats of the
+Empty heartbeats are not sent: the manager knows when those of machines with free slots are due, and
+serves the queues then, the one that uses least of its capacity first. Grants are sent in the heartbeats of the
 application masters, which stand beside their proxies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import Random
 from typing import Final
+
+import msgspec
 
 from volery.architectures.hydra.layout import STORE, SubCluster
 from volery.architectures.hydra.messages import (
@@ -19,62 +21,49 @@ from volery.architectures.hydra.messages import (
     Grant,
     Held,
     Load,
+    Register,
     Release,
     Vacated,
 )
-from volery.core.component import Component, sent_to
-from volery.core.events import Computed, TimerFired
+from volery.architectures.hydra.recovery import IDS, Registrations
+from volery.core.component import Component, Sends, sent_to
+from volery.core.events import Computed, Event, PeerBack, PeerLost, TimerFired
 from volery.core.model import NEVER, Address, JobId, Task, Time
-from volery.core.port import Problem
+from volery.core.port import Port, Problem
 from volery.policies.fairness import FairQueue, WeightedDrf
 from volery.roles.heartbeats import Heartbeats
+from volery.roles.recovery.channel import Renewed
 
 SERVE: Final = "serve"
 TELL: Final = "tell"
 REPORT: Final = "report"
 DECIDED: Final = "decided"
-IDS: Final = 1 << 40
-"""Containers that one incarnation can grant."""
 EVERYBODY: Final = "default"
 """The queue of all jobs where there are no queues."""
 
 
-class Setting:
-    """What resource managers of one build share.
+class ManagerSetting(msgspec.Struct, frozen=True):
+    """The parameters of all resource managers of a build.
 
     Args:
         queues: weights of queues; None: one queue for all.
-        beats: of machines, per sub-cluster; None: they tell at once, and are offered at once.
-        am_beats: of application masters, one after the other by proxy; None: they hear at once.
+        beats: of machines, per sub-cluster; None: they report at once, and are offered at once.
+        am_beats: of application masters, one after the other by proxy; None: grants are sent at once.
         proxies: addresses, in the order of these heartbeats.
         decision_us: of a container.
         report_us: from one report to the store to the next.
-        lease_us: a machine that was lost for so long has ended all that ran there.
     """
 
-    __slots__ = ("am_beats", "beats", "decision_us", "lease_us", "proxies", "queues", "report_us")
-
-    def __init__(
-        self,
-        queues: Mapping[str, int] | None,
-        beats: Sequence[Heartbeats] | None,
-        am_beats: Heartbeats | None,
-        proxies: Sequence[Address],
-        decision_us: Time,
-        report_us: Time,
-        lease_us: Time,
-    ) -> None:
-        self.queues = queues
-        self.beats = beats
-        self.am_beats = am_beats
-        self.proxies = proxies
-        self.decision_us = decision_us
-        self.report_us = report_us
-        self.lease_us = lease_us
+    queues: Mapping[str, int] | None
+    beats: Sequence[Heartbeats] | None
+    am_beats: Heartbeats | None
+    proxies: Sequence[Address]
+    decision_us: Time
+    report_us: Time
 
 
-class Application:
-    """What is kept of a job that asks for containers here.
+class JobRequests:
+    """The containers that a job requests of a resource manager.
 
     Attributes:
         wanted: per constraint set, how many more.
@@ -89,7 +78,7 @@ class Application:
 
 
 def _count(counts: dict[str, int], queue: str, by: int) -> None:
-    """Queues that have nothing are left out."""
+    """Change the count of a queue; queues at 0 are left out."""
     counts[queue] = counts.get(queue, 0) + by
     if not counts[queue]:
         del counts[queue]
@@ -100,26 +89,35 @@ class ResourceManager(Component):
 
     Args:
         sub: its machines.
-        setting: what all of them share.
+        setting: the parameters.
         stream: of random choices between machines.
+        incarnation: of the manager.
+        registrations: of its machines, where they may restart, as the manager may; None: none does.
     """
 
-    def __init__(self, sub: SubCluster, setting: Setting, stream: Random) -> None:
+    def __init__(
+        self,
+        sub: SubCluster,
+        setting: ManagerSetting,
+        stream: Random,
+        incarnation: int = 0,
+        registrations: Registrations | None = None,
+    ) -> None:
         self._sub = sub
         self._setting = setting
         self._stream = stream
         self._beats = setting.beats[sub.number] if setting.beats is not None else None
         self._proxy_seat = {proxy: seat for seat, proxy in enumerate(setting.proxies)}
-        self._nodes = [f"node/{machine}" for machine in sub.machines]
+        self._registrations = registrations
         self._idle = list(sub.slots)
         self._slot_count = self._idle_count = sum(sub.slots)
         self._free = sub.matches.every
         self._usable = sub.matches.every
         self._terms = [0] * len(sub.machines)
         self._containers: dict[int, Held] = {}
-        self._last_id = 0
+        self._last_id = incarnation * IDS
         self._queue = self._empty_queue()
-        self._applications: dict[JobId, Application] = {}
+        self._applications: dict[JobId, JobRequests] = {}
         self._jobs_running: dict[JobId, int] = {}
         self._masks: dict[int, int] = {}
         self._wanted = 0
@@ -129,16 +127,33 @@ class ResourceManager(Component):
         self._waiting = 0
         self._granted: dict[Address, list[Container]] = {}
         self._granted_seats = 0
-        self._telling_at: Time = NEVER
-        self._told: dict[Address, int] = {}
+        self._sending_at: Time = NEVER
+        self._grants_sent: dict[Address, int] = {}
         self._deciding = False
         self._armed: tuple[int, Time] | None = None
         self._reporting = False
         self._reports = 0
         self._entitled = 0
 
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        if self._registrations is not None:
+            self._registrations.bind(self, port)
+
+    def takes(self) -> Collection[type]:
+        if self._registrations is not None:
+            return self.receives.keys()
+        return self.receives.keys() - Registrations.receives.keys()
+
+    def emits(self) -> Sends:
+        return self.sends if self._registrations is not None else self.sends - Registrations.sends
+
+    def start(self, now: Time) -> None:
+        if self._registrations is not None:
+            self._registrations.start(now)
+
     def _empty_queue(self) -> FairQueue:
-        """Every queue with its part of the slots; until the policy generator says something else."""
+        """The queues, each entitled to its part of the slots until the policy generator changes that."""
         weights = self._setting.queues if self._setting.queues is not None else {EVERYBODY: 1}
         self._part = max(1, self._slot_count // max(1, sum(weights.values())))
         self._known = set(weights)
@@ -146,7 +161,7 @@ class ResourceManager(Component):
         return FairQueue(self._order)
 
     def _queue_of(self, user: str) -> str:
-        """Whoever is not named has a queue of weight 1."""
+        """The queue of a user; one that the parameters do not name has a queue of weight 1."""
         if self._setting.queues is None:
             return EVERYBODY
         if user not in self._known:
@@ -162,17 +177,17 @@ class ResourceManager(Component):
         application = self._applications.get(message.job)
         if application is None:
             queue = self._queue_of(message.user)
-            application = self._applications[message.job] = Application(source, queue)
+            application = self._applications[message.job] = JobRequests(source, queue)
             self._queue.belongs(message.job, queue)
         for mask, count in zip(message.masks, message.counts, strict=True):
             self._want(application, message.job, mask, count)
         if self._beats is None:
             self._serve_free(message.masks, now)
         self._forget(message.job)
-        self._settle(now)
+        self.settle(now)
 
-    def _want(self, application: Application, job: JobId, mask: int, count: int) -> None:
-        """More, or fewer; of what is not wanted any more, the places in the queue stay until they are reached."""
+    def _want(self, application: JobRequests, job: JobId, mask: int, count: int) -> None:
+        """Change what a job wants; the places in the queue of what it does not want stay until they are reached."""
         before, waited = application.wanted.get(mask, 0), bool(application.wanted)
         after = max(0, before + count)
         application.wanted[mask] = after
@@ -190,7 +205,7 @@ class ResourceManager(Component):
             self._queue.remove(lambda _: True)
 
     def _forget(self, job: JobId) -> None:
-        """A job that wants nothing and has nothing here is none of ours."""
+        """Drop a job that wants nothing and has nothing here."""
         application = self._applications.get(job)
         if application is not None and not application.wanted and job not in self._jobs_running:
             del self._applications[job]
@@ -221,7 +236,7 @@ class ResourceManager(Component):
             self._deciding = True
             self._port.compute(DECIDED, Problem(int, granted, granted * self._setting.decision_us))
 
-    def _grant(self, application: Application, wanted: Task, seat: int) -> None:
+    def _grant(self, application: JobRequests, wanted: Task, seat: int) -> None:
         self._last_id += 1
         container = Container(
             self._last_id, self._sub.machines[seat], self._terms[seat], wanted.job, wanted.constraints
@@ -242,7 +257,7 @@ class ResourceManager(Component):
             self._free &= ~(1 << seat)
 
     def _give_back(self, number: int) -> int:
-        """A container has ended; returns the seat, or -1 where it is not known."""
+        """Count a container that has ended; returns the seat, or -1 where it is not known."""
         held = self._containers.pop(number, None)
         if held is None:
             return -1
@@ -265,75 +280,105 @@ class ResourceManager(Component):
             seat = max(seat, self._give_back(container))
         if seat >= 0 and self._usable >> seat & 1 and not self._deciding:
             self._serve(seat, now)
-        self._settle(now)
+        self.settle(now)
 
     def on_release(self, message: Release, source: Address, now: Time) -> None:
-        """Containers that came too late."""
+        """Take back containers that came too late."""
         for container in message.containers:
             seat = self._give_back(container)
             if seat >= 0 and self._beats is None and self._usable >> seat & 1 and not self._deciding:
                 self._serve(seat, now)
-        self._settle(now)
+        self.settle(now)
 
     def on_entitle(self, message: Entitle, source: Address, now: Time) -> None:
-        """New capacities of queues."""
+        """Set new capacities of queues."""
         if message.number > self._entitled and self._setting.queues is not None:
             self._entitled = message.number
             for queue, slots in zip(message.queues, message.slots, strict=True):
                 self._order.reweigh(queue, max(1, slots))
 
+    def use(self, seats: int) -> None:
+        """Grant containers on the machines of this vector alone."""
+        self._usable = seats
+
+    def vacate(self, seat: int) -> None:
+        """Take back all containers on a machine."""
+        machine = self._sub.machines[seat]
+        for number in [n for n, held in self._containers.items() if held.container.machine == machine]:
+            self._give_back(number)
+
+    def adopt(self, seat: int, running: Sequence[Held], term: int) -> None:
+        """Take over the containers in which tasks run on a machine; those to come are of this term."""
+        for held in running:
+            self._take(Held(held.container, held.proxy, self._queue_of(held.user)), seat)
+        self._terms[seat] = term
+
+    def offer(self, seat: int, now: Time) -> None:
+        """Use what a machine has free at once, where no heartbeat is waited for."""
+        if self._beats is None and self._usable >> seat & 1 and not self._deciding:
+            self._serve(seat, now)
+        self.settle(now)
+
+    def on_recovery(self, event: Event, source: Address, now: Time) -> None:
+        """Pass an event of recovery on to the account of registrations."""
+        assert self._registrations is not None, "nothing restarts"
+        self._registrations.handle(event, source, now)
+
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
-        """Decided: the grants may be told, and the next machine may be served."""
+        """Send the grants, and serve the next machine."""
         self._deciding = False
         if self._beats is None:
             self._serve_free(tuple(self._masks), now)
-        self._settle(now)
+        self.settle(now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """A machine's heartbeat, an application master's, or that of this manager to the store."""
-        if event.key == REPORT:
+        """A heartbeat of a machine, an application master, or this manager is due; or a lease is over."""
+        if isinstance(event.key, tuple):
+            assert self._registrations is not None, "they alone set such timers"
+            self._registrations.give_up(int(event.key[1]), now)
+        elif event.key == REPORT:
             self._reporting = False
             self._report()
         elif event.key == TELL:
-            self._telling_at = NEVER
-            self._tell(now)
+            self._sending_at = NEVER
+            self._send_grants(now)
         else:
             assert self._armed is not None, "a heartbeat that nobody waits for"
             seat, self._armed = self._armed[0], None
             self._serve(seat, now)
-            self._settle(now)
+            self.settle(now)
 
-    def _settle(self, now: Time) -> None:
-        """After every change: grants are told, the next heartbeat is waited for, a report is due."""
+    def settle(self, now: Time) -> None:
+        """End a change: send grants, wait for the next heartbeat, and let a report be due."""
         if self._granted and not self._deciding:
             am_beats = self._setting.am_beats
             if am_beats is None:
-                self._tell(now)
+                self._send_grants(now)
             else:
-                self._tell_at(am_beats.next_of(self._granted_seats, now - 1)[1])
+                self._send_at(am_beats.next_of(self._granted_seats, now - 1)[1])
         if self._beats is not None:
             self._arm(self._beats, now)
         if not self._reporting:
             self._reporting = True
             self._port.set_timer(REPORT, (now // self._setting.report_us + 1) * self._setting.report_us)
 
-    def _tell_at(self, at: Time) -> None:
-        if at != self._telling_at:
-            self._telling_at = at
+    def _send_at(self, at: Time) -> None:
+        if at != self._sending_at:
+            self._sending_at = at
             self._port.set_timer(TELL, at)
 
-    def _tell(self, now: Time) -> None:
-        """Tell every application master whose heartbeat it is."""
+    def _send_grants(self, now: Time) -> None:
+        """Send their grants to the application masters whose heartbeat it is."""
         am_beats, headroom = self._setting.am_beats, self._headroom()
         for proxy in list(self._granted):
             seat = self._proxy_seat[proxy]
             if am_beats is not None and am_beats.after(seat, now - 1) != now:
                 continue
             self._granted_seats &= ~(1 << seat)
-            number = self._told[proxy] = self._told.get(proxy, 0) + 1
+            number = self._grants_sent[proxy] = self._grants_sent.get(proxy, 0) + 1
             self._port.send(proxy, Grant(number, tuple(self._granted.pop(proxy)), headroom))
         if self._granted and am_beats is not None:
-            self._tell_at(am_beats.next_of(self._granted_seats, now)[1])
+            self._send_at(am_beats.next_of(self._granted_seats, now)[1])
 
     def _headroom(self) -> int:
         """Slots that are free on machines in use."""
@@ -398,7 +443,7 @@ class ResourceManager(Component):
         assert not fits or self._deciding or (self._beats is not None and self._armed is not None), "idle and wanted"
 
     def check_rest(self) -> None:
-        """Everything is free, and nobody wants anything."""
+        """Raise AssertionError where a container, a grant or a request is left."""
         assert self._idle == self._sub.slots, "containers are left"
         assert not self._applications, "applications are left"
         assert not self._granted, "grants are left"
@@ -411,5 +456,9 @@ class ResourceManager(Component):
         Entitle: on_entitle,
         Computed: on_computed,
         TimerFired: on_timer,
+        Register: on_recovery,
+        Renewed: on_recovery,
+        PeerLost: on_recovery,
+        PeerBack: on_recovery,
     }
-    sends = sent_to("proxy", Grant) | sent_to("store", Load)
+    sends = sent_to("proxy", Grant) | sent_to("store", Load) | Registrations.sends

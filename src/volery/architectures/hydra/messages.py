@@ -1,8 +1,7 @@
-"""What routers, the state store, the policy generator, proxies, resource managers and nodes say to each other.
+"""The messages between routers, state store, policy generator, proxies, resource managers and nodes.
 
-Numbers count what one sender says to one receiver, so that what is repeated or stale is recognised. A container is the
-right to run one task on a machine, given by a resource manager; its `term` says under which registration of the
-machine.
+Numbers count the messages of one sender to one receiver, so that repeated and stale ones are recognised. A container is
+the right to run one task on a machine, given by a resource manager; its `term` names the registration of the machine.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Release(Message, frozen=True):
 
 
 class Start(Message, frozen=True):
-    """Proxy > node: run this attempt in the container; the user is told to a new resource manager."""
+    """Proxy > node: run this attempt in the container; a restarted resource manager learns the user from it."""
 
     number: int
     container: Container
@@ -117,7 +116,7 @@ class Vacated(Message, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A container that something runs in, as its node tells a resource manager."""
+    """A container in which a task runs, as its node reports it."""
 
     container: Container
     proxy: str
@@ -139,11 +138,11 @@ class Welcome(Message, frozen=True):
 
 
 class Reborn(Message, frozen=True):
-    """Restarted resource manager or node > all that deal with it: I have begun anew (the link tells them the rest)."""
+    """Restarted resource manager or node > all that deal with it: I have restarted (the link reports the rest)."""
 
 
 class NodeDead(Message, frozen=True):
-    """Resource manager > proxies: what ran on this machine has ended, and it will not tell."""
+    """Resource manager > proxies: what ran on this machine has ended, and the machine will not report it."""
 
     machine: int
 
@@ -190,7 +189,7 @@ class News(Message, frozen=True):
 
 
 class Read(Message, frozen=True):
-    """Policy generator > store: tell me the loads."""
+    """Policy generator > store: send me the loads."""
 
 
 class Standing(Message, frozen=True):

@@ -25,7 +25,7 @@ from volery.architectures.hydra.messages import (
     Release,
     Start,
 )
-from volery.architectures.hydra.splitting import Splitter, View
+from volery.architectures.hydra.policies import Membership, Splitter
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
@@ -33,7 +33,7 @@ from volery.roles.recovery.channel import Renewed
 from volery.roles.submission import JobLedger
 
 
-class Running(NamedTuple):
+class RunningAttempt(NamedTuple):
     """An attempt that was started somewhere."""
 
     task: Task
@@ -45,7 +45,7 @@ NOWHERE: Final = -1
 """Where the input of a task lies that has none, or may run anywhere."""
 
 
-class Line:
+class TaskLine:
     """Tasks of one job and constraint set that wait, by the sub-cluster that holds their input.
 
     Attributes:
@@ -75,7 +75,7 @@ class Line:
 
 
 class Application:
-    """What an application master keeps of its job.
+    """The state that an application master keeps of its job.
 
     Attributes:
         user: whose it is.
@@ -90,14 +90,14 @@ class Application:
 
     def __init__(self, user: str) -> None:
         self.user = user
-        self.waiting: dict[int, Line] = {}
+        self.waiting: dict[int, TaskLine] = {}
         self.asked: dict[tuple[int, int], int] = {}
-        self.running: dict[TaskId, Running] = {}
+        self.running: dict[TaskId, RunningAttempt] = {}
         self.attempts: dict[TaskId, int] = {}
         self.near: dict[TaskId, int] = {}
 
     def wait_count(self, mask: int) -> int:
-        """How many tasks of a constraint set wait."""
+        """The number of tasks of a constraint set that wait."""
         line = self.waiting.get(mask)
         return line.length if line is not None else 0
 
@@ -108,14 +108,14 @@ class Proxy(Component):
     Args:
         home: its sub-cluster.
         layout: of the federation.
-        view: what it knows of the sub-clusters.
-        splitter: of whom it asks; it reads the view.
+        membership: the sub-clusters, as last reported.
+        splitter: of whom it asks; it reads the membership.
     """
 
-    def __init__(self, home: int, layout: Layout, view: View, splitter: Splitter) -> None:
+    def __init__(self, home: int, layout: Layout, membership: Membership, splitter: Splitter) -> None:
         self._home = home
         self._layout = layout
-        self._view = view
+        self._membership = membership
         self._splitter = splitter
         self._applications: dict[JobId, Application] = {}
         self._numbers: dict[Address, int] = {}
@@ -128,7 +128,7 @@ class Proxy(Component):
     def on_hosted(self, message: Hosted, source: Address, now: Time) -> None:
         """Start an application master, which asks for containers at once.
 
-        A router that has begun anew hands over all that may run by now, and what it lost may be among it.
+        A restarted router hands over all that may run by now, and what it lost may be among it.
         """
         job, known = message.job, message.job.id in self._applications
         tasks = self._jobs.admit(Submit(job), source, 0)
@@ -171,7 +171,7 @@ class Proxy(Component):
             mask, near = task.constraints, application.near.get(task.id, NOWHERE)
             waiting = application.waiting.get(mask)
             if waiting is None:
-                waiting = application.waiting[mask] = Line()
+                waiting = application.waiting[mask] = TaskLine()
             waiting.push(task, near)
             kind = (mask, near)
             kinds[kind] = kinds.get(kind, 0) + 1
@@ -206,12 +206,12 @@ class Proxy(Component):
         return number
 
     def on_grant(self, message: Grant, source: Address, now: Time) -> None:
-        """Bind tasks to containers; release what nobody waits for, and what was asked for in excess."""
+        """Bind tasks to containers; release those that no task waits for, and those asked for in excess."""
         sub = sub_of_rm(source)
         if message.number <= self._granted.get(sub, 0):
             return
         self._granted[sub] = message.number
-        self._view.headroom[sub] = message.headroom
+        self._membership.headroom[sub] = message.headroom
         vain: list[int] = []
         touched: dict[tuple[JobId, int], None] = {}
         for container in message.containers:
@@ -240,7 +240,7 @@ class Proxy(Component):
         if not waiting.length:
             del application.waiting[mask]
         attempt = application.attempts.get(task.id, 0)
-        application.running[task.id] = Running(task, attempt, container.machine)
+        application.running[task.id] = RunningAttempt(task, attempt, container.machine)
         node = f"node/{container.machine}"
         self._port.send(node, Start(self._next(node), container, application.user, task, attempt))
         return True
@@ -277,13 +277,13 @@ class Proxy(Component):
             self._again(message.job, [message.task])
 
     def _runs(self, job: JobId, task: TaskId, attempt: int) -> bool:
-        """Whether this attempt runs, as far as is known."""
+        """True if this attempt runs, as far as the proxy was informed."""
         application = self._applications.get(job)
         running = application.running.get(task) if application is not None else None
         return running is not None and running.attempt == attempt
 
     def _again(self, job: JobId, tasks: list[TaskId]) -> None:
-        """These attempts are over; the tasks of a cancelled job are, too."""
+        """Let the tasks of attempts that are over wait again, unless their job is cancelled."""
         application = self._applications[job]
         ended = [application.running.pop(task) for task in tasks]
         if job in self._jobs.cancelled:
@@ -295,7 +295,7 @@ class Proxy(Component):
         self._want(job, application, [running.task for running in ended])
 
     def _all_again(self, machine: int) -> None:
-        """What ran on a machine has ended without a word."""
+        """Let all that ran on a machine wait again."""
         for job in list(self._applications):
             application = self._applications[job]
             tasks = [task for task, running in application.running.items() if running.machine == machine]
@@ -307,10 +307,10 @@ class Proxy(Component):
         self._all_again(message.machine)
 
     def on_reborn(self, message: Reborn, source: Address, now: Time) -> None:
-        """The link has told it already."""
+        """Nothing: the link has reported the restart."""
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """A machine has begun anew and runs nothing; a resource manager has, and knows of no ask."""
+        """A restarted machine runs nothing, and a restarted resource manager has no request."""
         role = role_of(message.peer)
         if role == "node":
             self._all_again(int(message.peer.split("/")[1]))
@@ -321,7 +321,7 @@ class Proxy(Component):
 
     def on_directory(self, message: Directory, source: Address, now: Time) -> None:
         """News of the sub-clusters: what was asked of a lost one is asked of others; one that is back is asked, too."""
-        lost, back = self._view.hear(message)
+        lost, back = self._membership.update(message)
         for sub in lost:
             self._ask_again(sub, known=True)
         for sub in back:
@@ -340,7 +340,7 @@ class Proxy(Component):
             self._send(job, application, changes)
 
     def _ask_again(self, sub: int, *, known: bool) -> None:
-        """Split anew what was asked of a sub-cluster, which may know of it still and has to forget it then."""
+        """Split again what was asked of a sub-cluster, which may still have the request and has to drop it then."""
         for job, application in self._applications.items():
             changes: dict[int, dict[int, int]] = {}
             for of, mask in [key for key in application.asked if key[0] == sub]:

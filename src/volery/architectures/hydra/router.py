@@ -1,4 +1,4 @@
-"""Routers: where jobs come in, and which sub-cluster becomes the home of each. What they keep is elsewhere, too."""
+"""Routers take jobs in and choose the home of each. They keep nothing that others do not keep, too."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Literal
 
 from volery.architectures.hydra.layout import STORE, Layout
 from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
-from volery.architectures.hydra.splitting import View
-from volery.architectures.hydra.weighing import by_hash, draw_weighted
+from volery.architectures.hydra.policies import Membership, by_hash, draw_weighted
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import SUBMITTER, Address, Job, JobId, Message, Time
@@ -22,7 +21,7 @@ class Router(Component):
 
     Args:
         layout: of the federation.
-        routing: how it chooses.
+        routing: the policy by which it chooses.
         stream: of random choices.
     """
 
@@ -30,7 +29,7 @@ class Router(Component):
         self._layout = layout
         self._routing = routing
         self._stream = stream
-        self._view = View(len(layout.subclusters))
+        self._membership = Membership(len(layout.subclusters))
         self._host: dict[JobId, Address] = {}
         self._unlocated: dict[JobId, list[Message]] = {}
         self._done: dict[JobId, JobDone] = {}
@@ -52,22 +51,22 @@ class Router(Component):
 
     def _choose(self, job: Job) -> int:
         """A home, among the active sub-clusters."""
-        view, routing = self._view, self._routing
+        membership, routing = self._membership, self._routing
         every = range(len(self._layout.subclusters))
-        candidates = [sub for sub in every if view.active[sub]] or list(every)
+        candidates = [sub for sub in every if membership.active[sub]] or list(every)
         if routing == "hash":
             return by_hash(candidates, job.user)
         if routing == "priority":
-            return max(candidates, key=lambda sub: (view.weights[sub], -sub))
-        if routing == "load" and view.headroom:
-            usable = view.usable(candidates)
-            return max(usable, key=lambda sub: (view.headroom.get(sub, 0), -sub))
+            return max(candidates, key=lambda sub: (membership.weights[sub], -sub))
+        if routing == "load" and membership.headroom:
+            usable = membership.usable(candidates)
+            return max(usable, key=lambda sub: (membership.headroom.get(sub, 0), -sub))
         if routing == "locality":
             held = [self._layout.sub_of[machine] for machines in job.replicas for machine in machines]
-            near = [sub for sub in held if view.active[sub]]
+            near = [sub for sub in held if membership.active[sub]]
             if near:
                 return max(near, key=lambda sub: (near.count(sub), -sub))
-        weights = [1] * len(every) if routing == "uniform" else view.weights
+        weights = [1] * len(every) if routing == "uniform" else membership.weights
         return draw_weighted(candidates, weights, self._stream)
 
     def on_located(self, message: Located, source: Address, now: Time) -> None:
@@ -79,7 +78,7 @@ class Router(Component):
                 self._port.send(host, one)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """To where the job is."""
+        """Pass them on to the host of the job."""
         self._pass(message.job, message)
 
     def _pass(self, job: JobId, message: Message) -> bool:
@@ -92,26 +91,25 @@ class Router(Component):
         return True
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """To where the job is; one that is done, or not known, is told done and never runs."""
+        """Pass it on to the host of the job; one that is done, or not known, is answered done and never runs."""
         if not self._pass(message.job, message):
             self._port.send(SUBMITTER, self._done.setdefault(message.job, JobDone(message.job)))
 
     def on_job_accepted(self, message: JobAccepted, source: Address, now: Time) -> None:
-        """Hand it back."""
         self._port.send(SUBMITTER, message)
 
     def on_job_done(self, message: JobDone, source: Address, now: Time) -> None:
-        """Hand it back, and remember it."""
+        """Hand the answer back, and remember it."""
         if self._host.pop(message.job, None) is not None:
             self._done[message.job] = message
             self._port.send(SUBMITTER, message)
 
     def on_directory(self, message: Directory, source: Address, now: Time) -> None:
         """News of the sub-clusters."""
-        self._view.hear(message)
+        self._membership.update(message)
 
     def check_rest(self) -> None:
-        """Every job has been told done."""
+        """Raise AssertionError where a job was not answered."""
         assert not self._host, "jobs are left"
         assert not self._unlocated, "jobs without a home are left"
 

@@ -17,7 +17,7 @@ from volery.architectures.hydra.messages import (
     Read,
     Standing,
 )
-from volery.architectures.hydra.weighing import WHOLE
+from volery.architectures.hydra.policies import WHOLE
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Measured, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, JobId, Time
@@ -25,11 +25,11 @@ from volery.roles.recovery.channel import Renewed
 
 PUBLISH: Final = "publish"
 UNKNOWN: Final = -1
-"""Free slots of a sub-cluster that has not told them."""
+"""Free slots of a sub-cluster that has not reported them."""
 
 
 class StateStore(Component):
-    """One database for all; it stands for a replicated one, and is not said to fail.
+    """One database for all; it stands for a replicated one, and does not fail.
 
     Args:
         layout: of the federation.
@@ -45,35 +45,35 @@ class StateStore(Component):
         self._homes: dict[JobId, int] = {}
         self._published = self._entitled = 0
         self._changed = False
-        self._news_told = False
+        self._news_sent = False
 
     def on_locate(self, message: Locate, source: Address, now: Time) -> None:
-        """The first home that was written down counts."""
+        """Answer with the home of a job; the first that was stored counts."""
         self._port.send(source, Located(message.job, self._homes.setdefault(message.job, message.candidate)))
 
     def on_load(self, message: Load, source: Address, now: Time) -> None:
-        """A sub-cluster's heartbeat."""
+        """Take in the heartbeat of a sub-cluster."""
         sub = sub_of_rm(source)
         if message.number > self._loads[sub].number:
             self._loads[sub] = message
             self._port.observe(Measured("subcluster_imbalance_permille", self._imbalance()))
-            self._tell_of_change(now)
+            self._publish_change(now)
 
     def _imbalance(self) -> int:
         """Between the most and the least loaded sub-cluster: what is used and wanted, in permille of its slots."""
         loads = [WHOLE * (sum(load.used) + sum(load.wanted)) // load.slots for load in self._loads]
         return max(loads) - min(loads)
 
-    def _tell_of_change(self, now: Time) -> None:
+    def _publish_change(self, now: Time) -> None:
         if not self._changed:
             self._changed = True
             self._port.set_timer(PUBLISH, now)
-        if not self._news_told:
-            self._news_told = True
+        if not self._news_sent:
+            self._news_sent = True
             self._port.send(GPG, News())
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """End of an instant with changes: routers and proxies hear of them at once."""
+        """At the end of an instant with changes, publish the directory to routers and proxies."""
         self._changed = False
         self._published += 1
         for reader in self._readers:
@@ -84,8 +84,8 @@ class StateStore(Component):
         return Directory(self._published, tuple(self._active), tuple(self._weights), free)
 
     def on_read(self, message: Read, source: Address, now: Time) -> None:
-        """The policy generator looks."""
-        self._news_told = False
+        """Send the policy generator the loads."""
+        self._news_sent = False
         self._port.send(GPG, Standing(tuple(self._loads), tuple(self._active)))
 
     def on_policy(self, message: Policy, source: Address, now: Time) -> None:
@@ -109,7 +109,7 @@ class StateStore(Component):
     def _is_active(self, sub: int, active: bool, now: Time) -> None:
         if self._active[sub] != active:
             self._active[sub] = active
-            self._tell_of_change(now)
+            self._publish_change(now)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """The membership of a sub-cluster has expired."""
@@ -120,7 +120,7 @@ class StateStore(Component):
         self._is_active(sub_of_rm(event.peer), True, now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """Whoever has begun anew needs to be told; reports begin with number one."""
+        """Send a restarted component what it has lost; its reports begin with number one."""
         role = role_of(message.peer)
         if role == "rm":
             sub = sub_of_rm(message.peer)

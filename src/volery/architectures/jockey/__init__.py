@@ -20,11 +20,10 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.jockey.control import Loop
-from volery.architectures.jockey.curves import DEFAULT, parsed
-from volery.architectures.jockey.job import Control, Deviation, Setting
-from volery.architectures.jockey.learning import learned
-from volery.architectures.jockey.profiles import Learned
+from volery.architectures.jockey.control import DEFAULT, Loop, parsed
+from volery.architectures.jockey.job import Control, ControlSetting, Deviation
+from volery.architectures.jockey.models import learned
+from volery.architectures.jockey.profiles import JobModel
 from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler
 from volery.architectures.jockey.stages import Indicator
@@ -38,8 +37,6 @@ from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
 class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Jockey."""
-
     control: Annotated[
         Control,
         msgspec.Meta(description="allocations: adapted every period, chosen once (first), or always the most (max)"),
@@ -79,7 +76,7 @@ class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 10.0
     spare: Annotated[bool, msgspec.Meta(description="jobs with deadlines may use idle tokens beyond guarantees")] = True
     models: Annotated[
-        tuple[Learned, ...],
+        tuple[JobModel, ...],
         msgspec.Meta(description="what earlier runs have taught; the lab fills it in (--history)"),
     ] = ()
 
@@ -104,9 +101,9 @@ def _grid(config: JockeyConfig, tokens: int) -> tuple[int, ...]:
     return (*range(config.tokens_step, most, config.tokens_step), most)
 
 
-def _setting(cluster: Cluster, config: JockeyConfig) -> Setting:
+def _setting(cluster: Cluster, config: JockeyConfig) -> ControlSetting:
     grid, period_us = _grid(config, cluster.slot_count), max(1, round(config.period_s * SECOND))
-    return Setting(
+    return ControlSetting(
         control=config.control,
         simulator=config.simulator,
         utility=parsed(config.utility, "jockey:utility"),
@@ -120,7 +117,7 @@ def _setting(cluster: Cluster, config: JockeyConfig) -> Setting:
     )
 
 
-def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[Learned, ...]:
+def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[JobModel, ...]:
     """A profile and a table of every recurring job of earlier runs.
 
     Args:

@@ -8,12 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.jockey.arbiter import Claim
-from volery.architectures.jockey.control import Left, Loop
-from volery.architectures.jockey.curves import Curve, due
-from volery.architectures.jockey.profiles import Learned, estimated
+from volery.architectures.jockey.completion import Remaining
+from volery.architectures.jockey.control import Left, Loop, TokenClaim, UtilityCurve, due
+from volery.architectures.jockey.profiles import JobModel, estimated
 from volery.architectures.jockey.rehearsal import Rehearsal, RehearsalSetting
-from volery.architectures.jockey.remaining import Remaining
 from volery.architectures.jockey.stages import JobStage, amdahl_us, parents_of, progress, sizes, stages_of, with_paths
 from volery.core.model import Job, Task, TaskId, Time
 
@@ -23,7 +21,7 @@ RESIMULATIONS_MAX = 3
 """A job that deviates from so many models of its own is not simulated any more."""
 
 
-class Setting(msgspec.Struct, frozen=True):
+class ControlSetting(msgspec.Struct, frozen=True):
     """The parameters of control.
 
     Args:
@@ -42,7 +40,7 @@ class Setting(msgspec.Struct, frozen=True):
     control: Control
     simulator: bool
     loop: Loop
-    utility: Curve
+    utility: UtilityCurve
     period_us: Time
     deviation: Deviation
     off: float
@@ -66,7 +64,7 @@ class ControlledJob:
         shares: whether it is given a fair share instead, because no model fits it.
     """
 
-    def __init__(self, job: Job, now: Time, setting: Setting) -> None:
+    def __init__(self, job: Job, now: Time, setting: ControlSetting) -> None:
         self.job = job.id
         self.user = job.user
         self.known = False
@@ -92,7 +90,7 @@ class ControlledJob:
         self._missing -= len(tasks)
         return not self._missing
 
-    def know(self, learned: Learned | None) -> None:
+    def know(self, learned: JobModel | None) -> None:
         """Find the stages of the whole job, and their model of earlier runs, if the stages are the same."""
         place = {task.id: number for number, task in enumerate(self._tasks)}
         self._places = tuple([tuple([place[parent] for parent in parents]) for parents in self._waits])
@@ -202,7 +200,7 @@ class ControlledJob:
         """Take the table of the simulation."""
         self._table = table
 
-    def claim(self, now: Time) -> Claim:
+    def claim(self, now: Time) -> TokenClaim:
         """The tokens that it asks for, and the value of fewer; none is counted as a single one."""
         loop, left = self._setting.loop, self._left()
         steps = (0, *[tokens for tokens in loop.grid if tokens < self.wanted], self.wanted)
@@ -210,7 +208,7 @@ class ControlledJob:
         times = [left(least) * least, *[left(tokens) for tokens in steps[1:]]]
         elapsed_us = now - self._submit_us
         worth = [self._curve.at(loop.forecast_us(elapsed_us, us) + loop.dead_us) for us in times]
-        return Claim(steps, tuple(worth))
+        return TokenClaim(steps, tuple(worth))
 
 
 def _scaled(stage: JobStage, by: float, tasks: int) -> JobStage:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from volery.architectures.jockey.completion import Remaining
 from volery.architectures.jockey.rehearsal import listed
-from volery.architectures.jockey.remaining import Remaining
 from volery.architectures.jockey.stages import JobStage, Places, parents_of, sizes, stages_of, with_paths
 from volery.core.model import Time
 
 
-class Run(msgspec.Struct, frozen=True):
+class JobRun(msgspec.Struct, frozen=True):
     """An earlier run, as it was recorded; times in microseconds since its submission.
 
     Args:
@@ -31,7 +31,7 @@ class Run(msgspec.Struct, frozen=True):
         return [end - begin for begin, end in zip(self.start_us, self.finish_us, strict=True)]
 
 
-class Profile(msgspec.Struct, frozen=True):
+class JobProfile(msgspec.Struct, frozen=True):
     """A recurring job.
 
     Args:
@@ -47,7 +47,7 @@ class Profile(msgspec.Struct, frozen=True):
     run_us: tuple[tuple[Time, ...], ...]
 
 
-class Learned(msgspec.Struct, frozen=True):
+class JobModel(msgspec.Struct, frozen=True):
     """The model of a recurring job.
 
     Args:
@@ -57,11 +57,11 @@ class Learned(msgspec.Struct, frozen=True):
     """
 
     job: str
-    profile: Profile
+    profile: JobProfile
     table: Remaining
 
 
-def profiled(runs: Sequence[Run]) -> Profile:
+def profiled(runs: Sequence[JobRun]) -> JobProfile:
     """The profile from earlier runs, of which those with the stages of the last one count.
 
     Args:
@@ -94,7 +94,7 @@ def profiled(runs: Sequence[Run]) -> Profile:
         )
         for stage, count in enumerate(sizes(stage_of))
     ]
-    return Profile(last.waits, stage_of, with_paths(stages), tuple([tuple(sorted(times)) for times in pooled]))
+    return JobProfile(last.waits, stage_of, with_paths(stages), tuple([tuple(sorted(times)) for times in pooled]))
 
 
 def _spans(start_us: Sequence[Time], finish_us: Sequence[Time], stage_of: Sequence[int]) -> list[tuple[float, float]]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from volery.architectures.jockey.remaining import Remaining, tabulated
+from volery.architectures.jockey.completion import Remaining, tabulated
 from volery.architectures.jockey.stages import Indicator, JobStage, Places, progress, sizes
 from volery.core.model import Time
 from volery.core.streams import Streams

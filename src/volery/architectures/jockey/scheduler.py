@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from volery.architectures.jockey.arbiter import arbitrated
-from volery.architectures.jockey.job import ControlledJob, Setting
-from volery.architectures.jockey.profiles import Learned
+from volery.architectures.jockey.control import arbitrated
+from volery.architectures.jockey.job import ControlledJob, ControlSetting
+from volery.architectures.jockey.profiles import JobModel
 from volery.architectures.jockey.rehearsal import rehearse
-from volery.architectures.jockey.tokens import Holder, Tokens
+from volery.architectures.jockey.tokens import TokenHolder, Tokens
 from volery.core.component import Component, sent_to
 from volery.core.events import Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
@@ -36,13 +36,13 @@ class Scheduler(Component):
         "_slots", "_spare", "_ticking", "_tokens",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster, setting: Setting, models: Sequence[Learned], *, spare: bool) -> None:
+    def __init__(self, cluster: Cluster, setting: ControlSetting, models: Sequence[JobModel], *, spare: bool) -> None:
         self._setting = setting
         self._models = {learned.job: learned for learned in models}
         self._tokens = Tokens(cluster)
         self._spare = spare
         self._slots = self._free = cluster.slot_count
-        self._holders: dict[JobId, Holder] = {}
+        self._holders: dict[JobId, TokenHolder] = {}
         self._graphs: dict[JobId, Workflow] = {}
         self._controlled: dict[JobId, ControlledJob] = {}
         self._ticking = False
@@ -53,7 +53,6 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Queue a job."""
         job = message.job
         known = self._jobs.is_open(job.id)
         tasks = self._jobs.admit(message, source, 0)
@@ -61,7 +60,7 @@ class Scheduler(Component):
             return
         self._arrivals += 1
         has_deadline = job.deadline_us != NEVER
-        self._holders[job.id] = Holder(job.id, self._arrivals, capped=has_deadline and not self._spare)
+        self._holders[job.id] = TokenHolder(job.id, self._arrivals, capped=has_deadline and not self._spare)
         self._graphs[job.id] = Workflow()
         if has_deadline:
             self._controlled[job.id] = ControlledJob(job, now, self._setting)

@@ -12,7 +12,7 @@ from volery.policies.match import Anchors, Matches, fewest_constraints_first
 Key = tuple[bool, int, int]
 
 
-class Holder:
+class TokenHolder:
     """A job as tokens see it.
 
     Args:
@@ -80,8 +80,8 @@ class Tokens:
         constraints = [cluster.constraints[machine] for machine in self._machine_of]
         self._matches = Matches(constraints, Anchors(cluster.constraints))
         self._idle = self._matches.every
-        self._running: dict[TaskId, tuple[Task, Holder, int, Time]] = {}
-        self._turns: list[tuple[Key, Holder]] = []
+        self._running: dict[TaskId, tuple[Task, TokenHolder, int, Time]] = {}
+        self._turns: list[tuple[Key, TokenHolder]] = []
         self._ready_count = 0
 
     @property
@@ -93,19 +93,19 @@ class Tokens:
         """True if some machine satisfies the task's constraints."""
         return bool(self._matches[task.constraints])
 
-    def guarantee(self, holder: Holder, tokens: int) -> None:
+    def guarantee(self, holder: TokenHolder, tokens: int) -> None:
         """Set the tokens that a job has before spare ones are given."""
         holder.guaranteed = tokens
         self._queue(holder)
 
-    def ready(self, holder: Holder, tasks: list[Task]) -> None:
-        """Tasks may start."""
+    def ready(self, holder: TokenHolder, tasks: list[Task]) -> None:
+        """Queue tasks of a job that may start."""
         for task in tasks:
             self._ready_count += 1
             holder.push(self._ready_count, task)
         self._queue(holder)
 
-    def _queue(self, holder: Holder) -> None:
+    def _queue(self, holder: TokenHolder) -> None:
         short = holder.running < holder.guaranteed
         key = (not short, holder.running, holder.place) if holder.waiting and (short or not holder.capped) else None
         if key != holder.key:
@@ -133,7 +133,7 @@ class Tokens:
         for turn in passed_over:
             heapq.heappush(self._turns, turn)
 
-    def end(self, task: TaskId) -> tuple[Task, Holder, Time] | None:
+    def end(self, task: TaskId) -> tuple[Task, TokenHolder, Time] | None:
         """A task has ended: it, whose it is, and when it was sent to its machine; None: that was known before."""
         found = self._running.pop(task, None)
         if found is None:
@@ -144,13 +144,13 @@ class Tokens:
         self._queue(holder)
         return ended, holder, since_us
 
-    def drop(self, holder: Holder) -> int:
+    def drop(self, holder: TokenHolder) -> int:
         """Forget the ready tasks of a job; returns how many there were."""
         dropped = holder.drop()
         self._queue(holder)
         return dropped
 
-    def machines_of(self, holder: Holder) -> list[tuple[TaskId, int]]:
+    def machines_of(self, holder: TokenHolder) -> list[tuple[TaskId, int]]:
         """Running tasks of a job, with their machines."""
         return [(task.id, self._machine_of[unit]) for task, owner, unit, _ in self._running.values() if owner is holder]
 

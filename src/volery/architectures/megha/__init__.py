@@ -1,7 +1,7 @@
 """Megha: federated scheduling on an eventually consistent view (Thiyyakat et al., IoT 2023; arXiv 2103.08413).
 
 Roles    GlobalMaster (matches on a view of all clusters), LocalMaster (truth of one cluster), Node (one per machine).
-Flow     Submit > Request > (valid) Launch > Completed > Ended | (invalid) Inconsistency > Request ...; Update.
+Flow     Submit > Request > (valid) Launch > Completed > Ended | (invalid) Refusal > Request ...; StateUpdate.
 Deviates A GM retries an invalid placement at once (eager_retry; the published code waits for the next free unit), looks
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
@@ -13,44 +13,38 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from random import Random
+from typing import Annotated, Literal
 
 import msgspec
 
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
+from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.captions import CAPTIONS
-from volery.architectures.megha.explaining import (
-    ExplainingFairMaster,
-    ExplainingFairSurvivor,
-    ExplainingMaster,
-    ExplainingSurvivor,
-    ExplainingVectorMaster,
-    ExplainingVectorSurvivor,
-)
-from volery.architectures.megha.fair_gm import FairGlobalMaster
-from volery.architectures.megha.global_master import GlobalMaster, MeghaMatch
-from volery.architectures.megha.layout import Layout
+from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
+from volery.architectures.megha.fairness import NoFairness, WeightedFairness
+from volery.architectures.megha.global_master import GlobalMaster, MasterParts, Rescheduling
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
 from volery.architectures.megha.messages import MESSAGES
-from volery.architectures.megha.recovery import Alone, Paired
+from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
+from volery.architectures.megha.recovery import Alone, Paired, pair_of
+from volery.architectures.megha.reports import NoRecovery, ReportRecovery
 from volery.architectures.megha.shares import NoShares, WeightedShares
-from volery.architectures.megha.sharing import Sharing
-from volery.architectures.megha.surviving import Survival
-from volery.architectures.megha.surviving_fair_gm import SurvivingFairMaster
-from volery.architectures.megha.surviving_gm import SurvivingGlobalMaster
-from volery.architectures.megha.surviving_vector_gm import SurvivingVectorMaster
-from volery.architectures.megha.vector_gm import Rescheduling, VectorGlobalMaster
-from volery.architectures.megha.vector_layout import VectorLayout
+from volery.architectures.megha.users import Users
+from volery.architectures.megha.view import MeghaMatch, SlotView
 from volery.core.bounds import Components, Count, Period, PositiveCount
-from volery.core.component import Architecture, Component, Deployment
+from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.events import Move
+from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.roles.node import Node
+from volery.roles.recovery.channel import Linking
+from volery.roles.recovery.leases import GuardedNode, Lease
 
 Preempted = Literal["restart", "keep"]
 
@@ -108,198 +102,202 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     """Components for a cluster.
 
     Raises:
-        InputError: more partitions than machines.
-    """
-    if config.shares:
-        return build_fair(cluster, config, streams)
-    if cluster.resources or config.repartition or config.rescheduling == "tail":
-        return build_vectors(cluster, config, streams)
-    layout = Layout(cluster, config.gms, config.lms)
-    if config.reliable:
-        return build_surviving(layout, config, streams)
-    role = ExplainingMaster if config.why else GlobalMaster
-    return _with_nodes(_masters(layout, config, streams, role), layout)
-
-
-def _gm_arguments(config: MeghaConfig) -> dict[str, Any]:
-    """What every Global Master takes beside its number, the layout and its stream."""
-    return {
-        "match": config.match,
-        "batch_max": config.batch_max,
-        "eager_retry": config.eager_retry,
-        "queue_max": config.queue_max,
-        "ask": config.ask,
-    }
-
-
-def _local_master(
-    lm: int, layout: Layout, config: MeghaConfig, recovery: Alone | Paired, sharing: Sharing | None = None
-) -> LocalMaster:
-    """A Local Master of slots or amounts, of users with shares or without, alone or one of a pair."""
-    partitions = layout.partitions_of_lm(lm)
-    snapshots, twice = config.updates == "snapshots", config.completion_notice == "twice"
-    shares: NoShares | WeightedShares = NoShares()
-    allocations: SlotAllocations | AmountAllocations
-    if isinstance(layout, VectorLayout):
-        allocations = AmountAllocations(
-            layout, partitions, snapshots=snapshots, twice=twice, repartition=config.repartition
-        )
-        if sharing is not None:
-            shares = WeightedShares(sharing.others, allocations)
-    else:
-        allocations = SlotAllocations(layout, partitions, snapshots=snapshots, twice=twice)
-    heartbeat_us = round(config.heartbeat_s * SECOND)
-    return LocalMaster(
-        layout, partitions, heartbeat_us=heartbeat_us, allocations=allocations, shares=shares, recovery=recovery
-    )
-
-
-def _placing(config: MeghaConfig) -> dict[str, Any]:
-    """What a Global Master takes beside that where tasks ask for amounts."""
-    return {"rescheduling": config.rescheduling}
-
-
-def _masters(
-    layout: Layout,
-    config: MeghaConfig,
-    streams: Streams,
-    gm_role: Callable[..., Component],
-    gm_also: Mapping[str, Any] = {},
-    sharing: Sharing | None = None,
-) -> dict[str, Component]:
-    """The masters; what only this role of Global Masters takes is in `gm_also`."""
-    components: dict[str, Component] = {}
-    for gm in range(config.gms):
-        address = f"gm/{gm}"
-        components[address] = gm_role(gm, layout, stream=streams.of(address), **_gm_arguments(config), **gm_also)
-    for lm in range(config.lms):
-        components[f"lm/{lm}"] = _local_master(lm, layout, config, Alone(), sharing)
-    return components
-
-
-def build_vectors(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster whose machines offer several resources; slots are one resource of them."""
-    layout = VectorLayout(cluster, config.gms, config.lms)
-    if config.reliable:
-        return Survival(
-            layout,
-            streams,
-            ExplainingVectorSurvivor if config.why else SurvivingVectorMaster,
-            _gm_arguments(config) | _placing(config),
-            partial(_local_master, layout=layout, config=config),
-            round(config.detection_s * SECOND),
-        ).deployment()
-    role = ExplainingVectorMaster if config.why else VectorGlobalMaster
-    return _with_nodes(_masters(layout, config, streams, role, _placing(config)), layout)
-
-
-def build_fair(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster that users have shares of.
-
-    Raises:
         InputError: more partitions than machines; the shares or queues are malformed; progress is to be kept where
             components may crash.
     """
-    layout = VectorLayout(cluster, config.gms, config.lms)
-    sharing = Sharing(config.shares, config.queues, cluster, config.gms)
-    role = ExplainingFairMaster if config.why else FairGlobalMaster
-    fair = {"sharing": sharing, "spared_us": round(config.heartbeat_s * SECOND)}
-    also = {**_placing(config), **fair}
-    if config.reliable:
-        if config.preempted == "keep":
-            raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
-        deployment = Survival(
-            layout,
-            streams,
-            ExplainingFairSurvivor if config.why else SurvivingFairMaster,
-            _gm_arguments(config) | also,
-            partial(_local_master, layout=layout, config=config, sharing=sharing),
-            round(config.detection_s * SECOND),
-        ).deployment()
-    else:
-        components = _masters(layout, config, streams, role, also, sharing)
-        deployment = _with_nodes(components, layout)
+    assembly = Assembly(cluster, config, streams)
+    deployment = assembly.recoverable() if config.reliable else assembly.deployment()
+    users = assembly.users
+    if users is None:
+        return deployment
+    if config.reliable and config.preempted == "keep":
+        raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
     return msgspec.structs.replace(
         deployment,
-        entry_of_user={name: f"gm/{gm}" for name, gm in zip(sharing.names, sharing.gm_of, strict=False)},
-        guaranteed_shares=sharing.due(),
+        entry_of_user={name: f"gm/{gm}" for name, gm in zip(users.names, users.gm_of, strict=False)},
+        guaranteed_shares=users.due(),
         weight_subscribers=tuple(f"gm/{gm}" for gm in range(config.gms)),
-        shares=sharing.shares,
+        shares=users.shares,
         keeps_progress=config.preempted == "keep",
     )
 
 
-def _with_nodes(components: dict[str, Component], layout: Layout) -> Deployment:
-    machines: dict[str, int] = {}
-    for partition, lm in enumerate(layout.lm_of):
-        master = f"lm/{lm}"  # one string for all nodes: a hundred thousand of them would be memory traffic
-        for address, machine in zip(layout.nodes[partition], layout.machines[partition], strict=True):
-            if address not in machines:
-                machines[address] = machine
-                components[address] = Node(master)
+class Assembly:
+    """Assembly of masters from parts: one view, account, recovery and narrator for each set of parameters.
 
-    def owners_of(node: Address) -> tuple[Address, ...]:
-        return tuple({f"lm/{lm}": None for lm, nodes in zip(layout.lm_of, layout.nodes, strict=True) if node in nodes})
+    Args:
+        cluster: to divide.
+        config: the parameters.
+        streams: of random choices, per address and incarnation.
 
-    return Deployment(
-        components,
-        machines,
-        lambda job: f"gm/{job % layout.gm_count}",
-        {("node", "lm"): 0},
-        owners_of=owners_of,
-        answers_queries=True,
-    )
-
-
-def build_surviving(layout: Layout, config: MeghaConfig, streams: Streams) -> Deployment:
-    """Components for slots of which any may crash.
-
-    Raises:
-        InputError: a parameter has a value that they do not know.
+    Attributes:
+        users: who shares the cluster; None: nobody has a share.
     """
-    for name, value in {"updates": "deltas", "completion_notice": "once", "eager_retry": True}.items():
-        if getattr(config, name) != value:
-            raise InputError(f"megha:{name}", f"must be {value} where reliable is set, not {getattr(config, name)}")
-    return Survival(
-        layout,
-        streams,
-        ExplainingSurvivor if config.why else SurvivingGlobalMaster,
-        _gm_arguments(config),
-        partial(_local_master, layout=layout, config=config),
-        round(config.detection_s * SECOND),
-    ).deployment()
+
+    def __init__(self, cluster: Cluster, config: MeghaConfig, streams: Streams) -> None:
+        lent = config.repartition or config.rescheduling == "tail"
+        by_machine = bool(cluster.resources or lent or config.shares)
+        self._config = config
+        self._streams = streams
+        self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine)
+        self._capacities = Capacities(cluster, self._layout) if by_machine else None
+        self.users = Users(config.shares, config.queues, cluster, config.gms) if config.shares else None
+        self._heartbeat_us = round(config.heartbeat_s * SECOND)
+        self._machines: dict[Address, int] = {}
+        self._lm_of: dict[Address, int] = {}
+        for partition, lm in enumerate(self._layout.lm_of):
+            nodes, machines = self._layout.nodes[partition], self._layout.machines[partition]
+            for address, machine in zip(nodes, machines, strict=True):
+                if address not in self._machines:
+                    self._machines[address] = machine
+                    self._lm_of[address] = lm
+
+    def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
+        """One of the Global Masters."""
+        config, stream = self._config, self._streams.of(f"gm/{gm}", incarnation)
+        recovery = partial(ReportRecovery, gm, incarnation) if config.reliable else None
+        search, spared_us = SearchOrder(self._layout, gm), self._heartbeat_us
+        parts = partial(
+            _master_parts, config, self._layout, self._capacities, self.users, search, stream, spared_us, recovery
+        )
+        return GlobalMaster(
+            gm,
+            self._layout,
+            parts,
+            batch_max=config.batch_max,
+            eager_retry=config.eager_retry,
+            rescheduling=config.rescheduling,
+            queue_max=config.queue_max,
+            ask=config.ask,
+        )
+
+    def local_master(self, lm: int, recovery: Alone | Paired) -> LocalMaster:
+        """One of the Local Masters."""
+        config, layout, partitions = self._config, self._layout, self._layout.partitions_of_lm(lm)
+        told = {"snapshots": config.updates == "snapshots", "twice": config.completion_notice == "twice"}
+        shares: NoShares | WeightedShares = NoShares()
+        allocations: SlotAllocations | AmountAllocations
+        if self._capacities is None:
+            allocations = SlotAllocations(layout, partitions, **told)
+        else:
+            allocations = AmountAllocations(
+                layout, self._capacities, partitions, repartition=config.repartition, **told
+            )
+            if self.users is not None:
+                shares = WeightedShares(self.users.others, allocations)
+        heartbeat_us = self._heartbeat_us
+        return LocalMaster(
+            layout, partitions, heartbeat_us=heartbeat_us, allocations=allocations, shares=shares, recovery=recovery
+        )
+
+    def deployment(self) -> Deployment:
+        """Components of which none may crash."""
+        components: dict[str, Component] = {}
+        for gm in range(self._config.gms):
+            components[f"gm/{gm}"] = self.global_master(gm)
+        for lm in range(self._config.lms):
+            components[f"lm/{lm}"] = self.local_master(lm, Alone())
+        masters = [f"lm/{lm}" for lm in range(self._config.lms)]  # one string for all nodes of a cluster
+        for address, lm in self._lm_of.items():
+            components[address] = Node(masters[lm])
+        return Deployment(
+            components,
+            self._machines,
+            lambda job: f"gm/{job % self._config.gms}",
+            {("node", "lm"): 0},
+            owners_of=lambda node: (masters[self._lm_of[node]],) if node in self._lm_of else (),
+            answers_queries=True,
+        )
+
+    def recoverable(self) -> Deployment:
+        """Components of which each may crash, linked, with two Local Masters per cluster."""
+        lease, linking = Lease(round(self._config.detection_s * SECOND)), Linking(MESSAGES)
+        gms = [f"gm/{gm}" for gm in range(self._config.gms)]
+        pairs = [pair_of(lm) for lm in range(self._config.lms)]
+
+        def component(address: Address, incarnation: int) -> Component:
+            role = role_of(address)
+            if role == "node":
+                node = GuardedNode(pairs[self._lm_of[address]], lease, incarnation, tells_owner=False)
+                return linking.around(node, incarnation)
+            number = int(address.split("/")[1])
+            if role == "gm":
+                gm = self.global_master(number, incarnation)
+                return linking.around(gm, incarnation, gm.heeds)
+            recovery = Paired(number, pairs[number].index(address), lease, incarnation)
+            return linking.around(self.local_master(number, recovery), incarnation)
+
+        addresses = gms + [lm for pair in pairs for lm in pair] + list(self._machines)
+        detector_pairs = [*pairs, *((lm, node) for node, at in self._lm_of.items() for lm in pairs[at])]
+        return Deployment(
+            {address: component(address, 0) for address in addresses},
+            self._machines,
+            lambda job: gms[job % len(gms)],
+            {("node", "lm"): 0},
+            component,
+            tuple(detector_pairs),
+            lease.detection_us,
+            answers_queries=True,
+            owners_of=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
+            standins=tuple(gms),
+        )
 
 
-STAGES = {
-    Stage.J1: Realisation("GlobalMaster.on_submit"),
-    Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
-    Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
-    Stage.J6: Realisation("GlobalMaster.on_ended", "full", "JobDone after the last task"),
-    Stage.T2: Realisation("GlobalMaster._offer", "full", "first come first served among the tasks that fit"),
-    Stage.T3: Realisation("GlobalMaster._place"),
-    Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
-    Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
-    Stage.T6: Realisation("LocalMaster.on_timer", "partial", "heartbeats tell what is free, not how far tasks are"),
-    Stage.T7: Realisation("LocalMaster.on_completed"),
-    Stage.T10: Realisation(
-        "FairGlobalMaster._maybe_preempt", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
-    ),
-    Stage.T11: Realisation(
-        "SurvivingGlobalMaster.on_lost", "full", "another attempt, before all that waits", "reliable=true"
-    ),
-    Stage.M2: Realisation("GlobalMaster._request", "full", "every task goes by the Local Master of its machine"),
-    Stage.M3: Realisation("GlobalMaster._search", "full", "the partitions of all LMs, the GM's own first"),
-    Stage.M4: Realisation("GlobalMaster._search", "full", "partitions with something free in the view"),
-    Stage.M5: Realisation("GlobalMaster._search", "full", "round robin over LMs, own partitions first"),
-    Stage.M6: Realisation("GlobalMaster._request", "full", "a batch of tasks with the machines that they shall have"),
-    Stage.R1: Realisation("GlobalMaster.on_update", "full", "the GM's view of all clusters"),
-    Stage.R3: Realisation("GlobalMaster._place", "full", "constraint bit vectors"),
-    Stage.R4: Realisation("GlobalMaster._place", "full", "availability bit vector"),
-    Stage.R5: Realisation("GlobalMaster._place", "full", "random or minimum constraints"),
-}
+def _master_parts(
+    config: MeghaConfig, layout: Layout, capacities: Capacities | None, users: Users | None, search: SearchOrder,
+    stream: Random, spared_us: Time, recovery: Callable[[tuple[Move, ...]], ReportRecovery] | None,
+    moves: tuple[Move, ...],
+) -> MasterParts:  # fmt: skip
+    """Parts of a Global Master that knows nothing but these moves of jobs."""
+    fairness: NoFairness | WeightedFairness = NoFairness()
+    view: SlotView | CapacityView
+    if capacities is None:
+        view = SlotView(layout, search, match=config.match, stream=stream)
+    else:
+        view = CapacityView(layout, capacities, search, match=config.match, stream=stream)
+        if users is not None:
+            fairness = WeightedFairness(users, spared_us, view)
+    narrator = DecisionNarrator() if config.why else SilentNarrator()
+    return MasterParts(view, fairness, NoRecovery() if recovery is None else recovery(moves), narrator)
 
+
+def _stages(view: str) -> dict[Stage, Realisation]:
+    """Methods that realise stages, those of this view among them."""
+    find, place = f"{view}._find", f"{view}.place"
+    return {
+        Stage.J1: Realisation("GlobalMaster.on_submit"),
+        Stage.J2: Realisation("GlobalMaster.on_submit", "partial", "refused while the queue is full"),
+        Stage.J4: Realisation("GlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
+        Stage.J6: Realisation("GlobalMaster.on_ended", "full", "JobDone after the last task"),
+        Stage.T2: Realisation(f"{view}.offer", "full", "first come first served among the tasks that fit"),
+        Stage.T3: Realisation(place),
+        Stage.T4: Realisation("LocalMaster.on_request", "full", "validation"),
+        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
+        Stage.T6: Realisation("LocalMaster.on_timer", "partial", "heartbeats tell what is free, not how far tasks are"),
+        Stage.T7: Realisation("LocalMaster.on_completed"),
+        Stage.T10: Realisation(
+            "WeightedFairness.enforce", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
+        ),
+        Stage.T11: Realisation(
+            "ReportRecovery.on_lost", "full", "another attempt, before all that waits", "reliable=true"
+        ),
+        Stage.M2: Realisation("GlobalMaster.request", "full", "every task goes by the Local Master of its machine"),
+        Stage.M3: Realisation(find, "full", "the partitions of all LMs, the GM's own first"),
+        Stage.M4: Realisation(find, "full", "partitions with something free in the view"),
+        Stage.M5: Realisation(find, "full", "round robin over LMs, own partitions first"),
+        Stage.M6: Realisation(
+            "GlobalMaster.request", "full", "a batch of tasks with the machines that they shall have"
+        ),
+        Stage.R1: Realisation("GlobalMaster.on_update", "full", "the GM's view of all clusters"),
+        Stage.R3: Realisation(place, "full", "constraint bit vectors"),
+        Stage.R4: Realisation(place, "full", "availability bit vector"),
+        Stage.R5: Realisation(place, "full", "random or minimum constraints"),
+    }
+
+
+STAGES = _stages("SlotView")
 HIERARCHY = (Stage.M2, Stage.M3, Stage.M4, Stage.M5)
-"""What a scheduler with one Local Master has no use for."""
+"""Stages that a scheduler with one Local Master lacks."""
 
 MEGHA = Architecture(
     name="megha",
@@ -328,7 +326,7 @@ CENTRAL = msgspec.structs.replace(
     bearing={"reliable": True},
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in HIERARCHY},
-        Stage.M6: Realisation("GlobalMaster._request", "partial", "to the only Local Master"),
+        Stage.M6: Realisation("GlobalMaster.request", "partial", "to the only Local Master"),
         Stage.R1: Realisation("GlobalMaster.on_ended", "full", "the GM's view, exact: nobody else places"),
     },
 )
@@ -356,30 +354,12 @@ MEGHA_2021 = msgspec.structs.replace(
         "shares": ("", "", "a:1+b:2+c:1", "c:3+org:2(a:1+b:4)"),
     },
     stages={
-        Stage.J1: Realisation("VectorGlobalMaster.on_submit"),
-        Stage.J2: Realisation("VectorGlobalMaster.on_submit", "partial", "refused while the queue is full"),
-        Stage.J4: Realisation("VectorGlobalMaster.on_submit", "full", "one job at a time, GMs in parallel"),
-        Stage.J6: Realisation("VectorGlobalMaster.on_ended", "full", "JobDone after the last task"),
-        Stage.T2: Realisation("VectorGlobalMaster._offer", "full", "first come first served among the tasks that fit"),
-        Stage.T3: Realisation("VectorGlobalMaster._place"),
+        **_stages("CapacityView"),
         Stage.T4: Realisation("LocalMaster.on_request", "full", "validation, repartition"),
-        Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
         Stage.T6: Realisation("LocalMaster.on_timer", "partial", "full states tell what is free, no progress"),
-        Stage.T7: Realisation("LocalMaster.on_completed"),
-        Stage.T10: Realisation(
-            "FairGlobalMaster._maybe_preempt", "full", "youngest tasks of who exceeds its share most", "shares=a:1+b:1"
-        ),
-        Stage.T11: Realisation(
-            "SurvivingVectorMaster.on_lost", "full", "another attempt, before all that waits", "reliable=true"
-        ),
-        Stage.M2: Realisation("VectorGlobalMaster._request", "full", "every task goes by the LM of its machine"),
-        Stage.M3: Realisation("VectorGlobalMaster._find", "full", "the partitions of all LMs, the GM's own first"),
-        Stage.M4: Realisation("VectorGlobalMaster._find", "full", "partitions with enough free in the view"),
-        Stage.M5: Realisation("VectorGlobalMaster._find", "full", "round robin over LMs, own partitions first"),
-        Stage.M6: Realisation("VectorGlobalMaster._request", "full", "requests, and repartitions of another's machine"),
-        Stage.R1: Realisation("VectorGlobalMaster.on_state_update", "full", "the GM's view of all clusters"),
-        Stage.R3: Realisation("VectorGlobalMaster._find", "full", "constraint bit vectors"),
-        Stage.R4: Realisation("VectorGlobalMaster._find", "full", "bit vectors of free capacity"),
-        Stage.R5: Realisation("VectorGlobalMaster._find", "full", "the first machine that fits"),
+        Stage.M4: Realisation("CapacityView._find", "full", "partitions with enough free in the view"),
+        Stage.M6: Realisation("GlobalMaster.request", "full", "requests, and repartitions of another's machine"),
+        Stage.R4: Realisation("CapacityView._find", "full", "bit vectors of free capacity"),
+        Stage.R5: Realisation("CapacityView._find", "full", "the first machine that fits"),
     },
 )

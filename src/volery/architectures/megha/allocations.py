@@ -12,17 +12,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Change,
     Ended,
-    Inconsistency,
+    Refusal,
     Request,
     StateUpdate,
-    Update,
     place_of,
 )
+from volery.architectures.megha.partitions import Layout
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Told:
-    """What one GM has been told, and what it is about to be told.
+    """Record of the news that one GM has been sent, and is about to be sent.
 
     Attributes:
         number, address: of the GM.
@@ -72,19 +71,19 @@ class Allocations(Protocol):
         """The GM takes what it requests for taken."""
 
     def fits(self, active: Active, node: Address) -> bool:
-        """Whether the attempt can have what it asks for."""
+        """Find out whether there is room for the attempt."""
 
     def holds(self, task: TaskId) -> bool:
-        """Whether something is allocated to the task."""
+        """Find out whether something is allocated to the task."""
 
     def allot(self, active: Active, node: Address, *, lends: bool) -> None:
         """The attempt has what it asked for; where that makes a logical node, `lends` counts it as a repartition."""
 
     def hand_over(self, active: Active) -> None:
-        """What the attempt has is its present owner's."""
+        """Move what the attempt has to its present owner."""
 
     def give_back(self, active: Active, node: Address) -> None:
-        """What the attempt had is free, if its node is usable."""
+        """Free what the attempt had, if its node is usable."""
 
     def ended(self, active: Active) -> Told:
         """Its owner is to be told of the end of the attempt in this instant."""
@@ -105,18 +104,18 @@ class Allocations(Protocol):
         """Every GM lacks what the others have caused."""
 
     def has_news(self, told: Told) -> bool:
-        """Whether anything is free of which the GM may have another state."""
+        """Find out whether anything is free of which the GM may have another state."""
 
     def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
         """The answer to invalid placements at these units, with the news that the GM lacks."""
 
-    def news(self, told: Told) -> Update | StateUpdate | None:
-        """What the GM lacks, if it lacks anything; from now on it has been told."""
+    def news(self, told: Told) -> StateUpdate | None:
+        """Update with the news that the GM lacks, if it lacks any; from now on it has them."""
 
-    def delta(self, told: Told) -> Update | StateUpdate:
-        """What the GM lacks, even if that is nothing."""
+    def delta(self, told: Told) -> StateUpdate:
+        """Update with the news that the GM lacks, even if there are none."""
 
-    def whole(self, told: Told) -> Update | StateUpdate:
+    def whole(self, told: Told) -> StateUpdate:
         """Everything."""
 
     def check(self) -> None:
@@ -136,7 +135,7 @@ class SlotAllocations:
         twice: whether a GM's own completions are repeated in the next update.
     """
 
-    sends: ClassVar[Sends] = sent_to("gm", Ended, Inconsistency, Update)
+    sends: ClassVar[Sends] = sent_to("gm", Ended, Refusal, StateUpdate)
 
     def __init__(self, layout: Layout, partitions: range, *, snapshots: bool, twice: bool) -> None:
         self._layout = layout
@@ -218,21 +217,17 @@ class SlotAllocations:
     # Where anything may.
 
     def expect(self, told: Told, message: Request) -> None:
-        """The GM takes the slots for busy."""
         for position in message.positions:
             told.busy[message.partition] |= self._layout.bits[position]
 
     def fits(self, active: Active, node: Address) -> bool:
-        """Whether the slot is free."""
         partition, position = place_of(active.unit)
         return not self._busy[partition] & self._layout.bits[position]
 
     def holds(self, task: TaskId) -> bool:
-        """Whether the task has a slot."""
         return task in self._owned
 
     def allot(self, active: Active, node: Address, *, lends: bool) -> None:
-        """The attempt has its slot."""
         partition, position = place_of(active.unit)
         bit, told = self._layout.bits[position], self._lm.gms[active.owner]
         self._busy[partition] |= bit
@@ -240,39 +235,35 @@ class SlotAllocations:
         self._owned[active.task] = (partition, bit, told)
 
     def hand_over(self, active: Active) -> None:
-        """The slot is its present owner's."""
         partition, bit, _ = self._owned[active.task]
         self._owned[active.task] = partition, bit, self._lm.gms[active.owner]
 
     def give_back(self, active: Active, node: Address) -> None:
-        """The slot is free if its node is usable."""
         partition, bit, _ = self._owned.pop(active.task)
         if self._lm.recovery.usable(node):
             self._busy[partition] &= ~bit
 
     def ended(self, active: Active) -> Told:
-        """A notice frees the slot in the owner's view."""
+        """Its owner is to be told of the end, which frees the slot in the owner's view."""
         told, (partition, position) = self._lm.gms[active.owner], place_of(active.unit)
         told.busy[partition] &= ~(1 << position)
+        if self._twice:
+            told.repeat[partition] |= 1 << position
         return told
 
     def clear(self) -> None:
-        """Every slot counts as taken."""
         self._owned.clear()
         for partition, mask in self._masks.values():
             self._busy[partition] |= mask
 
     def skip(self, told: Told) -> None:
-        """See `Allocations`."""
         told.busy[:] = self._busy
 
     def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
-        """One attempt per slot."""
         partition, mask = self._masks[node]
         return seated(running, [partition << UNIT_SHIFT | position for position in positions(mask)])
 
     def node_changed(self, node: Address) -> bool:
-        """Slots of a node count as taken unless it is usable and they have no task."""
         partition, mask = self._masks[node]
         if not self._lm.recovery.usable(node):
             self._busy[partition] |= mask
@@ -284,28 +275,22 @@ class SlotAllocations:
 
     # What Global Masters are told.
 
-    def consider(self) -> None:
-        """Differences are always those from the truth."""
+    def consider(self) -> None: ...
 
     def has_news(self, told: Told) -> bool:
-        """Whether a slot is free that the GM takes for busy."""
         return any(told.busy[partition] & ~self._busy[partition] for partition in self._partitions)
 
     def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
-        """See `Allocations`."""
-        return Inconsistency(tasks, self.delta(told))
+        return Refusal(tasks, self.delta(told))
 
-    def news(self, told: Told) -> Update | None:
-        """See `Allocations`."""
+    def news(self, told: Told) -> StateUpdate | None:
         changes = self._changes(told)
         return self._update(told, changes) if changes else None
 
-    def delta(self, told: Told) -> Update:
-        """See `Allocations`."""
+    def delta(self, told: Told) -> StateUpdate:
         return self._update(told, self._changes(told))
 
-    def whole(self, told: Told) -> Update:
-        """See `Allocations`."""
+    def whole(self, told: Told) -> StateUpdate:
         changes, busy = [], self._busy
         for partition in self._partitions:
             free = self._layout.whole(partition) & ~busy[partition]
@@ -313,9 +298,9 @@ class SlotAllocations:
             told.busy[partition] = busy[partition]
         return self._update(told, tuple(changes))
 
-    def _update(self, told: Told, changes: tuple[Change, ...]) -> Update:
+    def _update(self, told: Told, changes: tuple[Change, ...]) -> StateUpdate:
         told.update += 1
-        return Update(told.update, self._snapshots, changes)
+        return StateUpdate(told.update, changes=changes, snapshot=self._snapshots)
 
     def _changes(self, told: Told) -> tuple[Change, ...]:
         busy, seen, repeat, layout = self._busy, told.busy, told.repeat, self._layout
@@ -346,6 +331,5 @@ class SlotAllocations:
         assert expected == self._busy, "units without a task, or tasks without a unit"
 
     def check_rest(self) -> None:
-        """Every slot is free, and every GM has been told so."""
         assert not any(self._busy), "units are taken"
         assert all(not any(told.busy) for told in self._lm.gms.values()), "a GM has not been told"

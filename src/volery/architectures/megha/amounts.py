@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import Told
 from volery.architectures.megha.messages import UNIT_SHIFT, Ended, Refusal, Request, State, StateUpdate, place_of
-from volery.architectures.megha.vector_layout import VectorLayout
+from volery.architectures.megha.partitions import Capacities, Layout
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Allotment(NamedTuple):
-    """What an attempt has.
+    """Amounts that an attempt has.
 
     Args:
         active: the attempt.
@@ -48,6 +48,7 @@ class AmountAllocations:
 
     Args:
         layout: of the cluster.
+        capacities: of its machines.
         partitions: of the Local Master.
         snapshots: whether updates carry the state of the whole cluster, as in the first Megha.
         twice: whether what a GM's own tasks have freed is told again in its next update.
@@ -56,22 +57,30 @@ class AmountAllocations:
 
     __slots__ = (
         "_first", "_guards", "_layout", "_lm", "_partitions", "_repartition", "_seats", "_snapshots",
-        "_states", "_twice", "_whole_free", "active", "free", "packing",
+        "_state_bytes", "_states", "_twice", "_whole_free", "active", "free", "packing",
     )  # fmt: skip
     sends: ClassVar[Sends] = sent_to("gm", Ended, Refusal, StateUpdate)
 
     def __init__(
-        self, layout: VectorLayout, partitions: range, *, snapshots: bool, twice: bool, repartition: bool
+        self,
+        layout: Layout,
+        capacities: Capacities,
+        partitions: range,
+        *,
+        snapshots: bool,
+        twice: bool,
+        repartition: bool,
     ) -> None:
         self._layout = layout
+        self._state_bytes = capacities.state_bytes
         self._partitions = partitions
         self._first = partitions.start
         self._snapshots = snapshots
         self._twice = twice
         self._repartition = repartition
-        self.packing = layout.ladders.packing
+        self.packing = capacities.ladders.packing
         self._guards = self.packing.guards
-        self._whole_free = [layout.whole_index[partition].free for partition in partitions]
+        self._whole_free = [capacities.whole[partition].free for partition in partitions]
         self.free = [list(free) for free in self._whole_free]
         self.active: dict[TaskId, Allotment] = {}
         self._states: dict[int, bytes] = {}
@@ -85,20 +94,17 @@ class AmountAllocations:
         self._lm = lm
 
     def expect(self, told: Told, message: Request) -> None:
-        """What a GM requests it is not told of."""
+        """Nothing: a GM is sent no news of what it requests."""
 
     def fits(self, active: Active, node: Address) -> bool:
-        """Whether the machine has enough."""
         here, position = self._seats[node]
         left = self.free[here][position] - self.packing[active.request]
         return left & self._guards == self._guards
 
     def holds(self, task: TaskId) -> bool:
-        """Whether the task has anything, be it nothing."""
         return task in self.active
 
     def allot(self, active: Active, node: Address, *, lends: bool) -> None:
-        """See `Allocations`."""
         allotment = self.active[active.task] = self._allotment_of(active)
         if lends and allotment.guest >= 0:
             self._lm.observe(Counted("repartitions"))
@@ -112,11 +118,10 @@ class AmountAllocations:
         return Allotment(active, partition, position, self.packing[active.request], owner, guest)
 
     def hand_over(self, active: Active) -> None:
-        """See `Allocations`."""
         self.active[active.task] = self._allotment_of(active)
 
     def give_back(self, active: Active, node: Address) -> None:
-        """What the attempt had is free, if its node is usable; an owner that will be told of the end knows."""
+        """Free what the attempt had, if its node is usable; an owner that is sent the end lacks no news of it."""
         allotment = self.active.pop(active.task)
         recovery = self._lm.recovery
         told = not (self._twice or recovery.paired) and recovery.usable(node)
@@ -124,7 +129,7 @@ class AmountAllocations:
         self._add(node, allotment.took, knows)
 
     def _add(self, node: Address, packed: int, knows: Told | None) -> None:
-        """So much more is free on a machine, or less where it is negative; all GMs but the one that knows lack it."""
+        """Add to what is free on a machine, or take off; all GMs but the one that knows lack the news."""
         here, position = self._seats[node]
         if self._lm.recovery.usable(node):
             self.free[here][position] = self.packing.settled(self.free[here][position] + packed)
@@ -138,22 +143,18 @@ class AmountAllocations:
                 told.lacks[here] |= bit
 
     def ended(self, active: Active) -> Told:
-        """See `Allocations`."""
         return self._lm.gms[active.owner]
 
     def clear(self) -> None:
-        """No machine has anything free."""
         self.active.clear()
         self._states.clear()
         for here, free in enumerate(self.free):
             self.free[here] = [self._guards] * len(free)
 
     def skip(self, told: Told) -> None:
-        """See `Allocations`."""
         told.lacks = [0] * len(told.lacks)
 
     def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
-        """As many, in order, as the machine offers amounts for now."""
         here, position = self._seats[node]
         unit, left, found = self._partitions[here] << UNIT_SHIFT | position, self._whole_free[here][position], []
         for active in running:
@@ -188,14 +189,13 @@ class AmountAllocations:
         self._states.pop(here, None)
 
     def room_for(self, wanted: int, given: int, here: int, position: int) -> bool:
-        """Whether a machine has so much when so much is given back, both packed."""
+        """Find out whether a machine has so much when so much is given back, both packed."""
         left = self.packing.settled(self.free[here][position] + given) - wanted
         return left & self._guards == self._guards
 
     # What Global Masters are told.
 
     def consider(self) -> None:
-        """See `Allocations`."""
         gms = list(self._lm.gms.values())
         for here in range(len(self.free)):
             causes = [told for told in gms if told.changed[here]]
@@ -209,7 +209,6 @@ class AmountAllocations:
                 cause.changed[here] = 0
 
     def has_news(self, told: Told) -> bool:
-        """Whether anything is free on a machine that the GM lacks."""
         return any(
             free[position] != self._guards
             for free, lacks in zip(self.free, told.lacks, strict=False)
@@ -217,7 +216,6 @@ class AmountAllocations:
         )
 
     def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
-        """See `Allocations`."""
         for unit in refused:
             partition, position = place_of(unit)
             told.lacks[partition - self._first] |= 1 << position
@@ -226,17 +224,15 @@ class AmountAllocations:
         return Refusal(tasks, self.delta(told))
 
     def news(self, told: Told) -> StateUpdate | None:
-        """See `Allocations`."""
         return self.delta(told) if any(told.lacks) else None
 
     def whole(self, told: Told) -> StateUpdate:
-        """See `Allocations`."""
         for here, partition in enumerate(self._partitions):
             told.lacks[here] = self._layout.whole(partition)
         return self.delta(told)
 
     def delta(self, told: Told) -> StateUpdate:
-        """What the GM lacks; it contains all that has ended and whose tasks run, which is told first."""
+        """Update with the news that the GM lacks; it contains the ends and holdings that are sent before it."""
         self._lm.tell_ended(told)
         self._lm.shares.tell_holdings(told)
         states, entries = [], 0
@@ -259,11 +255,11 @@ class AmountAllocations:
         return self._states[here]
 
     def _bytes(self, free: list[int]) -> bytes:
-        width = self._layout.state_bytes
+        width = self._state_bytes
         return b"".join([amounts.to_bytes(width, "little") for amounts in free])
 
     def check(self) -> None:
-        """What is free and what active tasks took is what machines have; a logical node is in its GM's partition."""
+        """Machines have what is free and what active tasks took; a logical node is in its GM's partition."""
         whole = [list(free) for free in self._whole_free]
         for allotment in self.active.values():
             whole[allotment.partition - self._first][allotment.position] -= allotment.took
@@ -275,7 +271,7 @@ class AmountAllocations:
         assert whole == self.free, "amounts without a task, or tasks that share an amount"
 
     def _kept_back(self) -> Iterable[tuple[int, int, int]]:
-        """What is neither free nor taken by an active task."""
+        """Amounts that are neither free nor taken by an active task."""
         for node, (here, position) in self._seats.items():
             if not self._lm.recovery.usable(node):
                 taken = sum(self.active[task].took for task in self._lm.there[node])
@@ -284,7 +280,6 @@ class AmountAllocations:
                 yield here, position, reserved
 
     def check_rest(self) -> None:
-        """Everything is free, and every GM has been told so."""
         assert self.free == [list(free) for free in self._whole_free], "amounts are taken"
         for told in self._lm.gms.values():
             assert not [*filter(None, told.lacks), *told.ended], f"{told.address} has not been told"

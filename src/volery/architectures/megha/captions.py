@@ -1,4 +1,4 @@
-"""What a film says of Megha, of the first message of each kind, for who does not know it."""
+"""Captions of a film of Megha, for the first message of each kind and readers new to the design."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ CAPTIONS: Final = {
     "external_placements": (
         "{sender} has nothing free left in its own partitions, and borrows machines of others: an external match."
     ),
-    "Inconsistency": _REFUSED,
     "Refusal": _REFUSED,
     "inconsistencies": "",
-    "Update": _UPDATED,
     "StateUpdate": _UPDATED,
     "Ended": _FREED,
     "Lost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",

@@ -1,339 +1,362 @@
-"""Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view."""
+"""Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view.
+
+Free units, slots or amounts, are the business of its `View`; which users may have what, of its `Fairness`; who leads a
+cluster, and what runs there after a crash, of its `StateRecovery`; what it reports of its decisions, of its `Narrator`.
+"""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Sequence
-from random import Random
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from volery.architectures.megha.layout import Layout
-from volery.architectures.megha.messages import Ask, Ended, Inconsistency, Request, Update, Withdraw
-from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, Counted, Look, Measured, MoreTasks, Seen, Submit
-from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
-from volery.policies.match import bytes_vector, positions
-from volery.policies.queueing import ConstraintQueue
+from volery.architectures.megha.capacity_view import CapacityView
+from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
+from volery.architectures.megha.fairness import NoFairness, WeightedFairness
+from volery.architectures.megha.messages import (
+    Ask,
+    Denied,
+    Ended,
+    Holdings,
+    Lost,
+    Ousted,
+    Picture,
+    Refusal,
+    Report,
+    Request,
+    StateUpdate,
+    Taken,
+    Withdraw,
+    Yield,
+)
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.parts import of_part
+from volery.architectures.megha.reports import NoRecovery, ReportRecovery
+from volery.architectures.megha.view import Freed, SlotView
+from volery.core.component import Component, Sends, sent_to
+from volery.core.events import (
+    Cancel,
+    Counted,
+    Fact,
+    Look,
+    Measured,
+    MoreTasks,
+    Move,
+    Moved,
+    Reweigh,
+    Seen,
+    Submit,
+    TimerFired,
+)
+from volery.core.model import Address, Key, Message, Task, TaskId, Time
+from volery.policies.match import positions
+from volery.roles.recovery.leases import Inquire
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
-MeghaMatch = Literal["random", "min-constraints", "best-fit"]
-"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy."""
+Rescheduling = Literal["head", "tail"]
+ALWAYS = frozenset({Submit, MoreTasks, Cancel, Look, Ended, StateUpdate, Refusal})
+OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
+"""Messages that it sends whatever its parts are."""
+
+
+class MasterParts(NamedTuple):
+    """Parts of a Global Master that knows nothing yet."""
+
+    view: SlotView | CapacityView
+    fairness: NoFairness | WeightedFairness
+    recovery: NoRecovery | ReportRecovery
+    narrator: SilentNarrator | DecisionNarrator
 
 
 class GlobalMaster(Component):
-    """Searches internal partitions before external ones, and asks the Local Master before it believes itself.
+    """Searches internal partitions before external ones, and asks the Local Master before it trusts its view.
 
     Args:
-        gm: its number.
+        number: of the Global Master.
         layout: of the cluster.
-        match: which suitable unit of a partition is taken.
+        parts: makes its parts, of a component that knows of these moves of jobs.
         batch_max: placements per request.
         eager_retry: place a task whose placement was invalid at once; otherwise it waits at the head of the queue for
             the next unit that becomes free (the published code).
+        rescheduling: where a refused task goes that fits nowhere in the view: before all others, as in the published
+            code of 2023, or to the tail (arXiv 2103.08413, section IV-B5).
         queue_max: see `JobLedger`.
         ask: whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
-        stream: of random choices.
+
+    Attributes:
+        number, layout, eager_retry: as given.
+        view, fairness, recovery, narrator: its parts.
+        jobs: the ledger of jobs.
+        placed: tasks that were requested and have not ended, of the view.
+        lms: per cluster, the Local Master that leads.
+        lm_at: address of a Local Master -> its cluster.
+        heard: address of a Local Master -> the last update received from it.
+        attempts: of tasks that were placed more than once.
+        place: matches and requests tasks, and returns those that fit nowhere in the view.
     """
 
-    __slots__ = (
-        "_after", "_ask", "_asked", "_batch_max", "_by_fewest", "_eager_retry", "_free", "_heard", "_jobs", "_layout",
-        "_lms", "_members", "_next", "_orders", "_outside", "_placed", "_queue", "_queue_max", "_requests", "_stream",
-    )  # fmt: skip
+    jobs: JobLedger
+    place: Callable[[Iterable[Task]], list[Task]]
 
     def __init__(
         self,
-        gm: int,
+        number: int,
         layout: Layout,
+        parts: Callable[[tuple[Move, ...]], MasterParts],
         *,
-        match: MeghaMatch,
         batch_max: int,
         eager_retry: bool,
+        rescheduling: Rescheduling,
         queue_max: int,
-        stream: Random,
         ask: bool = False,
     ) -> None:
-        self._by_fewest = match != "random"
-        self._layout = layout
-        self._lms = [f"lm/{lm}" for lm in range(layout.lm_count)]
-        self._orders = layout.search_orders(gm)
-        internal = list(self._orders)
-        following = dict(zip(internal, internal[1:] + internal[:1], strict=True))
-        self._after = [following[lm * layout.gm_count + gm] for lm in layout.lm_of]
-        self._outside = [p not in following for p in range(len(layout.size))]
-        self._next = internal[gm % layout.lm_count]
-        self._members: list[dict[int, array[int]]] = [
-            {} if self._by_fewest else matches.members for matches in layout.matches
-        ]
+        self.number = number
+        self.layout = layout
+        self.eager_retry = eager_retry
+        self._parts = parts
         self._batch_max = batch_max
-        self._eager_retry = eager_retry
+        self._tail = rescheduling == "tail"
         self._queue_max = queue_max
-        self._stream = stream
-        self._free = [layout.whole(p) for p in range(len(layout.size))]
-        self._queue = ConstraintQueue()
-        self._placed: dict[TaskId, tuple[Task, int, int]] = {}
-        self._requests = [0] * layout.lm_count
-        self._heard = dict.fromkeys(self._lms, 0)
         self._ask = ask
+        self.begin_anew(())
+
+    def begin_anew(self, moves: tuple[Move, ...]) -> None:
+        """Forget everything but these moves of jobs."""
+        self.view, self.fairness, self.recovery, self.narrator = self._parts(moves)
+        self.placed = self.view.placed
+        self.attempts: dict[TaskId, int] = {}
+        masters = [self.recovery.masters_of(lm) for lm in range(self.layout.lm_count)]
+        self.lms = [addresses[0] for addresses in masters]
+        self.lm_at = {address: lm for lm, addresses in enumerate(masters) for address in addresses}
+        self.heard = dict.fromkeys(self.lm_at, 0)
+        self._requests = [0] * self.layout.lm_count
         self._asked: set[int] = set()
+        self._numbered = self.recovery.paired or isinstance(self.fairness, WeightedFairness)
+        self.recovery.join(self)
+        self.view.join(self)
+        self.fairness.join(self)
+        self.narrator.join(self)
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
-        self._jobs = JobLedger(self._port.send, self._queue_max)
+        """Open the ledger of jobs; a new incarnation asks every cluster what runs there."""
+        self.jobs = JobLedger(self._port.send, self._queue_max)
+        self.narrator.start(now)
+        self.recovery.start()
+
+    def takes(self) -> Collection[type]:
+        """Return the types of events that its parts know of."""
+        takes = ALWAYS | self.fairness.takes | self.recovery.takes
+        return takes | {Picture} if self.fairness.takes and self.recovery.takes else takes
+
+    def emits(self) -> Sends:
+        """Return the messages that its parts send."""
+        return OWN | self.fairness.sends | self.recovery.sends
+
+    def send(self, to: Address, message: Message) -> None:
+        """Send a message of a part's."""
+        self._port.send(to, message)
+
+    def observe(self, fact: Fact) -> None:
+        """Report a fact of a part's."""
+        self._port.observe(fact)
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Set a timer of a part's."""
+        self._port.set_timer(key, at)
+
+    def heeds(self, message: Message, source: Address) -> bool:
+        """Find out whether a message of a Local Master is valid."""
+        return not isinstance(self.recovery, ReportRecovery) or self.recovery.heeds(message, source)
+
+    # Jobs.
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Schedule a job's tasks; those that fit nowhere now wait, those that fit no machine are reported."""
-        queued = self._queued()
+        self.recovery.submitted(message)
+        self.fairness.submitted(message.job)
+        queued = self.view.queue.length
         self._port.observe(Measured("queued_tasks", queued))
-        self._schedule(self._jobs.admit(message, source, queued))
-
-    def _queued(self) -> int:
-        return self._queue.length
+        self.schedule(self.jobs.admit(message, source, queued))
+        self.fairness.enforce()
+        self.recovery.maybe_forget(message.job.id)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Schedule a further chunk."""
-        self._schedule(self._jobs.more(message))
+        self.schedule(self.jobs.more(message))
+        self.fairness.enforce()
+        self.recovery.maybe_forget(message.job)
 
     def on_look(self, message: Look, source: Address, now: Time) -> None:
         """Count the machines that have room in the view."""
         machines: set[int] = set()
-        for partition, here in enumerate(self._layout.machines):
-            places = positions(self._room(partition, message.constraints, message.request))
+        for partition, here in enumerate(self.layout.machines):
+            places = positions(self.view.room(partition, message.constraints, message.request))
             machines.update([here[place] for place in places])
         self._port.send(source, Seen(message.number, len(machines)))
 
-    def _room(self, partition: int, constraints: int, request: Amounts) -> int:
-        return self._free[partition] & self._layout.matches[partition][constraints]
-
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the job's tasks that wait, and have the Local Masters kill those that are placed."""
-        if not self._jobs.cancel(message, source):
+        if not self.jobs.cancel(message, source):
             return
         placed: dict[int, list[TaskId]] = {}
-        for task, partition, _ in self._placed.values():
+        for task, partition, _ in self.placed.values():
             if task.job == message.job:
-                placed.setdefault(self._layout.lm_of[partition], []).append(task.id)
+                placed.setdefault(self.layout.lm_of[partition], []).append(task.id)
         for lm, tasks in placed.items():
-            self._port.send(self._lms[lm], Withdraw(tuple(tasks)))
-        dropped = self._drop(message.job)
+            self._port.send(self.lms[lm], Withdraw(tuple(tasks)))
+        dropped = self.view.queue.remove(lambda task: task.job == message.job)
+        self.narrator.dropped(dropped)
         if dropped:
-            self._jobs.finished(message.job, len(dropped))
+            self.jobs.finished(message.job, len(dropped))
+        self.recovery.cancelled(message.job)
 
-    def _drop(self, job: JobId) -> list[Task]:
-        return self._queue.remove(lambda task: task.job == job)
+    # Placements.
 
-    def _schedule(self, tasks: Sequence[Task]) -> None:
-        for task in self._place(tasks):
-            if self._satisfiable(task):
-                self._enqueue(task)
+    def schedule(self, tasks: Sequence[Task]) -> None:
+        """Place tasks; those that fit nowhere now wait."""
+        ready = self.recovery.ready(tasks)
+        if ready is None:
+            return
+        for task in self.place(ready):
+            if self.view.satisfiable(task):
+                self.view.queue.push(task)
             else:
-                self._jobs.unsatisfiable(task.job)
-        if self._ask:
-            self._ask_all()
+                self.jobs.unsatisfiable(task.job)
+        self.ask_all()
+        self.fairness.scheduled(ready)
 
-    def _ask_all(self) -> None:
-        """While tasks wait, each Local Master has been asked for news once."""
-        if self._queued():
-            for lm, address in enumerate(self._lms):
+    def request_all(self, batches: Mapping[int, tuple[list[Task], list[int]]]) -> None:
+        """Ask the Local Masters for units of these partitions."""
+        for partition, (tasks, places) in batches.items():
+            self.request(partition, tasks, places)
+        outside = self.view.search.external
+        external = sum(len(batch[0]) for partition, batch in batches.items() if outside[partition])
+        if external:
+            self._port.observe(Counted("external_placements", external))
+
+    def request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
+        """Ask a Local Master for units of a partition."""
+        lm, recovery = self.layout.lm_of[partition], self.recovery
+        for at in range(0, len(tasks), self._batch_max):
+            number = self.next_request(lm)
+            some, where = tuple(tasks[at : at + self._batch_max]), tuple(places[at : at + self._batch_max])
+            self.view.requested(lm, (number, partition, some, where))
+            if self._numbered:
+                attempts, users = tuple([self.attempt_of(task.id) for task in some]), self.fairness.users_of(some)
+                epoch, term = recovery.epochs[lm], recovery.term
+                request = Request(number, partition, some, where, attempts, users, epoch, term)
+            else:
+                request = Request(number, partition, some, where)
+            self._port.send(self.lms[lm], request)
+        self.narrator.requested(partition, tasks, places)
+
+    def next_request(self, lm: int) -> int:
+        """Number of the next request to a cluster."""
+        number = self._requests[lm] = self._requests[lm] + 1
+        return number
+
+    def attempt_of(self, task: TaskId) -> int:
+        """Number of a task's present attempt."""
+        return self.attempts.get(task, self.recovery.first_attempt)
+
+    def ask_all(self) -> None:
+        """While tasks wait, ask each Local Master for news once."""
+        if self._ask and self.view.queue.length:
+            for lm, address in enumerate(self.lms):
                 if lm not in self._asked:
                     self._asked.add(lm)
                     self._port.send(address, Ask())
 
-    def _answered(self, lm: int) -> None:
-        """News has come, or the one that was asked is gone."""
-        if self._ask:
-            self._asked.discard(lm)
-            self._ask_all()
+    def answered(self, lm: int) -> None:
+        """Ask again: news has come, or the Local Master that was asked is gone."""
+        self._asked.discard(lm)
+        self.ask_all()
 
-    def _enqueue(self, task: Task) -> None:
-        self._queue.push(task)
-
-    def _satisfiable(self, task: Task) -> bool:
-        return any(matches[task.constraints] for matches in self._layout.matches)
-
-    def _place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request; return what fits nowhere in the view.
-
-        One loop without calls per task where a frequent constraint set meets a free unit at the first draw: this is
-        the hottest code of the design.
-        """
-        free, layout, partition, placed = self._free, self._layout, self._next, self._placed
-        bits, random, after, members_of = layout.bits, self._stream.random, self._after, self._members
-        batches: dict[int, tuple[list[Task], list[int]]] = {}
-        unplaced: list[Task] = []
-        nowhere: set[int] = set()  # constraint sets that fit nothing: units only become fewer here
-        for task in tasks:
-            members = members_of[partition].get(task.constraints)
-            if members and free[partition] & (bit := bits[position := members[int(random() * len(members))]]):
-                chosen = partition
-            elif task.constraints in nowhere:
-                unplaced.append(task)
-                continue
-            else:
-                chosen, position = self._search(partition, task.constraints)
-                if chosen < 0:
-                    nowhere.add(task.constraints)
-                    unplaced.append(task)
-                    continue
-                bit = bits[position]
-            free[chosen] ^= bit
-            placed[task.id] = (task, chosen, bit)
-            partition = after[chosen]
-            batch = batches.get(chosen)
-            if batch is None:
-                batch = batches[chosen] = ([], [])
-            batch[0].append(task)
-            batch[1].append(position)
-        self._next = partition
-        for chosen, (batch_tasks, batch_positions) in batches.items():
-            self._request(chosen, batch_tasks, batch_positions)
-        external = sum(len(batch[0]) for chosen, batch in batches.items() if self._outside[chosen])
-        if external:
-            self._port.observe(Counted("external_placements", external))
-        return unplaced
-
-    def _search(self, start: int, mask: int) -> tuple[int, int]:
-        """A partition and a free suitable position: internal partitions first, round robin over LMs; (-1, -1): none."""
-        free, matches = self._free, self._layout.matches
-        for partition in self._orders[start]:
-            candidates = free[partition]
-            if candidates:
-                candidates &= matches[partition][mask]
-                if candidates:
-                    if self._by_fewest:
-                        return partition, (candidates & -candidates).bit_length() - 1
-                    return partition, matches[partition].pick(mask, candidates, self._stream.random)
-        return -1, -1
-
-    def _request(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
-        lm = self._layout.lm_of[partition]
-        if len(tasks) <= self._batch_max:
-            number = self._requests[lm] = self._requests[lm] + 1
-            self._port.send(self._lms[lm], Request(number, partition, tuple(tasks), tuple(places)))
-            return
-        for at in range(0, len(tasks), self._batch_max):
-            number = self._requests[lm] = self._requests[lm] + 1
-            chunk = slice(at, at + self._batch_max)
-            request = Request(number, partition, tuple(tasks[chunk]), tuple(places[chunk]))
-            self._port.send(self._lms[lm], request)
+    # News.
 
     def on_ended(self, message: Ended, source: Address, now: Time) -> None:
-        """Tasks of ours have ended: offer their units to the queue, and count their jobs down."""
-        placed, free, queue = self._placed, self._free, self._queue
-        freed: dict[int, list[int]] = {}
-        job, count = -1, 0
-        for number in message.tasks:
-            place = placed.pop(number, None)
-            if place is None:
-                continue
-            task, partition, bit = place
-            free[partition] |= bit
-            if queue.length:
-                freed.setdefault(partition, []).append(bit.bit_length() - 1)
-            if task.job != job:
-                if count:
-                    self._jobs.finished(job, count)
-                job, count = task.job, 0
-            count += 1
-        for partition, places in freed.items():
-            self._offer(partition, places)
-        if count:
-            self._jobs.finished(job, count)
+        """Offer the units of tasks that have ended to the queue, and count their jobs down."""
+        jobs = self.recovery.ended(message.tasks, source)
+        given_up = self.fairness.ended(message.tasks)
+        self.view.end(message, self.lm_at[source])
+        for job, count in given_up.items():
+            self.jobs.finished(job, count)
+        self.fairness.enforce()
+        for job in jobs:
+            self.recovery.maybe_forget(job)
 
-    def _offer(self, partition: int, places: Iterable[int]) -> None:
-        """Give units of a partition, as far as they are free in the view, to the first queued tasks that fit."""
-        bits, constraints = self._layout.bits, self._layout.constraints[partition]
-        tasks, taken = [], []
-        for position in places:
-            bit = bits[position]
-            if self._free[partition] & bit:
-                task = self._queue.pop_fitting(constraints[position])
-                if task is not None:
-                    self._free[partition] ^= bit
-                    self._placed[task.id] = (task, partition, bit)
-                    tasks.append(task)
-                    taken.append(position)
-        if tasks:
-            self._request(partition, tasks, taken)
+    def on_update(self, message: StateUpdate, source: Address, now: Time) -> None:
+        """Adopt the news of a Local Master about its cluster, and use what has become free."""
+        self.offer_all(self.learn(message, source))
+        self.answered(self.lm_at[source])
+        self.fairness.enforce()
 
-    def on_update(self, message: Update, source: Address, now: Time) -> None:
-        """Take over what a Local Master says about its cluster, and use what has become free."""
-        self._offer_all(self._learn(message, source))
-        self._answered(self._number_of(source))
-
-    def _number_of(self, source: Address) -> int:
-        return self._lms.index(source)
-
-    def _offer_all(self, freed: Sequence[tuple[int, int]]) -> None:
-        for partition, vector in freed:
-            if self._queued():
-                self._offer(partition, positions(vector))
-
-    def _learn(self, update: Update, source: Address) -> list[tuple[int, int]]:
-        """Change the view and return per partition what became free; an update older than the last heard is stale."""
-        if update.number <= self._heard[source]:
+    def learn(self, update: StateUpdate, source: Address) -> Freed:
+        """Change the view; an update older than the last one is stale."""
+        if update.number <= self.heard[source]:
             return []
-        self._heard[source] = update.number
+        self.heard[source] = update.number
         self._port.observe(Counted("updates"))
-        freed_units = []
-        for change in update.changes:
-            freed, partition = bytes_vector(change.freed), change.partition
-            before = self._free[partition]
-            kept = 0 if update.snapshot else before & ~bytes_vector(change.taken)
-            self._free[partition] = kept | freed
-            freed_units.append((partition, freed & ~before))
-        return freed_units
+        return self.view.learn(update, self.lm_at[source])
 
-    def on_inconsistency(self, message: Inconsistency, source: Address, now: Time) -> None:
-        """Learn what is true there, then try the refused tasks again, before all others; a repeat is stale."""
-        if message.update.number <= self._heard[source]:
-            return
-        refused = [self._taken_back(task) for task in message.tasks if task in self._placed]
-        self._port.observe(Counted("inconsistencies", len(refused)))
-        freed = self._learn(message.update, source)
-        if self._jobs.cancelled:
-            refused = self._still_wanted(refused)
-        waiting = self._place(refused) if self._eager_retry else refused
-        for task in reversed(waiting):
-            self._queue.push_front(task)
-        self._offer_all(freed)
-        if self._ask:
-            self._ask_all()
+    def offer_all(self, freed: Freed) -> None:
+        """Give what has become free to the queue."""
+        for partition, vector in freed:
+            if self.view.queue.length:
+                self.view.offer(partition, positions(vector))
 
-    def _still_wanted(self, refused: Sequence[Task]) -> list[Task]:
+    def on_refusal(self, message: Refusal, source: Address, now: Time) -> None:
+        """Place refused tasks again; a repeat is stale."""
+        if message.update.number > self.heard[source]:
+            self.refuse(message.tasks, message.update, source)
+        self.fairness.enforce()
+
+    def refuse(self, tasks: Sequence[TaskId], update: StateUpdate, source: Address) -> None:
+        """Learn what is true there, then try the refused tasks again, before all others or after them."""
+        self.narrator.refused(tasks)
+        self.fairness.refused(tasks)
+        back = [self.view.take_back(task) for task in tasks if task in self.placed]
+        self.view.count_refused(self.lm_at[source], len(back))
+        freed = self.learn(update, source)
+        refused = self.still_wanted(back)
+        queue = self.view.queue
+        if self._tail:
+            self.offer_all(freed)
+            for task in self.place(refused) if self.eager_retry else refused:
+                queue.push(task)
+        else:
+            for task in reversed(self.place(refused) if self.eager_retry else refused):
+                queue.push_front(task)
+            self.offer_all(freed)
+        self.ask_all()
+
+    def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
         """Refused tasks without those of cancelled jobs, which end here."""
-        cancelled, wanted = self._jobs.cancelled, []
+        cancelled, wanted = self.jobs.cancelled, []
+        if not cancelled:
+            return refused
         for task in refused:
             if task.job in cancelled:
-                self._jobs.finished(task.job)
+                self.jobs.finished(task.job)
             else:
                 wanted.append(task)
         return wanted
 
     def believed_free(self) -> dict[int, int] | None:
-        """The view, by machine."""
-        found: dict[int, int] = {}
-        for machines, free in zip(self._layout.machines, self._free, strict=True):
-            for position in positions(free):
-                found[machines[position]] = found.get(machines[position], 0) + 1
-        return found
-
-    def _taken_back(self, task: TaskId) -> Task:
-        """A task that was placed and has to be placed again, as it was submitted."""
-        return self._placed.pop(task)[0]
+        """Return the view, by machine."""
+        return self.view.free_by_machine()
 
     def check(self) -> None:
-        """While tasks wait, no unit that they could use is free in the view (unless refused tasks wait by design)."""
-        for mask in () if not self._eager_retry else self._queue.masks():
-            for partition, matches in enumerate(self._layout.matches):
-                assert not self._free[partition] & matches[mask], f"a free unit of {partition} fits a queued task"
-        assert len(self._jobs) or not (self._placed or self._queue.length), "tasks without an open job"
+        """Check that nothing waits for what is free in the view (unless refused tasks wait by design)."""
+        if self.eager_retry:
+            self.view.check()
+        assert len(self.jobs) or not (self.placed or self.view.queue.length), "tasks without an open job"
+        self.fairness.check()
 
     def check_rest(self) -> None:
-        """No task is left, and every unit is free in the view."""
-        left = len(self._placed) + self._queue.length + len(self._jobs)
+        """Check that no task is left, and nothing is taken in the view."""
+        left = len(self.placed) + self.view.queue.length + len(self.jobs)
         assert not left, "tasks are left"
-        for partition, free in enumerate(self._free):
-            assert free == self._layout.whole(partition), f"units of partition {partition} are taken in the view"
+        self.view.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Submit: on_submit,
@@ -341,7 +364,19 @@ class GlobalMaster(Component):
         Cancel: on_cancel,
         Look: on_look,
         Ended: on_ended,
-        Update: on_update,
-        Inconsistency: on_inconsistency,
+        StateUpdate: on_update,
+        Refusal: on_refusal,
+        Reweigh: of_part("fairness", "on_reweigh"),
+        Holdings: of_part("fairness", "on_holdings"),
+        Denied: of_part("fairness", "on_denied"),
+        Taken: of_part("fairness", "on_taken"),
+        Yield: of_part("fairness", "on_yield"),
+        Ousted: of_part("fairness", "on_ousted"),
+        Picture: of_part("fairness", "on_picture"),
+        TimerFired: of_part("fairness", "on_timer"),
+        Report: of_part("recovery", "on_report"),
+        Lost: of_part("recovery", "on_lost"),
+        Moved: of_part("recovery", "on_moved"),
+        Inquire: of_part("recovery", "on_inquire"),
     }
-    sends = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
+    sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `says` has those of one

@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 from volery.architectures.megha.allocations import SlotAllocations, Told
 from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Answer,
@@ -24,6 +23,8 @@ from volery.architectures.megha.messages import (
     Request,
     Withdraw,
 )
+from volery.architectures.megha.partitions import Layout
+from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.recovery import Alone, Paired
 from volery.architectures.megha.shares import NoShares, WeightedShares
 from volery.core.component import Component, Sends
@@ -31,7 +32,7 @@ from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.election import LEADERSHIP, Leadership
+from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership
 from volery.roles.recovery.leases import Active, Deposed, Forget, Result
 
 Updates = Literal["deltas", "snapshots"]
@@ -46,7 +47,7 @@ ALWAYS: Final = frozenset({Request, Withdraw, Ask, Drain, TimerFired})
 
 
 class LocalMaster(Component):
-    """Validates placements against the exact state, and tells every GM what that GM cannot know.
+    """Validates placements against the exact state, and sends every GM the news that it cannot know.
 
     Args:
         layout: of the cluster.
@@ -106,16 +107,16 @@ class LocalMaster(Component):
         self.recovery.start(now)
 
     def takes(self) -> Collection[type]:
-        """What its parts know of."""
+        """Return the types of events that its parts know of."""
         return ALWAYS | self.shares.takes | self.recovery.takes
 
     def emits(self) -> Sends:
-        """What its parts send; a picture is sent by a leader alone."""
+        """Return the messages that its parts send; a leader alone sends pictures."""
         sends = self.allocations.sends | self.shares.sends | self.recovery.sends
         return sends if self.recovery.paired else sends - {(Picture, "gm")}
 
     def send(self, to: Address, message: Message) -> None:
-        """Send for a part."""
+        """Send a message of a part's."""
         self._port.send(to, message)
 
     def observe(self, fact: Fact) -> None:
@@ -181,17 +182,6 @@ class LocalMaster(Component):
             self.shares.gone(active)
             self.allocations.give_back(active, node)
 
-    def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
-        """End tasks of a user for another one's task, where the shares allow it."""
-        assert isinstance(self.shares, WeightedShares), "users have shares"
-        if self.recovery.heeds(source, message.epoch, message.term):
-            self.shares.preempt(message, source, now)
-
-    def on_answer(self, message: Answer, source: Address, now: Time) -> None:
-        """A GM has given tasks of its user up, or not."""
-        assert isinstance(self.shares, WeightedShares), "users have shares"
-        self.shares.answer(message, now)
-
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; what it took is freed, and its GM told, when the node reports the end."""
         if self._slots is not None:
@@ -221,11 +211,6 @@ class LocalMaster(Component):
             self.note_ended(self.allocations.ended(known), message.task, now)
         self.shares.go_on(source, now)
 
-    def on_result(self, message: Result, source: Address, now: Time) -> None:
-        """Keep the result; the leader frees the unit and tells the owner."""
-        assert isinstance(self.recovery, Paired), "a node with two masters"
-        self.recovery.result(message, source, now)
-
     def note_ended(self, owner: Told, task: TaskId, now: Time) -> None:
         """Tell a GM, in this instant, that a task of it has ended."""
         if not owner.ended:
@@ -249,7 +234,7 @@ class LocalMaster(Component):
     # News.
 
     def on_ask(self, message: Ask, source: Address, now: Time) -> None:
-        """A GM has tasks that wait: tell it of room that it does not know of, as soon as there is some."""
+        """Send a GM that has waiting tasks news of room that it lacks, as soon as there is some."""
         if self.recovery.answers(source):
             self._askers[source] = None
             self.tell_askers_soon(now)
@@ -287,7 +272,7 @@ class LocalMaster(Component):
             self._port.set_timer(HEARTBEAT, 0)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """End of an instant with completions: tell their owners. Heartbeat: tell every GM the news that it lacks."""
+        """Send owners the ends of an instant; with a heartbeat, send every GM the news that it lacks."""
         if self.recovery.takes_timer(event, now):
             return
         if event.key == NOTICES:
@@ -306,7 +291,7 @@ class LocalMaster(Component):
             self.shares.tell_heard()
 
     def sleep(self, event: TimerFired) -> None:
-        """Take a timer while another master leads, or nodes have not reported: the first report tells everything."""
+        """Take a timer while another master leads, or nodes have not reported: the first report contains everything."""
         if event.key == NEWS:
             self._counting = False
         elif event.key == NOTICES:
@@ -339,30 +324,6 @@ class LocalMaster(Component):
         elif node in self.there:
             self.allocations.node_changed(node)
 
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Place nothing on a node, or again; what runs there goes on."""
-        self.recovery.drain(message, now)
-
-    def on_forget(self, message: Forget, source: Address, now: Time) -> None:
-        """Drop results."""
-        assert isinstance(self.recovery, Paired), "results are kept"
-        self.recovery.forget(message, source)
-
-    def on_join(self, message: Join, source: Address, now: Time) -> None:
-        """A GM has begun anew."""
-        assert isinstance(self.recovery, Paired), "a GM may crash"
-        self.recovery.join_gm(message, source)
-
-    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
-        """Jobs were moved between GMs."""
-        assert isinstance(self.recovery, Paired), "a GM may be gone"
-        self.recovery.moved(message, source)
-
-    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
-        """A node obeys, or a GM knows, another leader."""
-        assert isinstance(self.recovery, Paired), "masters may crash"
-        self.recovery.deposed(message, source, now)
-
     def check(self) -> None:
         """Its parts agree."""
         if self.recovery.opened:
@@ -375,18 +336,19 @@ class LocalMaster(Component):
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         **LEADERSHIP,
+        **MOVES_AND_DRAINS,
         Request: on_request,
-        Preempt: on_preempt,
-        Answer: on_answer,
+        Preempt: of_part("shares", "on_preempt"),
+        Answer: of_part("shares", "on_answer"),
         Withdraw: on_withdraw,
         Ask: on_ask,
         Completed: on_completed,
-        Result: on_result,
-        Forget: on_forget,
-        Join: on_join,
-        Moved: on_moved,
-        Deposed: on_deposed,
-        Drain: on_drain,
+        Result: of_part("recovery", "on_result"),
+        Forget: of_part("recovery", "on_forget"),
+        Join: of_part("recovery", "on_join"),
+        Moved: of_part("recovery", "on_moved"),
+        Deposed: of_part("recovery", "on_deposed"),
+        Drain: of_part("recovery", "on_drain"),
         TimerFired: on_timer,
     }
     sends = (

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from volery.core.events import Moved
 from volery.core.model import Amounts, Message, Task, TaskId
 from volery.core.records import INCARNATION_ATTEMPTS
@@ -66,7 +68,7 @@ class Withdraw(Message, frozen=True):
 
 
 class Ask(Message, frozen=True):
-    """GM > LM: tasks wait here and find no room; send an Update once, when you have room that I do not know of."""
+    """GM > LM: tasks wait here and find no room; send an update once, when you have room that I do not know of."""
 
 
 class Ended(Message, frozen=True):
@@ -81,31 +83,16 @@ class Ended(Message, frozen=True):
     heard: int = 0
 
 
-class Change(Message, frozen=True):
-    """What changed in one partition: bit vectors over its positions."""
+class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Changes in one partition of slots: bit vectors over its positions."""
 
     partition: int
     freed: bytes
     taken: bytes
 
 
-class Update(Message, frozen=True):
-    """LM > GM: changes since the last update, or the whole state where `snapshot` is set (then freed = all free)."""
-
-    number: int
-    snapshot: bool
-    changes: tuple[Change, ...]
-
-
-class Inconsistency(Message, frozen=True):
-    """LM > GM: these placements were invalid; the update rides along."""
-
-    tasks: tuple[TaskId, ...]
-    update: Update
-
-
-class State(Message, frozen=True):
-    """What machines of a partition have free, as packed integers of equal length, little endian.
+class State(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Free amounts of machines of a partition, as packed integers of equal length, little endian.
 
     Args:
         partition: number.
@@ -123,26 +110,30 @@ class StateUpdate(Message, frozen=True):
 
     Args:
         number: of this LM's updates to this GM.
-        heard: the last of the GM's requests that this state contains.
-        states: of partitions.
+        heard: the last of the GM's requests that this state contains, where tasks ask for amounts.
+        states: of machines.
         entries: of how many machines it tells.
+        changes: of slots.
+        snapshot: whether the changes are the whole state; then all that is free is freed.
     """
 
     number: int
-    heard: int
-    states: tuple[State, ...]
-    entries: int
+    heard: int = 0
+    states: tuple[State, ...] = ()
+    entries: int = 0
+    changes: tuple[Change, ...] = ()
+    snapshot: bool = False
 
 
 class Refusal(Message, frozen=True):
-    """LM > GM: these placements were invalid; the state rides along."""
+    """LM > GM: these placements were invalid, an inconsistency; the state rides along."""
 
     tasks: tuple[TaskId, ...]
     update: StateUpdate
 
     @property
     def entries(self) -> int:
-        """Of how many machines it tells."""
+        """Number of machines in its states."""
         return self.update.entries
 
 
@@ -220,7 +211,7 @@ class Denied(Message, frozen=True):
     update: StateUpdate
 
 
-class Holding(Message, frozen=True):
+class Holding(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A running task, whose it is and what it takes where."""
 
     task: TaskId
@@ -272,7 +263,7 @@ class Report(Message, frozen=True):
     epoch: int
     whole: bool
     settled: bool
-    update: Update | StateUpdate
+    update: StateUpdate
     running: tuple[Active, ...]
     finished: tuple[Active, ...]
     fenced: int = 0
@@ -291,7 +282,7 @@ class Picture(Message, frozen=True):
 
 
 MESSAGES: Final[frozenset[type[Message]]] = node.NODE_MESSAGES | {
-    Request, Withdraw, Ask, Ended, Change, Update, Inconsistency, State, StateUpdate, Refusal, Preempt, Yield, Answer,
-    Taken, Denied, Holding, Holdings, Ousted, Lost, Join, Report, Picture, Moved,
+    Request, Withdraw, Ask, Ended, StateUpdate, Refusal, Preempt, Yield, Answer, Taken, Denied, Holdings, Ousted,
+    Lost, Join, Report, Picture, Moved,
     *leases.NODE_MESSAGES, *PAIR_MESSAGES, *LINK_MESSAGES,
 }  # fmt: skip

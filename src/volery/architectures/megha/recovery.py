@@ -1,4 +1,4 @@
-"""What becomes of a cluster when a master or a node crashes: one Local Master alone, or one of a pair.
+"""Recovery of a cluster when a master or a node crashes: one Local Master alone, or one of a pair.
 
 A pair is rebuilt from its nodes whenever one of it begins to lead. The nodes are the record: what runs where, and what
 has finished and is not forgotten. The standby receives every result, too. A leader hands tasks of dead nodes, from its
@@ -20,7 +20,7 @@ from volery.core.events import Drain, Move, Moved, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
-from volery.roles.recovery.election import LEADERSHIP, Leadership, pair_sends
+from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
 from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status, Stop
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def pair_of(lm: int) -> tuple[Address, Address]:
 
 
 class Recovery(Protocol):
-    """Who leads a cluster, and which of its nodes are there."""
+    """The leader of a cluster, and the nodes that are there."""
 
     takes: ClassVar[frozenset[type]]
     sends: ClassVar[Sends]
@@ -41,7 +41,7 @@ class Recovery(Protocol):
 
     @property
     def opened(self) -> bool:
-        """Whether it leads, and knows what runs on all nodes that it can reach."""
+        """It leads, and knows what runs on all nodes that it can reach."""
 
     def join(self, lm: LocalMaster) -> None:
         """Become the recovery of this Local Master."""
@@ -53,19 +53,19 @@ class Recovery(Protocol):
         """Begin."""
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
-        """Whether what a GM asks for is valid."""
+        """Find out whether a request of a GM is valid."""
 
     def answers(self, gm: Address) -> bool:
-        """Whether a GM is told of room."""
+        """Find out whether a GM is sent news of room."""
 
     def drained(self, node: Address) -> bool:
-        """Whether nothing is placed on a node by order."""
+        """Find out whether nothing is placed on a node by order."""
 
     def reachable(self, node: Address) -> bool:
-        """Whether a node is known to be there."""
+        """Find out whether a node is known to be there."""
 
     def usable(self, node: Address) -> bool:
-        """Whether tasks may be placed on a node."""
+        """Find out whether tasks may be placed on a node."""
 
     def run(self, task: Task, active: Active, node: Address) -> None:
         """Have a node launch an attempt."""
@@ -76,11 +76,11 @@ class Recovery(Protocol):
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Have nodes end what still runs of these."""
 
-    def drain(self, message: Drain, now: Time) -> None:
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         """Place nothing on a node, or again."""
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """Whether a timer is its own, or nothing is to be told."""
+        """Find out whether a timer is its own, or nothing is to be sent."""
 
     def term_of(self, gm: Address) -> int:
         """The term of a GM."""
@@ -101,45 +101,33 @@ class Alone:
         self._drained: set[Address] = set()
 
     def join(self, lm: LocalMaster) -> None:
-        """See `Recovery`."""
         self._lm = lm
 
-    def bind(self, port: Port) -> None:
-        """See `Recovery`."""
-
-    def start(self, now: Time) -> None:
-        """It leads."""
+    def bind(self, port: Port) -> None: ...
+    def start(self, now: Time) -> None: ...
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
-        """Everything is valid."""
         return True
 
     def answers(self, gm: Address) -> bool:
-        """Every GM is."""
         return True
 
     def drained(self, node: Address) -> bool:
-        """See `Recovery`."""
         return node in self._drained
 
     def reachable(self, node: Address) -> bool:
-        """All nodes are there."""
         return True
 
     def usable(self, node: Address) -> bool:
-        """See `Recovery`."""
         return node not in self._drained
 
     def run(self, task: Task, active: Active, node: Address) -> None:
-        """See `Recovery`."""
         self._lm.launch(task, active, node)
 
     def evict(self, node: Address, active: Active) -> None:
-        """See `Recovery`."""
         self._lm.send(node, Kill(active.task, active.attempt))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        """See `Recovery`."""
         allocations = self._lm.allocations
         assert isinstance(allocations, AmountAllocations), "slots are killed one by one"
         for task in tasks:
@@ -148,23 +136,20 @@ class Alone:
                 node = self._lm.layout.nodes[allotment.partition][allotment.position]
                 self._lm.send(node, Kill(task, allotment.active.attempt))
 
-    def drain(self, message: Drain, now: Time) -> None:
-        """See `Recovery`."""
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         (self._drained.add if message.drained else self._drained.discard)(message.node)
         self._lm.close(message.node, closed=message.drained)
         self._lm.maybe_arm(now)
         self._lm.tell_askers_soon(now)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """It has none."""
         return False
 
     def term_of(self, gm: Address) -> int:
-        """No jobs are moved."""
         return 0
 
     def check_rest(self) -> None:
-        """What is free is told with the next heartbeat."""
+        """Nothing to check: news of what is free goes with the next heartbeat."""
 
 
 class Paired:
@@ -180,7 +165,7 @@ class Paired:
         leadership: who leads, and the nodes.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP})
+    takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
         pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget, Fence) | sent_to("gm", Report, Lost)
     )
@@ -197,7 +182,6 @@ class Paired:
         self._unsent: dict[Address, list[tuple[Task, Active]]] = {}
 
     def join(self, lm: LocalMaster) -> None:
-        """See `Recovery`."""
         self._lm = lm
         lm.leadership = self.leadership = Leadership(
             self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation
@@ -207,15 +191,12 @@ class Paired:
 
     @property
     def opened(self) -> bool:
-        """See `Recovery`."""
         return self.leadership.opened
 
     def bind(self, port: Port) -> None:
-        """See `Recovery`."""
         self.leadership.bind(port)
 
     def start(self, now: Time) -> None:
-        """See `Recovery`."""
         self.leadership.start(now)
 
     def forget_all(self) -> None:
@@ -230,31 +211,27 @@ class Paired:
         return self.opened and epoch == self.leadership.epoch and not self._is_void(gm, term)
 
     def answers(self, gm: Address) -> bool:
-        """As the leader; who asks another will ask again when it hears of this one."""
+        """Answer as the leader; a GM that asks another asks again when this one reports."""
         return self.opened and not self._is_void(gm, self.term_of(gm))
 
     def term_of(self, gm: Address) -> int:
-        """See `Recovery`."""
         return self._terms.get(gm, 0)
 
     def _is_void(self, gm: Address, term: int) -> bool:
-        """Whether what a GM of a term asks for is void: its jobs were moved to another since."""
+        """Find out whether a request of a GM in a term is void: its jobs were moved to another since."""
         return bool(self._relieved) and term < self._relieved.get(gm, 0)
 
     def drained(self, node: Address) -> bool:
-        """See `Recovery`."""
         return node in self.leadership.drained
 
     def reachable(self, node: Address) -> bool:
-        """See `Recovery`."""
         return self.leadership.reachable(node)
 
     def usable(self, node: Address) -> bool:
-        """See `Recovery`."""
         return self.leadership.usable(node)
 
     def run(self, task: Task, active: Active, node: Address) -> None:
-        """What asks for nothing fits where nothing is free, on a machine that is away, too: there it waits."""
+        """Run an attempt; what asks for nothing fits on a machine that is away, too: there it waits."""
         if self.leadership.reachable(node):
             self._run(task, active, node)
         else:
@@ -269,7 +246,6 @@ class Paired:
         return known is not None and known.attempt == active.attempt
 
     def evict(self, node: Address, active: Active) -> None:
-        """See `Recovery`."""
         self._lm.send(node, Stop(active.task, self.leadership.epoch, active.attempt))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
@@ -288,12 +264,10 @@ class Paired:
                 if number in wanted:
                     self._lm.send(node, Stop(number))
 
-    def drain(self, message: Drain, now: Time) -> None:
-        """See `Recovery`."""
-        self.leadership.on_drain(message, "", now)
+    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        self.leadership.on_drain(message, source, now)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """See `Recovery`."""
         if self.leadership.is_lease(event):
             self.leadership.on_lease_timer(event, now)
             return True
@@ -312,7 +286,7 @@ class Paired:
 
     # Results.
 
-    def result(self, message: Result, node: Address, now: Time) -> None:
+    def on_result(self, message: Result, node: Address, now: Time) -> None:
         """Keep a result; an attempt that was evicted has none, and its own GM has the task back."""
         if not message.evicted:
             self._end(self._with_owner(message.active), node, now)
@@ -345,8 +319,8 @@ class Paired:
         self._lm.tell_askers_soon(now)
         return True
 
-    def forget(self, message: Forget, gm: Address) -> None:
-        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir will say so."""
+    def on_forget(self, message: Forget, gm: Address, now: Time) -> None:
+        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir sends it."""
         if self._is_void(gm, self.term_of(gm)):
             return
         at: dict[Address, list[TaskId]] = {}
@@ -360,11 +334,9 @@ class Paired:
     # Nodes; see `Led`.
 
     def known_at(self, node: Address) -> Mapping[TaskId, Active]:
-        """See `Led`."""
         return self._lm.there[node]
 
     def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
-        """See `Led`."""
         return self._lm.allocations.seats(node, [self._lm.shares.named(active) for active in running])
 
     def node_away(self, node: Address) -> None:
@@ -373,7 +345,7 @@ class Paired:
         self._lm.arm_soon()
 
     def node_back(self, node: Address) -> None:
-        """What no task there has is free, unless it is drained, and claims there go on."""
+        """Free what no task has there, unless the node is drained, and go on with claims there."""
         for task, active in self._unsent.pop(node, ()):
             if self._is_there(active, node):
                 self._run(task, active, node)
@@ -427,7 +399,7 @@ class Paired:
         """Tell every GM that no origin of a move can have anything started here."""
         self.all_reported()
 
-    def join_gm(self, message: Join, gm: Address) -> None:
+    def on_join(self, message: Join, gm: Address, now: Time) -> None:
         """A GM has begun anew; one that does not know yet that its jobs were moved comes again."""
         self._terms[gm] = message.term
         if self.opened and not self._is_void(gm, message.term):
@@ -439,13 +411,13 @@ class Paired:
         told.ended = []
         self._lm.shares.met_anew(told)
 
-    def deposed(self, message: Deposed, source: Address, now: Time) -> None:
-        """A GM tells the term that this life of the master has not heard of, too."""
+    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+        """Adopt the term of a GM that this incarnation did not know, too."""
         if source in self._lm.gms and message.term > self.term_of(source):
-            self.join_gm(Join(message.term), source)
+            self.on_join(Join(message.term), source, now)
         self.leadership.on_deposed(message, source, now)
 
-    def moved(self, message: Moved, source: Address) -> None:
+    def on_moved(self, message: Moved, source: Address, now: Time) -> None:
         """Jobs were moved between GMs; an heir that asks again is answered again."""
         self.leadership.learn(message.moves)
         if self.opened and self.leadership.fenced:
@@ -490,7 +462,6 @@ class Paired:
         self._lm.send(address, Report(epoch, whole, settled, update, mine[0], mine[1], fenced))
 
     def check_rest(self) -> None:
-        """Everything of the leader's is free, and every GM has been told so."""
         assert not any(self._lm.there.values()), "tasks are still active"
         if self.leadership.leading:
             assert self.leadership.settled, "nodes have not answered"

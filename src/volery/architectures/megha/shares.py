@@ -38,30 +38,30 @@ if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
 
 PREEMPTIONS_MAX: Final = ATTEMPTS // 2
-"""Where GMs may crash, a task that was preempted so often by one life of its GM is no victim any more: the rest of the
-attempts is for what is lost."""
+"""Preemptions of a task by one incarnation of its GM after which it is no victim any more, where GMs may crash: the
+other attempts are for what is lost."""
 
 
 class Shares(Protocol):
-    """Who has what in a cluster, and claims to it."""
+    """Holdings of users in a cluster, and claims to them."""
 
     takes: ClassVar[frozenset[type]]
     sends: ClassVar[Sends]
 
     def reserved(self, here: int, position: int) -> int:
-        """What is set aside on a machine, packed."""
+        """Amount that is set aside on a machine, packed."""
 
     def tell_holdings(self, told: Told) -> None:
         """Tell a GM whose tasks have ended and started, before a state that comes of it."""
 
     def tell_heard(self) -> None:
-        """With a heartbeat, tell GMs what has come of their requests, so that they can count on their tasks."""
+        """With a heartbeat, send GMs the outcome of their requests, so that they can count on their tasks."""
 
     def started(self, active: Active) -> None:
         """An attempt has what it asked for."""
 
     def is_victim(self, task: TaskId) -> bool:
-        """Whether what a task has is somebody else's once it ends."""
+        """Find out whether another task gets what a task has once it ends."""
 
     def victim_ended(self, active: Active, node: Address) -> None:
         """Set aside what a victim had."""
@@ -70,13 +70,13 @@ class Shares(Protocol):
         """An attempt that was nobody's victim has ended."""
 
     def evicted(self, active: Active, now: Time) -> bool:
-        """Whether an attempt that was killed was ended for another task; then its GM has it back."""
+        """Find out whether a killed attempt was ended for another task; then its GM has it back."""
 
     def go_on(self, node: Address, now: Time) -> None:
         """Launch what waits for victims there that have ended."""
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
-        """What still waits for its victims to end never will run."""
+        """Drop tasks that still wait for their victims to end."""
 
     def clear(self) -> None:
         """Nothing is known any more."""
@@ -93,8 +93,7 @@ class Shares(Protocol):
     def tell_picture(self, told: Told, running: list[Active]) -> None:
         """Tell a GM all that runs, before a whole report."""
 
-    def node_dead(self, node: Address) -> None:
-        """Nobody gets the places of tasks of a dead node."""
+    def node_dead(self, node: Address) -> None: ...
 
     def check(self) -> None:
         """Raise AssertionError where claims and allocations differ."""
@@ -110,62 +109,34 @@ class NoShares:
     sends: ClassVar[Sends] = frozenset()
 
     def reserved(self, here: int, position: int) -> int:
-        """Nothing."""
         return 0
 
-    def tell_holdings(self, told: Told) -> None:
-        """Nobody counts what others have."""
-
-    def tell_heard(self) -> None:
-        """Likewise."""
-
-    def started(self, active: Active) -> None:
-        """Likewise."""
+    def tell_holdings(self, told: Told) -> None: ...
+    def tell_heard(self) -> None: ...
+    def started(self, active: Active) -> None: ...
 
     def is_victim(self, task: TaskId) -> bool:
-        """Nobody preempts."""
         return False
 
-    def victim_ended(self, active: Active, node: Address) -> None:
-        """Likewise."""
-
-    def gone(self, active: Active) -> None:
-        """Nobody counts what others have."""
+    def victim_ended(self, active: Active, node: Address) -> None: ...
+    def gone(self, active: Active) -> None: ...
 
     def evicted(self, active: Active, now: Time) -> bool:
-        """Nobody preempts."""
         return False
 
-    def go_on(self, node: Address, now: Time) -> None:
-        """Likewise."""
-
-    def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
-        """Likewise."""
-
-    def clear(self) -> None:
-        """Nothing is known."""
+    def go_on(self, node: Address, now: Time) -> None: ...
+    def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None: ...
+    def clear(self) -> None: ...
 
     def named(self, active: Active) -> Active:
-        """The attempt."""
         return active
 
-    def met_anew(self, told: Told) -> None:
-        """It has claimed nothing."""
-
-    def skip(self, told: Told) -> None:
-        """See `Shares`."""
-
-    def tell_picture(self, told: Told, running: list[Active]) -> None:
-        """Nobody counts what others have."""
-
-    def node_dead(self, node: Address) -> None:
-        """Nobody preempts."""
-
-    def check(self) -> None:
-        """Nothing to check."""
-
-    def check_rest(self) -> None:
-        """Likewise."""
+    def met_anew(self, told: Told) -> None: ...
+    def skip(self, told: Told) -> None: ...
+    def tell_picture(self, told: Told, running: list[Active]) -> None: ...
+    def node_dead(self, node: Address) -> None: ...
+    def check(self) -> None: ...
+    def check_rest(self) -> None: ...
 
 
 class _News:
@@ -253,7 +224,6 @@ class WeightedShares:
     # What Global Masters are told of tasks of others.
 
     def started(self, active: Active) -> None:
-        """See `Shares`."""
         holding = self._holding(active)
         for address, news in self._news.items():
             if address != active.owner:
@@ -269,12 +239,10 @@ class WeightedShares:
                 news.ended.append(active.task)
 
     def gone(self, active: Active) -> None:
-        """See `Shares`."""
         self._losers.pop(active.task, None)
         self._tell_gone(active)
 
     def tell_holdings(self, told: Told) -> None:
-        """See `Shares`."""
         news = self._news[told.address]
         if news.ended or news.started:
             news.number += 1
@@ -283,13 +251,11 @@ class WeightedShares:
         news.heard = told.request
 
     def tell_heard(self) -> None:
-        """See `Shares`."""
         for address, told in self._lm.gms.items():
             if told.request > self._news[address].heard:
                 self._lm.send(address, self._allocations.delta(told))
 
     def tell_picture(self, told: Told, running: list[Active]) -> None:
-        """See `Shares`."""
         address = told.address
         self._news[address] = _News()
         others = tuple([self._holding(active) for active in running if active.owner != address])
@@ -302,11 +268,11 @@ class WeightedShares:
 
     # Preemption.
 
-    def preempt(self, message: Preempt, source: Address, now: Time) -> None:
+    def on_preempt(self, message: Preempt, source: Address, now: Time) -> None:
         """Validate that the victims run there and that with what they have there is enough; ask their GM."""
         owner = self._lm.gms[source]
         node = self._lm.layout.nodes[message.partition][message.position]
-        if message.number <= owner.request:
+        if message.number <= owner.request or not self._lm.recovery.heeds(source, message.epoch, message.term):
             return
         owner.request = message.number
         if not self._lm.recovery.usable(node) or message.task.id in self._claims:
@@ -339,7 +305,7 @@ class WeightedShares:
         self._lm.send(losers.address, Yield(self._yields, losers.request, message.loser, tuple(victims)))
 
     def _heed_weights(self, weighed: int) -> None:
-        """Who has lost a place by other weights may have it back: the account begins anew."""
+        """Begin the account anew: a user that has lost a place by other weights may have it back."""
         if weighed > self._weighed:
             self._weighed = weighed
             self._losers.clear()
@@ -365,7 +331,7 @@ class WeightedShares:
         self._allocations.consider()
         self._lm.send(owner.address, Denied(message.task.id, gone, kept, self._allocations.delta(owner)))
 
-    def answer(self, message: Answer, now: Time) -> None:
+    def on_answer(self, message: Answer, source: Address, now: Time) -> None:
         """End the victims, or let them run on; the answer of a GM whose tasks were moved to another is void."""
         claim = self._asked.pop(message.number, None)
         if claim is None:
@@ -397,11 +363,9 @@ class WeightedShares:
         self._maybe_launch(claim, now)
 
     def is_victim(self, task: TaskId) -> bool:
-        """See `Shares`."""
         return task in self._claimed
 
     def evicted(self, active: Active, now: Time) -> bool:
-        """See `Shares`."""
         claim = self._claimed.get(active.task)
         if claim is None or not claim.agreed:
             return False
@@ -426,7 +390,6 @@ class WeightedShares:
             allotment.owner.lacks[claim.position[0]] |= 1 << allotment.position
 
     def go_on(self, node: Address, now: Time) -> None:
-        """See `Shares`."""
         for claim in self._claims_at(node):
             self._maybe_launch(claim, now)
 
@@ -450,7 +413,6 @@ class WeightedShares:
         self._lm.send(owner, Taken(task.id))
 
     def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None:
-        """See `Shares`."""
         for task in tasks:
             claim = self._claims.get(task)
             if claim is not None and not claim.withdrawn:
@@ -458,7 +420,6 @@ class WeightedShares:
                 self._lm.note_ended(claim.owner, task, now)
 
     def reserved(self, here: int, position: int) -> int:
-        """See `Shares`."""
         return sum(claim.pool for claim in self._claims.values() if claim.position == (here, position))
 
     # Where components may crash.
@@ -468,7 +429,6 @@ class WeightedShares:
         return active if active.account <= self._others else replace(active, account=self._others)
 
     def met_anew(self, told: Told) -> None:
-        """See `Shares`."""
         for claim in list(self._claims.values()):
             claim.withdrawn = claim.withdrawn or claim.owner is told
             if claim.asked == told.address and not claim.agreed:
@@ -479,22 +439,18 @@ class WeightedShares:
         self._asked = {number: other for number, other in self._asked.items() if other is not claim}
 
     def skip(self, told: Told) -> None:
-        """See `Shares`."""
         told.request = 0
         self._news[told.address] = _News()
 
     def node_dead(self, node: Address) -> None:
-        """See `Shares`."""
         for claim in self._claims_at(node):
             self._unask(claim)
             self._give_up(claim, kept=False)
 
     def check(self) -> None:
-        """Every victim is active."""
         active = self._allocations.active.keys()
         assert all(claim.victims <= active for claim in self._claims.values()), "a victim that has ended"
 
     def check_rest(self) -> None:
-        """See `Shares`."""
         assert not self._claims, "claims are left"
         assert not self._asked, "unanswered"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from volery.core.model import Amounts, Cluster, Task
 from volery.core.resources import Packing
-from volery.policies.sampling import Draws
+from volery.policies.sampler import SmallRandom
 
 MISSES_MAX: Final = 48
 """After so many draws in vain for one task, listing the machines with room is cheaper than drawing on."""
@@ -68,7 +68,7 @@ NOWHERE: Final = Placed((), ())
 def place(problem: Placing) -> Placed:
     """Find a machine for each task, as far as there is room."""
     free, packing = problem.free, problem.packing
-    guards, draw = packing.guards, Draws(problem.seed).below
+    guards, draw = packing.guards, SmallRandom(problem.seed).below
     left: dict[int, int] = {}
     drawn_from: dict[tuple[int, Amounts], list[int]] = {}
     places: list[int] = []

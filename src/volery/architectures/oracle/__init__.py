@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from volery.architectures.oracle.machines import AmountMachines, Reservations, SlotMachines
+from volery.architectures.oracle.patience import DrfTurns, HdrfTurns, PatientVectorQueue
 from volery.architectures.oracle.scheduler import ADDRESS, Scheduler
 from volery.core.bounds import Seconds
 from volery.core.component import Architecture, Component, Deployment
@@ -23,16 +24,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.fairness import (
-    DrfTurns,
-    FairOrder,
-    FairVectorQueue,
-    HdrfTurns,
-    HierarchicalDrf,
-    PatientVectorQueue,
-    WeightedDrf,
-    parse_shares_text,
-)
+from volery.policies.fairness import FairOrder, FairVectorQueue, HierarchicalDrf, WeightedDrf, parse_shares_text
 from volery.roles.node import NODE_MESSAGES, Node
 
 

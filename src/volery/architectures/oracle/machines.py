@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from volery.architectures.oracle.patience import PatientVectorQueue, Reservation
 from volery.core.devices import packing_of
 from volery.core.model import Amounts, Cluster, JobId, Task, Time
 from volery.core.resources import SLOT, Packing
 from volery.policies.capacity import CapacityIndex, Ladders
-from volery.policies.fairness import (
-    FairOrder,
-    FairQueue,
-    FairVectorQueue,
-    PatientVectorQueue,
-    Reservation,
-)
+from volery.policies.fairness import FairOrder, FairQueue, FairVectorQueue
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
-from volery.policies.queueing import ConstraintQueue
-from volery.policies.vectorqueue import VectorQueue
+from volery.policies.queues import ConstraintQueue, VectorQueue
 
 
 class SlotMachines:

@@ -10,28 +10,25 @@ Deviates Idle lists are bit vectors: which of several equal idle workers runs a 
 
 from __future__ import annotations
 
+from random import Random
 from typing import Annotated
 
 import msgspec
 
 from volery.architectures.pigeon.captions import CAPTIONS
 from volery.architectures.pigeon.distributor import Distribution, Distributor
-from volery.architectures.pigeon.groups import ConstraintCounting, Group, Supply, divide
+from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
-from volery.architectures.pigeon.messages import MESSAGES
-from volery.architectures.pigeon.surviving import (
-    SURVIVING_MESSAGES,
-    SurvivingDistributor,
-    SurvivingMaster,
-    surviving,
-)
+from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
+from volery.architectures.pigeon.recovery import DistributorRecovery, MasterRecovery, pair_of
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Seconds
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import SECOND, Address, Cluster, JobId
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
-from volery.roles.recovery.leases import Lease
+from volery.roles.recovery.channel import Linking
+from volery.roles.recovery.leases import GuardedNode, Lease
 
 
 class PigeonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,63 +79,96 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     """
     group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
     groups = divide(cluster, group_count, config.group_sizes, config.reserved)
-    supply = Supply(groups, config.constraint_counting)
+    supply = GroupSupply(groups, config.constraint_counting)
+    builder = PigeonBuilder(groups, supply, config, streams)
     if config.reliable:
-        return build_surviving(groups, supply, config, streams)
+        return builder.recoverable()
     components: dict[str, Component] = {}
     machines: dict[str, int] = {}
     for number in range(config.distributors):
         address = f"distributor/{number}"
-        components[address] = Distributor(
-            supply,
-            distribution=config.distribution,
-            cutoff_us=round(config.cutoff_s * 1_000_000),
-            stream=streams.of(address),
-        )
+        components[address] = builder.distributor(address)
     for number, group in enumerate(groups):
-        master = f"master/{number}"
-        components[master] = Master(
+        address = f"master/{number}"
+        components[address] = builder.master(group, streams.of(address))
+        for node, machine in zip(group.node_of, group.machines, strict=True):
+            if node not in machines:
+                machines[node] = machine
+                components[node] = Node(address)
+    return Deployment(components, machines, builder.entry)
+
+
+class PigeonBuilder:
+    """Makes the components of one build.
+
+    Args:
+        groups: the workers.
+        supply: of the groups.
+        config, streams: of the build.
+    """
+
+    def __init__(self, groups: list[Group], supply: GroupSupply, config: PigeonConfig, streams: Streams) -> None:
+        self._groups = groups
+        self._supply = supply
+        self._config = config
+        self._streams = streams
+        self._distributors = [f"distributor/{number}" for number in range(config.distributors)]
+        self._lease = Lease(round(config.detection_s * SECOND))
+        self._linking = Linking(MESSAGES | RECOVERY_MESSAGES)
+        self._group_of = {node: number for number, group in enumerate(groups) for node in group.node_of}
+
+    def entry(self, job: JobId) -> Address:
+        """The distributor of a job."""
+        return self._distributors[job % len(self._distributors)]
+
+    def distributor(self, address: Address, recovery: DistributorRecovery | None = None) -> Distributor:
+        """The distributor at an address."""
+        return Distributor(
+            self._supply,
+            distribution=self._config.distribution,
+            cutoff_us=round(self._config.cutoff_s * SECOND),
+            stream=self._streams.of(address),
+            recovery=recovery,
+        )
+
+    def master(self, group: Group, stream: Random, recovery: MasterRecovery | None = None) -> Master:
+        """A master of a group."""
+        config = self._config
+        return Master(
             group,
             weight=config.weight,
             weight_counting=config.weight_counting,
             match=config.match,
-            stream=streams.of(master),
-        )
-        for address, machine in zip(group.node_of, group.machines, strict=True):
-            if address not in machines:
-                machines[address] = machine
-                components[address] = Node(master)
-    return Deployment(components, machines, lambda job: f"distributor/{job % config.distributors}")
-
-
-def build_surviving(groups: list[Group], supply: Supply, config: PigeonConfig, streams: Streams) -> Deployment:
-    """Components of which masters and nodes may crash."""
-
-    def distributor(address: Address) -> SurvivingDistributor:
-        return SurvivingDistributor(
-            supply=supply,
-            distribution=config.distribution,
-            cutoff_us=round(config.cutoff_s * SECOND),
-            stream=streams.of(address),
+            stream=stream,
+            recovery=recovery,
         )
 
-    distributors = [f"distributor/{number}" for number in range(config.distributors)]
+    def recoverable(self) -> Deployment:
+        """The components of a deployment of which masters and nodes may crash."""
+        groups = self._groups
+        machines = {
+            node: machine for group in groups for node, machine in zip(group.node_of, group.machines, strict=True)
+        }
+        pairs = [pair_of(number) for number in range(len(groups))]
+        masters = [address for pair in pairs for address in pair]
+        watches = (*pairs, *((master, node) for node in machines for master in pairs[self._group_of[node]]))
+        components = {address: self._linked(address, 0) for address in [*self._distributors, *masters, *machines]}
+        return Deployment(components, machines, self.entry, {}, self._linked, watches, self._lease.detection_us)
 
-    def master(group: Group, number: int, me: int, lease: Lease, address: Address, incarnation: int) -> SurvivingMaster:
-        return SurvivingMaster(
-            group,
-            number,
-            me,
-            distributors,
-            lease,
-            incarnation,
-            weight=config.weight,
-            weight_counting=config.weight_counting,
-            match=config.match,
-            stream=streams.of(address, incarnation),
-        )
+    def _linked(self, address: Address, incarnation: int) -> Component:
+        """The component at an address, behind its link."""
+        return self._linking.around(self._component(address, incarnation), incarnation)
 
-    return surviving(groups, distributor, master, config.distributors, round(config.detection_s * SECOND))
+    def _component(self, address: Address, incarnation: int) -> Component:
+        role, *numbers = address.split("/")
+        if role == "distributor":
+            return self.distributor(address, DistributorRecovery(len(self._groups)))
+        if role == "node":
+            return GuardedNode(pair_of(self._group_of[address]), self._lease, incarnation, tells_owner=True)
+        number = int(numbers[0])
+        group, me = self._groups[number], pair_of(number).index(address)
+        recovery = MasterRecovery(group, number, me, self._distributors, self._lease, incarnation)
+        return self.master(group, self._streams.of(address, incarnation), recovery)
 
 
 STAGES = {
@@ -155,7 +185,7 @@ STAGES = {
     Stage.T4: Realisation("Master._launch"),
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
     Stage.T7: Realisation("Master.on_completed", "full", "idle notice"),
-    Stage.T11: Realisation("SurvivingDistributor.on_lost", "full", "another attempt in its group", "reliable=true"),
+    Stage.T11: Realisation("Distributor.on_lost", "full", "another attempt in its group", "reliable=true"),
     Stage.R1: Realisation("Master.on_completed", "full", "idle workers of the group"),
     Stage.R2: Realisation("Master.on_group_tasks", "partial", "reserved workers run short tasks only"),
     Stage.R3: Realisation("Master.on_group_tasks", "full", "constraint bit vectors"),
@@ -168,7 +198,7 @@ PIGEON = Architecture(
     summary="federated: distributors deal tasks evenly to masters, each master serves two weighted fair queues",
     source="Z. Wang, H. Li, Z. Li, X. Sun, J. Rao, H. Che, H. Jiang: Pigeon, SoCC 2019, sections 2 and 6.2",
     defaults=PigeonConfig(),
-    messages=MESSAGES | SURVIVING_MESSAGES,
+    messages=MESSAGES | RECOVERY_MESSAGES,
     stages=STAGES,
     build=build,
     hops=3,

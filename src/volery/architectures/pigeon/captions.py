@@ -1,4 +1,4 @@
-"""What a film says of Pigeon, of the first message of each kind, for who does not know it."""
+"""Captions of films: the first message of each kind, for readers who do not know Pigeon."""
 
 from __future__ import annotations
 

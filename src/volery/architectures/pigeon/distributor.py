@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 from typing import Literal
 
-from volery.architectures.pigeon.groups import Supply
-from volery.architectures.pigeon.messages import Completed, GroupTasks, Withdraw, Withdrawn
-from volery.core.component import Component, sent_to
+from volery.architectures.pigeon.groups import GroupSupply
+from volery.architectures.pigeon.messages import Completed, GroupTasks, Lost, Report, Withdraw, Withdrawn
+from volery.architectures.pigeon.recovery import DistributorRecovery
+from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.core.port import Port
+from volery.roles.recovery.leases import Inquire, Result
 from volery.roles.submission import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
+RECOVERY = frozenset({Result, Report, Lost, Inquire})
+"""The messages to a distributor with a recovery."""
 
 
 class Distributor(Component):
@@ -27,20 +32,47 @@ class Distributor(Component):
             all tasks where groups are unequal, are always drawn.
         cutoff_us: jobs whose estimate is at most this are short.
         stream: of random choices.
+        recovery: of tasks, where masters and machines may crash; None: they do not.
+
+    Attributes:
+        masters: the leading master of each group.
     """
 
-    __slots__ = ("_cutoff_us", "_even", "_jobs", "_masters", "_numbers", "_outstanding", "_stream", "_supply")
+    __slots__ = (
+        "_cutoff_us", "_even", "_jobs", "_numbers", "_outstanding", "_recovery", "_stream", "_supply", "masters",
+    )  # fmt: skip
 
-    def __init__(self, supply: Supply, *, distribution: Distribution, cutoff_us: Time, stream: Random) -> None:
+    def __init__(
+        self,
+        supply: GroupSupply,
+        *,
+        distribution: Distribution,
+        cutoff_us: Time,
+        stream: Random,
+        recovery: DistributorRecovery | None = None,
+    ) -> None:
         self._supply = supply
         totals = supply.cumulative(0, True)
         equal = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
         self._even = distribution == "even" and equal
         self._cutoff_us = cutoff_us
         self._stream = stream
-        self._masters = [f"master/{group}" for group in range(supply.group_count)]
+        self.masters = [f"master/{group}" for group in range(supply.group_count)]
         self._numbers = [0] * supply.group_count
         self._outstanding: dict[TaskId, JobId] = {}
+        self._recovery = recovery
+
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        if self._recovery is not None:
+            self._recovery.bind(self, port)
+
+    def takes(self) -> Collection[type]:
+        return self.receives.keys() - (RECOVERY if self._recovery is None else {Completed})
+
+    def emits(self) -> Sends:
+        plain = sent_to("master", GroupTasks)
+        return self.sends - (plain if self._recovery is not None else DistributorRecovery.sends)
 
     def start(self, now: Time) -> None:
         """Open the ledger of jobs."""
@@ -72,8 +104,11 @@ class Distributor(Component):
             self._hand_out(group, short, share)
 
     def _hand_out(self, group: int, short: bool, share: tuple[Task, ...]) -> None:
+        if self._recovery is not None:
+            self._recovery.deal(group, short, share)
+            return
         number = self._numbers[group] = self._numbers[group] + 1
-        self._port.send(self._masters[group], GroupTasks(number, short, share))
+        self._port.send(self.masters[group], GroupTasks(number, short, share))
 
     def _deal(self, tasks: Sequence[Task], shares: dict[int, list[Task]]) -> None:
         """Every master gets as many, the remainder goes to distinct random masters (Pigeon, section 2.2)."""
@@ -102,24 +137,52 @@ class Distributor(Component):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Count the result; a repeated one is ignored."""
-        job = self._outstanding.pop(message.task, None)
+        self.count(message.task)
+
+    def count(self, task: TaskId) -> None:
+        """Count a result; a repeated one is ignored."""
+        if self._recovery is not None:
+            self._recovery.forget(task)
+        job = self._outstanding.pop(task, None)
         if job is not None:
             self._jobs.finished(job)
+
+    def is_cancelled(self, job: JobId) -> bool:
+        """True for a job that its submitter has given up."""
+        return job in self._jobs.cancelled
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Withdraw the job's tasks from all masters: which one has which is not kept."""
         if not self._jobs.cancel(message, source):
             return
         withdraw = Withdraw(tuple(task for task, job in self._outstanding.items() if job == message.job))
-        for master in self._masters:
+        for master in self.masters:
             self._port.send(master, withdraw)
 
     def on_withdrawn(self, message: Withdrawn, source: Address, now: Time) -> None:
         """Tasks that will never run count as results."""
         for task in message.tasks:
-            job = self._outstanding.pop(task, None)
-            if job is not None:
-                self._jobs.finished(job)
+            self.count(task)
+
+    def on_result(self, message: Result, source: Address, now: Time) -> None:
+        """Count the result, of any attempt."""
+        assert self._recovery is not None, "results come of attempts"
+        self._recovery.result(message, source)
+
+    def on_report(self, message: Report, source: Address, now: Time) -> None:
+        """Send to the master that leads now."""
+        assert self._recovery is not None, "a master may crash"
+        self._recovery.report(message, source)
+
+    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
+        """Send the tasks of lost attempts again."""
+        assert self._recovery is not None, "a machine may crash"
+        self._recovery.lost(message, source)
+
+    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+        """Answer with the epoch that is known."""
+        assert self._recovery is not None, "a master may crash"
+        self._recovery.answer_epoch(source)
 
     def check(self) -> None:
         """Every outstanding task belongs to an open job."""
@@ -136,5 +199,9 @@ class Distributor(Component):
         Cancel: on_cancel,
         Withdrawn: on_withdrawn,
         Completed: on_completed,
+        Result: on_result,
+        Report: on_report,
+        Lost: on_lost,
+        Inquire: on_inquire,
     }
-    sends = ANSWERS | sent_to("master", GroupTasks, Withdraw)
+    sends = ANSWERS | sent_to("master", GroupTasks, Withdraw) | DistributorRecovery.sends

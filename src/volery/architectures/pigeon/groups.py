@@ -1,4 +1,4 @@
-"""How Pigeon divides the cluster into groups, and what distributors know of each group's supply."""
+"""The groups of workers into which Pigeon divides the cluster, and the supply of each by constraint set."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reser
     return [Group(cluster, machines, reserved, anchors, len(ranges)) for machines in ranges]
 
 
-class Supply:
+class GroupSupply:
     """Per constraint set, how many units of each group satisfy it: the weights of PigeonC's random choice of a master.
 
     With counting "published-code" a group's units are merged as the public code of PigeonC merges them: in machine

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
-from typing import Literal
+from typing import Final, Literal
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Completed, GroupTasks, Kill, Launch, Withdraw, Withdrawn
-from volery.core.component import Component, sent_to
-from volery.core.events import Measured, TaskFinished
+from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Kill, Launch, Withdraw, Withdrawn
+from volery.architectures.pigeon.recovery import MasterRecovery
+from volery.core.component import Component, Sends, sent_to
+from volery.core.events import Drain, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
+from volery.core.port import Port
 from volery.policies.match import MatchPolicy, positions
-from volery.policies.queueing import ConstraintQueue
+from volery.policies.queues import ConstraintQueue
+from volery.roles.recovery.election import LEADERSHIP, Leadership
+from volery.roles.recovery.leases import Fenced, Result, Stop
 
 WeightCounting = Literal["paper", "published-code"]
+PLAIN: Final = frozenset({GroupTasks, Completed})
+"""The messages to a master without a recovery alone."""
+
+
+PAIRED: Final = {event: handler for event, handler in LEADERSHIP.items() if event not in (Fenced, Drain)}
+"""The events of leadership; jobs never move between distributors, and nodes are not drained."""
+PLAIN_SENDS: Final = sent_to("node", Launch, Kill) | sent_to("distributor", Withdrawn)
 
 
 class Master(Component):
@@ -30,21 +42,35 @@ class Master(Component):
         weight_counting: "published-code" lets weight + 1 short tasks pass and counts while no long one waits, too.
         match: which suitable worker is taken.
         stream: of random choices.
+        recovery: of a pair's master, where masters and machines may crash; None: they do not.
+
+    Attributes:
+        free: vector of the idle units.
+        owned: the unit of each task that runs.
     """
 
     __slots__ = (
-        "_by_fewest", "_count_all", "_free", "_group", "_high", "_launches", "_low", "_owned", "_owners",
-        "_passed", "_passes_max", "_seen", "_stream",
+        "_by_fewest", "_count_all", "_group", "_high", "_launches", "_low", "_owners",
+        "_passed", "_passes_max", "_recovery", "_seen", "_stream", "free", "leadership", "owned",
     )  # fmt: skip
+    leadership: Leadership
+    """Of one of a pair alone."""
 
     def __init__(
-        self, group: Group, *, weight: int, weight_counting: WeightCounting, match: MatchPolicy, stream: Random
+        self,
+        group: Group,
+        *,
+        weight: int,
+        weight_counting: WeightCounting,
+        match: MatchPolicy,
+        stream: Random,
+        recovery: MasterRecovery | None = None,
     ) -> None:
         self._group = group
-        self._free = group.matches.every
+        self.free = group.matches.every
         self._high = ConstraintQueue()
         self._low = ConstraintQueue()
-        self._owned: dict[TaskId, int] = {}
+        self.owned: dict[TaskId, int] = {}
         self._owners: dict[TaskId, Address] = {}
         self._count_all = weight_counting == "published-code"
         self._passes_max = (weight + 1 if self._count_all else weight - 1) if weight else 1 << 62
@@ -53,15 +79,34 @@ class Master(Component):
         self._stream = stream
         self._seen: dict[Address, int] = {}
         self._launches = 0
+        self._recovery = recovery
+        if recovery is not None:
+            self.leadership = recovery.leadership
+            recovery.join(self)
+
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        if self._recovery is not None:
+            self._recovery.bind(port)
+
+    def start(self, now: Time) -> None:
+        if self._recovery is not None:
+            self.leadership.start(now)
+
+    def takes(self) -> Collection[type]:
+        return {Withdraw} | PLAIN if self._recovery is None else self.receives.keys() - PLAIN
+
+    def emits(self) -> Sends:
+        return PLAIN_SENDS if self._recovery is None else MasterRecovery.sends
 
     def on_group_tasks(self, message: GroupTasks, source: Address, now: Time) -> None:
         """Launch what fits an idle worker now, queue the rest."""
         if message.number <= self._seen.get(source, 0):
             return
         self._seen[source] = message.number
-        group, short, free = self._group, message.short, self._free
+        group, short, free = self._group, message.short, self.free
         matches, reserved, bits = group.matches, group.reserved, group.bits
-        owned, node_of, send, random = self._owned, group.node_of, self._port.send, self._stream.random
+        owned, node_of, send, random = self.owned, group.node_of, self._port.send, self._stream.random
         queue, size, launches = self._high if short else self._low, len(bits), self._launches
         if queue.length:
             self._port.observe(Measured("queued_tasks", self._high.length + self._low.length))
@@ -83,21 +128,43 @@ class Master(Component):
             owned[task.id] = unit
             launches += 1
             send(node_of[unit], Launch(launches, task, source))
-        self._free, self._launches = free, launches
+        self.free, self._launches = free, launches
+
+    def place(self, task: Task, short: bool, distributor: Address) -> None:
+        """Launch a task on an idle unit, or queue it."""
+        group = self._group
+        candidates = self.free & group.matches[task.constraints]
+        candidates = candidates & ~group.reserved or (candidates if short else 0)
+        if not candidates:
+            (self._high if short else self._low).push(task)
+            self._owners[task.id] = distributor
+            return
+        if self._by_fewest:
+            unit = (candidates & -candidates).bit_length() - 1
+        else:
+            unit = group.matches.pick(task.constraints, candidates, self._stream.random)
+        self.free ^= group.bits[unit]
+        self._launch(task, unit, distributor)
 
     def _launch(self, task: Task, unit: int, distributor: Address) -> None:
-        self._owned[task.id] = unit
+        self.owned[task.id] = unit
+        if self._recovery is not None:
+            self._recovery.run(task, unit, distributor)
+            return
         self._launches += 1
         self._port.send(self._group.node_of[unit], Launch(self._launches, task, distributor))
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """A worker is idle: give it the next task that it may run."""
-        unit = self._owned.pop(message.task, None)
-        if unit is None:
-            return
+        unit = self.owned.pop(message.task, None)
+        if unit is not None:
+            self.serve(unit)
+
+    def serve(self, unit: int) -> None:
+        """Give a unit the next task that it may run, or let it idle."""
         task = self._next(unit) if self._high.length or self._low.length else None
         if task is None:
-            self._free |= self._group.bits[unit]
+            self.free |= self._group.bits[unit]
         else:
             self._launch(task, unit, self._owners.pop(task.id))
 
@@ -122,41 +189,78 @@ class Master(Component):
         return self._high.pop_fitting(offered) if self._high.length else None
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
-        """Drop what waits and say so; kill what runs, the end of which its node reports."""
-        unwanted = frozenset(message.tasks)
+        """Drop the tasks that wait, and report them; kill those that run, whose ends nodes report."""
+        unwanted, recovery = frozenset(message.tasks), self._recovery
         for task in message.tasks:
-            unit = self._owned.get(task)
+            unit = self.owned.get(task)
             if unit is not None:
-                self._port.send(self._group.node_of[unit], Kill(task))
+                self._port.send(self._group.node_of[unit], Kill(task) if recovery is None else Stop(task))
         dropped = [task.id for queue in (self._high, self._low) for task in queue.remove(lambda t: t.id in unwanted)]
         if dropped:
             for task in dropped:
                 del self._owners[task]
+                if recovery is not None:
+                    recovery.withdrawn(task)
             if not (self._low.length or self._count_all):
                 self._passed = 0
             self._port.send(source, Withdrawn(tuple(dropped)))
 
+    def forget_all(self) -> None:
+        """Begin anew: no unit is idle, nothing runs or waits."""
+        for queue in (self._high, self._low):
+            queue.remove(lambda _: True)
+        self.owned.clear()
+        self._owners.clear()
+        self.free = self._passed = 0
+
+    def on_deal(self, message: Deal, source: Address, now: Time) -> None:
+        """Place tasks of the present epoch."""
+        assert self._recovery is not None, "there are epochs"
+        self._recovery.deal(message, source)
+
+    def on_result(self, message: Result, source: Address, now: Time) -> None:
+        """A worker is idle, and its result is passed on."""
+        assert self._recovery is not None, "results come of attempts"
+        self._recovery.result(message, source)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Pass the timer on to the leadership."""
+        self.leadership.on_lease_timer(event, now)
+
     def check(self) -> None:
-        """A unit is free or owned; no idle unit fits a waiting task that it may run (work conservation)."""
+        """A usable unit is free or owned; no idle unit fits a waiting task that it may run (work conservation)."""
         busy = 0
-        for unit in self._owned.values():
+        for unit in self.owned.values():
             assert not busy >> unit & 1, f"unit {unit} has two tasks"
             busy |= 1 << unit
-        assert busy ^ self._free == self._group.matches.every, "units neither free nor owned"
-        for queue, usable in ((self._high, self._free), (self._low, self._free & ~self._group.reserved)):
+        usable = self._group.matches.every if self._recovery is None else self._recovery.usable()
+        assert self.free == usable & ~busy, "units neither free nor owned"
+        for queue, idle in ((self._high, self.free), (self._low, self.free & ~self._group.reserved)):
             for mask in queue.masks():
-                assert not usable & self._group.matches[mask], f"idle {positions(usable)} while {mask:#x} waits"
+                assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
+
+    def check_rest(self) -> None:
+        """Raise AssertionError where something waits or runs, or a unit of a leader is not idle."""
+        assert not len(self.owned) + self._high.length + self._low.length, "tasks are left"
+        if self._recovery is not None:
+            self._recovery.check_rest()
+        if self._recovery is None or self.leadership.leading:
+            assert self.free == self._group.matches.every, "units are not idle"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         GroupTasks: on_group_tasks,
         Withdraw: on_withdraw,
         Completed: on_completed,
+        Deal: on_deal,
+        Result: on_result,
+        **PAIRED,
+        TimerFired: on_timer,
     }
-    sends = sent_to("node", Launch, Kill) | sent_to("distributor", Withdrawn)
+    sends = PLAIN_SENDS | MasterRecovery.sends
 
 
 class Node(Component):
-    """One worker machine: launches what it is told to, once, and reports the end to distributor and master.
+    """A worker machine: it launches each task once, and reports the end to distributor and master.
 
     The last launch is kept in a field and earlier ones in a dict that most nodes never need: ten thousand dicts would
     be memory traffic.

@@ -1,11 +1,16 @@
-"""What distributors, masters and nodes of Pigeon say to each other.
+"""The messages between distributors, masters and nodes of Pigeon.
 
 Numbers count the messages of one link, so that a repeated or stale message is recognised.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from volery.core.model import Address, Message, Task, TaskId
+from volery.roles.recovery.channel import LINK_MESSAGES
+from volery.roles.recovery.election import PAIR_MESSAGES
+from volery.roles.recovery.leases import NODE_MESSAGES, Active
 
 
 class GroupTasks(Message, frozen=True):
@@ -29,7 +34,7 @@ class Withdrawn(Message, frozen=True):
 
 
 class Launch(Message, frozen=True):
-    """Master > node: run the task and tell the distributor its result."""
+    """Master > node: run the task and report its result to the distributor."""
 
     number: int
     task: Task
@@ -48,4 +53,35 @@ class Completed(Message, frozen=True):
     task: TaskId
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed})
+class Deal(Message, frozen=True):
+    """Distributor > master: the group's tasks of one job, in an epoch; those of another epoch are void."""
+
+    epoch: int
+    short: bool
+    tasks: tuple[Task, ...]
+    attempts: tuple[int, ...]
+
+
+class Lost(Message, frozen=True):
+    """Master > distributor: these attempts are lost; send the tasks again."""
+
+    attempts: tuple[Active, ...]
+
+
+class Report(Message, frozen=True):
+    """Master > distributor: I lead in this epoch; what of yours runs here.
+
+    Whole: all that is known, else what has been learnt since. Settled: nothing else of yours is here.
+    """
+
+    epoch: int
+    whole: bool
+    settled: bool
+    running: tuple[Active, ...]
+
+
+MESSAGES: Final[frozenset[type[Message]]] = frozenset({GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed})
+RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Deal, Lost, Report, *NODE_MESSAGES, *PAIR_MESSAGES, *LINK_MESSAGES}
+)
+"""Those of masters and machines that may crash."""

@@ -34,7 +34,7 @@ from volery.architectures.pipeline.policies import Policy, parse
 from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies, NoMigration, NoPreemption
 from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.architectures.pipeline.targets import Inventory, MachineTargets, ManagerTargets, Targets
+from volery.architectures.pipeline.targets import MachineInventory, MachineTargets, ManagerTargets, Targets
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -138,27 +138,38 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
     turns = hasattr(found[Stage.T2], "turns")
     drawn = getattr(found[Stage.T2], "drawn", False)
     if hasattr(found[Stage.J3], "turns") and config.T2 != "by-job":
-        raise InputError("pipeline:J3", f"{config.J3!r} decides anew before every task; it needs T2=by-job")
+        raise InputError("pipeline:J3", f"{config.J3!r} selects a job before every task, so it needs T2=by-job")
     reserving = config.T3 in BACKFILLING
     if reserving and (turns or drawn or hasattr(found[Stage.J3], "turns")):
         name = config.T2 if turns or drawn else config.J3
         raise InputError(
-            "pipeline:T3", f"{config.T3} reserves for the first task, and {name!r} decides anew who that is"
+            "pipeline:T3",
+            f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one",
         )
     _check_preemption(config, found)
     if config.T9 != "none" and (config.T10 != "none" or reserving):
-        raise InputError("pipeline:T9", f"a task of several attempts goes neither with T10 nor with {BOTH}")
+        raise InputError("pipeline:T9", f"copies of tasks cannot be combined with T10, {BOTH}; remove one of them")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
-        raise InputError("pipeline:T9", "of several attempts none can go on where another was; take progress=restart")
+        raise InputError(
+            "pipeline:T9",
+            "copies of tasks cannot be combined with progress=keep or checkpoints; take progress=restart",
+        )
     others = config.T9 != "none" or config.T10 != "none" or config.T12 != "none" or config.R7 != "none" or reserving
     if config.R3 != "none" and (others or config.lrms or config.broker_machines):
-        raise InputError("pipeline:R3", f"it goes neither with T9, T10, T12, R7 or {BOTH} nor with lrms or a broker")
+        raise InputError(
+            "pipeline:R3",
+            f"delay scheduling cannot be combined with T9, T10, T12, R7, {BOTH}, lrms or a broker; remove one of them",
+        )
     if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or reserving):
-        raise InputError("pipeline:T12", f"it goes neither with T9 or T11 nor with {BOTH}")
+        raise InputError("pipeline:T12", f"migration cannot be combined with T9, T11, {BOTH}; remove one of them")
     if config.R7 == "none" and config.R6 != "first":
-        raise InputError("pipeline:R6", f"{config.R6!r} provisions machines that are always on without a policy R7")
+        raise InputError(
+            "pipeline:R6", f"{config.R6!r} provisions machines, but all are always on without a policy of R7; set R7"
+        )
     if config.lrms and getattr(found[Stage.R7], "foresees", False):
-        raise InputError("pipeline:R7", f"{config.R7!r} looks into workflows, of which LRMs know nothing; take lrms=0")
+        raise InputError(
+            "pipeline:R7", f"{config.R7!r} looks into workflows, which local managers do not receive; take lrms=0"
+        )
     return found
 
 
@@ -168,13 +179,16 @@ def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> Non
         return
     if config.T3 in BACKFILLING:
         raise InputError(
-            "pipeline:T10", f"{config.T3} reserves by what runs, and preemption ends it; take T3=skip or strict"
+            "pipeline:T10",
+            f"{config.T3} reserves by the ends of running tasks, and preemption changes them; take T3=skip or strict",
         )
     if isinstance(preempting, ByFairness):
         order = found[Stage.T2]
         if not isinstance(order, PoorestUser) or order.shares != preempting.shares:
             wanted = f"drf/shares:{preempting.shares}" if preempting.shares else "drf"
-            raise InputError("pipeline:T10", f"who is below its share has to be first in the queue: take T2={wanted}")
+            raise InputError(
+                "pipeline:T10", f"T10=fairness serves users below their share first, so it needs T2={wanted}"
+            )
 
 
 def assembly(config: PipelineConfig) -> Assembly:
@@ -196,10 +210,14 @@ def assembly(config: PipelineConfig) -> Assembly:
 
 def _check_machines(config: PipelineConfig, count: int, own: int) -> None:
     if config.reliable and config.T11 != "none":
-        raise InputError("pipeline:reliable", "who is cut off cannot be told from who is dead; leave it or T11")
+        raise InputError(
+            "pipeline:reliable",
+            "reliable and T11 exclude each other: behind lossy links a partitioned node looks failed. Set one of them",
+        )
     if (config.M1 != "none") != (config.broker_machines > 0):
         raise InputError(
-            "pipeline:broker_machines", "a broker needs both, machines and a policy M1 that sends it tasks"
+            "pipeline:broker_machines",
+            "a broker needs machines and a policy of M1; set broker_machines and M1, or neither",
         )
     if own < max(1, config.lrms):
         raise InputError("pipeline", f"{count} machines are too few for {config.lrms} LRMs and the broker's machines")
@@ -221,7 +239,9 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     rental = None if config.R7 == "none" else _rental(config, own, units_per_processor(cluster.resources))
     cycles: list[Cycle] = []
 
-    def cycle(address: Address, inventory: Inventory, rental: Rental | None, delay: DelayScheduling | None) -> Cycle:
+    def cycle(
+        address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None
+    ) -> Cycle:
         stream = streams.of(address)
         made = _cycle(MachineTargets(inventory, parts.policies, stream), parts, stream, rental, delay)
         cycles.append(made)
@@ -314,7 +334,7 @@ def node_address(machine: int) -> Address:
     return f"node/{machine}"
 
 
-def _inventory(cluster: Cluster, numbers: range) -> Inventory:
+def _inventory(cluster: Cluster, numbers: range) -> MachineInventory:
     """The inventory of some machines of a cluster, which users know by their numbers in the whole."""
     low, high = numbers.start, numbers.stop
     part = msgspec.structs.replace(
@@ -325,7 +345,7 @@ def _inventory(cluster: Cluster, numbers: range) -> Inventory:
         speeds=cluster.speeds[low:high],
         racks=cluster.racks[low:high],
     )
-    return Inventory(part, [node_address(machine) for machine in numbers], numbers)
+    return MachineInventory(part, [node_address(machine) for machine in numbers], numbers)
 
 
 def named(config: Any) -> dict[Stage, str]:
@@ -400,7 +420,7 @@ PIPELINE = Architecture(
 
 
 def preset(name: str, summary: str, source: str, **policies: Any) -> Architecture:
-    """The same module with other defaults; docs/reference/pipeline.md tells what of it is published."""
+    """The same module with other defaults; docs/reference/pipeline.md lists the published parts."""
     defaults = msgspec.structs.replace(PipelineConfig(), **policies)
     immediate = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
     changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "immediate": immediate}

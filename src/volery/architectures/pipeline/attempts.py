@@ -60,7 +60,6 @@ class PendingEviction(msgspec.Struct):
 
     @property
     def waiting(self) -> Waiting:
-        """The task's record."""
         return self.running.waiting
 
 

@@ -44,7 +44,7 @@ class Rental(msgspec.Struct, frozen=True):
 
 
 class Boot(msgspec.Struct, frozen=True):
-    """A machine that has been told to boot.
+    """A machine that boots.
 
     Args:
         number: of the message.
@@ -130,7 +130,7 @@ class MachinePool:
         return found
 
     def provisioned(self, machine: int, boot: Boot, now: Time) -> None:
-        """A machine boots."""
+        """Count a machine that boots."""
         self.off &= ~(1 << machine)
         self.booting[machine] = boot
         self.since_us[machine] = now
@@ -228,7 +228,7 @@ class Autoscaler:
             self._cycle.port.set_timer(SCALE, (now // every_us + 1) * every_us)
 
     def on_timer(self, key: Key, now: Time) -> bool:
-        """Let there be as many machines as stage R7 says, or after a rest as at first; False: another timer."""
+        """Let there be as many machines as stage R7 decides, or after a rest as at first; False: another timer."""
         if key != SCALE:
             return False
         pool, rental, state = self.pool, self._rental, self._cycle.state
@@ -302,7 +302,7 @@ class Autoscaler:
         cycle.port.send(node, SwitchOff(number, cycle.incarnations.get(node, 0)))
 
     def ready(self, machine: int, number: int, now: Time) -> None:
-        """Use a machine that is on, unless it answers what it was told before it failed."""
+        """Use a machine that is on, unless the answer is to an order from before it failed."""
         boot = self.pool.booting.get(machine)
         if boot is not None and boot.number == number:
             self.pool.ready(machine)

@@ -7,7 +7,7 @@ from typing import Final
 from volery.architectures.pipeline.messages import Pass
 from volery.architectures.pipeline.policies import State, View, Waiting
 from volery.architectures.pipeline.policies.policy import Management
-from volery.architectures.pipeline.targets import Inventory, message_of
+from volery.architectures.pipeline.targets import MachineInventory, message_of
 from volery.core.model import Address, Task, TaskId
 
 ADDRESS: Final[Address] = "broker/0"
@@ -23,7 +23,7 @@ class Broker:
 
     __slots__ = ("_machines", "_management", "_passes", "tasks")
 
-    def __init__(self, inventory: Inventory, management: Management) -> None:
+    def __init__(self, inventory: MachineInventory, management: Management) -> None:
         self._machines = State(inventory.cluster, inventory.numbers)
         self._machines.access(None)
         self._management = management

@@ -135,7 +135,7 @@ class Easy:
         return self._backfill()
 
     def among(self, waiting: Waiting) -> int:
-        """Those on which it delays nobody."""
+        """Those on which it delays no other task."""
         return self._granted
 
     def withheld(self) -> int:
@@ -231,7 +231,7 @@ class Easy:
         return None if best is None else best[3]
 
     def _option(self, kind: Kind) -> tuple[Entry | None, int]:
-        """The first task of a kind that may start now, and the machines where it delays nobody."""
+        """The first task of a kind that may start now, and the machines where it delays no other task."""
         state, tasks = self._state, self._queue.of_class(kind)
         machines = kind.suitable & state.online
         if self.machine < 0:
@@ -266,7 +266,7 @@ class Easy:
         return ((left + 1) * cluster.speeds[self.machine] - 1) // cluster.reference_speed
 
 
-class Profile:
+class FreeProfile:
     """The amounts that a machine will have free, by estimates: packed and guarded, each until the next time.
 
     Args:
@@ -339,12 +339,12 @@ class Conservative:
         self._state = state
         self._queue = queue
         self._granted = 0
-        self._profiles: dict[int, Profile] = {}
+        self._profiles: dict[int, FreeProfile] = {}
         self._left: Iterator[Waiting] | None = None
         self._trying: Waiting | None = None
 
     def following(self) -> Waiting | None:
-        """The first that delays nobody before it if it starts now; those before get their reservations."""
+        """The first that delays none before it if it starts now; those before get their reservations."""
         if self._left is None:
             self._profiles.clear()
             self._left = iter(self._worth_planning())
@@ -376,12 +376,12 @@ class Conservative:
             ordered.pop()
         return ordered
 
-    def _profile(self, machine: int) -> Profile:
+    def _profile(self, machine: int) -> FreeProfile:
         profile = self._profiles.get(machine)
         if profile is None:
             state = self._state
             ends = [(run.expected_end_us, run.took) for run in state.on_machine[machine].values()]
-            profile = Profile(state.now, state.index.free[machine], ends, state.packing)
+            profile = FreeProfile(state.now, state.index.free[machine], ends, state.packing)
             self._profiles[machine] = profile
         return profile
 

@@ -78,7 +78,6 @@ class LocalManager(Component):
             self._cycle.on_timer(event.key, now)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End a task."""
         number = message.task
         if number in self._delayed:
             del self._delayed[number]

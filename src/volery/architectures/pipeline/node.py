@@ -84,11 +84,9 @@ class Node(Component):
         self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report the end."""
         self._port.send(self._manager, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
     def on_switch_on(self, message: SwitchOn, source: Address, now: Time) -> None:
-        """Boot."""
         if self._is_new(message):
             self._port.observe(Switched(now, self._rented, "booting"))
             self._port.set_timer((BOOT, message.number), now + message.boot_us)

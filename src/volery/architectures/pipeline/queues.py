@@ -38,7 +38,6 @@ class SortedQueue:
         return self._blocks[0][0]
 
     def push(self, entry: Entry) -> None:
-        """Add an entry."""
         blocks = self._blocks
         estimate = entry[3].task.estimate_us
         if not blocks or (entry > self._lasts[-1] and len(blocks[-1]) >= BLOCK):
@@ -99,16 +98,16 @@ class Queue(Protocol):
     classes: EquivalenceClasses
 
     def push(self, waiting: Waiting) -> None:
-        """Add a task."""
+        """Add a task to those that wait."""
 
     def remove(self, waiting: Waiting) -> None:
-        """Remove a task."""
+        """Take a task out of those that wait."""
 
     def best(self, *, blocked: bool = False) -> Waiting | None:
         """The next task of the classes that may fit; with `blocked`, of all."""
 
     def begin(self) -> None:
-        """Begin a cycle."""
+        """Prepare for the tries of a cycle."""
 
     def served(self, waiting: Waiting) -> None:
         """Note that a task, which has left, was given a machine."""

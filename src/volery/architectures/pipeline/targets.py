@@ -27,7 +27,7 @@ from volery.core.resources import Packing
 from volery.policies.match import positions
 
 
-class Inventory(NamedTuple):
+class MachineInventory(NamedTuple):
     """The machines that a scheduler manages.
 
     Args:
@@ -85,7 +85,7 @@ class MachineTargets:
 
     sends = sent_to("node", Launch, Kill)
 
-    def __init__(self, inventory: Inventory, policies: dict[str, Any], stream: Random) -> None:
+    def __init__(self, inventory: MachineInventory, policies: dict[str, Any], stream: Random) -> None:
         self.nodes = inventory.nodes
         self.state = State(inventory.cluster, inventory.numbers, half_life_us(policies))
         self.view = View(self.state)
@@ -100,7 +100,7 @@ class MachineTargets:
         return Candidates(self.state, waiting, among)
 
     def select(self, waiting: Waiting, candidates: Candidates) -> int:
-        """Stage R5."""
+        """Stage R5: the machine that the policy takes."""
         found = self._policy.select(self.view, waiting, candidates, self._stream)
         if type(found) is Choice:
             found, self.state.resume = found
@@ -141,7 +141,11 @@ class ManagerTargets:
     sends = sent_to("lrm", Pass, Kill)
 
     def __init__(
-        self, inventories: Sequence[Inventory], managers: Sequence[Address], policies: dict[str, Any], stream: Random
+        self,
+        inventories: Sequence[MachineInventory],
+        managers: Sequence[Address],
+        policies: dict[str, Any],
+        stream: Random,
     ) -> None:
         parts = [State(inventory.cluster, inventory.numbers) for inventory in inventories]
         names = inventories[0].cluster.resources
@@ -169,7 +173,7 @@ class ManagerTargets:
         return [one for one in found if self._usable(self.view, waiting, one)] or None
 
     def select(self, waiting: Waiting, candidates: Sequence[Manager]) -> int:
-        """Stage M5."""
+        """Stage M5: the manager that the policy takes."""
         chosen: int = self._policy.select(self.view, waiting, candidates, self._stream)
         if all(chosen != one.number for one in candidates):
             policy = type(self._policy).__name__
@@ -190,7 +194,7 @@ class ManagerTargets:
             taken[k] += sign * amount
 
     def message(self, number: int, running: Running, incarnation: int) -> Pass:
-        """Stage M6."""
+        """Stage M6: the message that passes a task."""
         return message_of(number, running.waiting)
 
     def check(self, blocked: Iterable[Kind], among: int) -> None:

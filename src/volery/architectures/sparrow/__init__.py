@@ -16,7 +16,7 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.sparrow.batches import Batches, Sampling, SchedulerSetting
+from volery.architectures.sparrow.batches import Batches, ProbeSetting, Sampling
 from volery.architectures.sparrow.captions import CAPTIONS
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
@@ -28,14 +28,12 @@ from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches
-from volery.policies.sampling import Sampler
+from volery.policies.sampler import Sampler
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
 
 
 class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Sparrow."""
-
     schedulers: Annotated[Components, msgspec.Meta(description="schedulers; they share nothing")] = 10
     probe_ratio: Annotated[
         float, msgspec.Meta(ge=1, le=PROBES_MAX, description="d, probes per task without constraints")
@@ -83,7 +81,7 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
     matches = Matches(cluster.constraints, Anchors(cluster.constraints))
     offered = dict(zip(nodes, cluster.constraints, strict=True))
     cutoff_us = round(config.cutoff_s * SECOND)
-    setting = SchedulerSetting(
+    setting = ProbeSetting(
         probe_ratio=config.probe_ratio,
         constrained_ratio=config.constrained_ratio,
         sampling=config.sampling,

@@ -9,15 +9,16 @@ from typing import Literal
 import msgspec
 
 from volery.architectures.sparrow.messages import Probe
-from volery.core.model import Address, Job, JobId, Task, Time
-from volery.policies.sampling import Sampler
+from volery.core.events import MoreTasks, Submit
+from volery.core.model import Address, JobId, Task, Time
+from volery.policies.sampler import Sampler
 from volery.roles.reservations import Numbers, by_needs
 from volery.roles.submission import JobLedger, Send
 
 Sampling = Literal["batch", "per-task"]
 
 
-class SchedulerSetting(msgspec.Struct, frozen=True):
+class ProbeSetting(msgspec.Struct, frozen=True):
     """The parameters of a scheduler.
 
     Args:
@@ -37,7 +38,7 @@ class SchedulerSetting(msgspec.Struct, frozen=True):
     users: bool
 
 
-class Batch:
+class ProbeBatch:
     """Tasks of a job that were probed for together.
 
     Attributes:
@@ -50,7 +51,7 @@ class Batch:
 
     __slots__ = ("first", "id", "nodes", "siblings", "tasks", "user")
 
-    def __init__(self, number: int, tasks: list[Task], user: str, siblings: list[Batch]) -> None:
+    def __init__(self, number: int, tasks: list[Task], user: str, siblings: list[ProbeBatch]) -> None:
         self.id = number
         self.tasks = tasks
         self.user = user
@@ -75,30 +76,32 @@ class Batches:
 
     __slots__ = ("_nodes", "_numbers", "_sampler", "_setting", "_users", "open")
 
-    def __init__(self, nodes: Sequence[Address], sampler: Sampler, setting: SchedulerSetting, numbers: Numbers) -> None:
+    def __init__(self, nodes: Sequence[Address], sampler: Sampler, setting: ProbeSetting, numbers: Numbers) -> None:
         self._nodes = nodes
         self._sampler = sampler
         self._setting = setting
         self._numbers = numbers
         self._users: dict[JobId, str] = {}
-        self.open: dict[int, Batch] = {}
+        self.open: dict[int, ProbeBatch] = {}
 
-    def user_of(self, job: Job) -> str:
-        """The user whom the probes of a job name; it is kept where further chunks of the job will come."""
-        if not self._setting.users:
-            return ""
-        if len(job.tasks) < job.task_count:
-            self._users[job.id] = job.user
-        return job.user
+    def submit(self, message: Submit, source: Address, jobs: JobLedger, send: Send) -> int:
+        """Probe for a job, if it is new; returns the number of probes."""
+        job, user = message.job, ""
+        tasks = jobs.admit(message, source, 0)
+        if self._setting.users:
+            user = job.user
+            if len(job.tasks) < job.task_count:
+                self._users[job.id] = user
+        return self._probe(tasks, user, jobs, send)
 
-    def user_of_chunk(self, job: JobId) -> str:
-        """The user whom the probes of a further chunk name."""
-        return self._users.get(job, "")
+    def extend(self, message: MoreTasks, jobs: JobLedger, send: Send) -> int:
+        """Probe for a further chunk of a job; returns the number of probes."""
+        return self._probe(jobs.more(message), self._users.get(message.job, ""), jobs, send)
 
-    def probe(self, tasks: Sequence[Task], user: str, jobs: JobLedger, send: Send) -> int:
-        """Probe for tasks, and report those that fit no machine; returns the number of probes."""
+    def _probe(self, tasks: Sequence[Task], user: str, jobs: JobLedger, send: Send) -> int:
+        """Probe for tasks in the name of a user, and report those that fit no machine."""
         groups, setting, sent = by_needs(tasks), self._setting, 0
-        siblings: list[Batch] = []
+        siblings: list[ProbeBatch] = []
         for need in reversed(groups):
             group = groups[need]
             if need and not self._sampler.supply(need):
@@ -107,15 +110,15 @@ class Batches:
                 continue
             ratio = setting.constrained_ratio if need else setting.probe_ratio
             if setting.sampling == "batch":
-                batch = Batch(self._numbers.take(), group, user, siblings)
+                batch = ProbeBatch(self._numbers.take(), group, user, siblings)
                 sent += self._send(batch, need, math.ceil(ratio * len(group)), send)
             else:
                 for task in reversed(group):
-                    batch = Batch(self._numbers.take(), [task], user, [])
+                    batch = ProbeBatch(self._numbers.take(), [task], user, [])
                     sent += self._send(batch, need, math.ceil(ratio), send)
         return sent
 
-    def _send(self, batch: Batch, need: int, count: int, send: Send) -> int:
+    def _send(self, batch: ProbeBatch, need: int, count: int, send: Send) -> int:
         self.open[batch.id] = batch
         nodes, step, batch_id, user = self._nodes, self._numbers.step, batch.id, batch.user
         number = batch.first = self._numbers.take(count)
@@ -126,7 +129,7 @@ class Batches:
             number += step
         return count
 
-    def answered(self, batch_id: int, number: int) -> Batch | None:
+    def answered(self, batch_id: int, number: int) -> ProbeBatch | None:
         """The batch of a probe that is answered for the first time, else None."""
         batch = self.open.get(batch_id)
         if batch is not None:
@@ -136,6 +139,6 @@ class Batches:
                 return batch
         return None
 
-    def of(self, job: JobId) -> list[Batch]:
+    def of(self, job: JobId) -> list[ProbeBatch]:
         """The batches of a job with tasks that are not bound."""
         return [batch for batch in self.open.values() if batch.tasks and batch.tasks[0].job == job]

@@ -101,7 +101,6 @@ class UserQueues:
         self._user_of[number] = user
 
     def discard(self, number: int) -> None:
-        """Remove an entry."""
         user = self._user_of.pop(number)
         queue = self._queues[user]
         del queue[number]

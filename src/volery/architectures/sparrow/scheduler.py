@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from volery.architectures.sparrow.batches import Batch, Batches, SchedulerSetting
+from volery.architectures.sparrow.batches import Batches, ProbeBatch, ProbeSetting
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit
-from volery.core.model import Address, Task, Time
+from volery.core.model import Address, Time
 from volery.roles.reservations import Completed, Kill, NoTask, Numbers, ReservingScheduler, TaskRequest, Withdraw
 from volery.roles.submission import ANSWERS
 
@@ -26,7 +26,7 @@ class Scheduler(ReservingScheduler):
     __slots__ = ("_batches", "_offered", "_setting")
 
     def __init__(
-        self, batches: Batches, offered: Mapping[Address, int], setting: SchedulerSetting, numbers: Numbers
+        self, batches: Batches, offered: Mapping[Address, int], setting: ProbeSetting, numbers: Numbers
     ) -> None:
         super().__init__(numbers)
         self._batches = batches
@@ -36,14 +36,11 @@ class Scheduler(ReservingScheduler):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Probe for a job; tasks that fit no machine are reported and the others run."""
         self._report_facts()
-        self._sample(self._jobs.admit(message, source, 0), self._batches.user_of(message.job))
+        self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Probe for a further chunk."""
-        self._sample(self._jobs.more(message), self._batches.user_of_chunk(message.job))
-
-    def _sample(self, tasks: Sequence[Task], user: str) -> None:
-        self._probes += self._batches.probe(tasks, user, self._jobs, self._port.send)
+        self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
         """Bind the next task of the reservation's batch, or one of the job's others that fits the node."""
@@ -60,7 +57,7 @@ class Scheduler(ReservingScheduler):
         if not batch.tasks:
             self._maybe_forget(batch)
 
-    def _sharing(self, siblings: list[Batch], node: Address) -> Batch | None:
+    def _sharing(self, siblings: list[ProbeBatch], node: Address) -> ProbeBatch | None:
         """The first batch of the job with a task left that the node can run."""
         lacking = ~self._offered[node]
         for batch in siblings:
@@ -68,7 +65,7 @@ class Scheduler(ReservingScheduler):
                 return batch
         return None
 
-    def _maybe_forget(self, batch: Batch) -> None:
+    def _maybe_forget(self, batch: ProbeBatch) -> None:
         """Forget the chunk, and withdraw its reservations, if all its tasks are bound."""
         for sibling in batch.siblings:
             if sibling.tasks:
@@ -123,14 +120,11 @@ class EarlyScheduler(ReservingScheduler):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Probe for a job; tasks that fit no machine are reported and the others run."""
         self._report_facts()
-        self._sample(self._jobs.admit(message, source, 0), self._batches.user_of(message.job))
+        self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         """Probe for a further chunk."""
-        self._sample(self._jobs.more(message), self._batches.user_of_chunk(message.job))
-
-    def _sample(self, tasks: Sequence[Task], user: str) -> None:
-        self._probes += self._batches.probe(tasks, user, self._jobs, self._port.send)
+        self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_queue_length(self, message: QueueLength, source: Address, now: Time) -> None:
         """With the last answer, place the tasks."""
@@ -143,7 +137,7 @@ class EarlyScheduler(ReservingScheduler):
             self._place(batch, answers)
             self._forget(batch)
 
-    def _place(self, batch: Batch, answers: list[tuple[int, int, Address]]) -> None:
+    def _place(self, batch: ProbeBatch, answers: list[tuple[int, int, Address]]) -> None:
         """The shortest queues get a task each; of a node that was probed twice the second place is one behind."""
         seen: dict[Address, int] = {}
         for at, (length, number, node) in enumerate(answers):
@@ -155,7 +149,7 @@ class EarlyScheduler(ReservingScheduler):
             self._running.setdefault(task.job, {})[task.id] = node
             self._port.send(node, Place(self._numbers.take(), task, batch.user))
 
-    def _forget(self, batch: Batch) -> None:
+    def _forget(self, batch: ProbeBatch) -> None:
         del self._batches.open[batch.id]
         self._answers.pop(batch.id, None)
 

@@ -20,9 +20,9 @@ from typing import Annotated, Any
 import msgspec
 
 from volery.architectures.tetrisched.highs import Limits, check_solver
-from volery.architectures.tetrisched.planning import Solver
+from volery.architectures.tetrisched.plan import Solver
 from volery.architectures.tetrisched.requests import RequestSetting, Soft
-from volery.architectures.tetrisched.scheduler import Scheduler, Setting
+from volery.architectures.tetrisched.scheduler import CycleSetting, Scheduler
 from volery.core.bounds import Count, Microseconds, Milliseconds, Period, PositiveCount, PositiveRatio, Ratio, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -61,16 +61,12 @@ class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlschedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
-    """Parameters of alsched."""
-
     constraints: Annotated[
         Soft, msgspec.Meta(description="preferences of jobs: weighed (soft), insisted on (hard), or ignored (none)")
     ] = "soft"
 
 
 class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
-    """Parameters of TetriSched."""
-
     plan_ahead_s: Annotated[
         Seconds,
         msgspec.Meta(description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),
@@ -118,10 +114,10 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
 QUANTA_MAX = 1000
 
 
-def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking: RequestSetting) -> Setting:
+def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking: RequestSetting) -> CycleSetting:
     if config.solver == "optimal":
         check_solver(f"{name}:solver")
-    return Setting(
+    return CycleSetting(
         cycle_us=round(config.cycle_s * SECOND),
         quantum_us=quantum_us,
         ahead=ahead,
@@ -134,7 +130,7 @@ def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking:
     )
 
 
-def _deployment(cluster: Cluster, setting: Setting) -> Deployment:
+def _deployment(cluster: Cluster, setting: CycleSetting) -> Deployment:
     components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, setting)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:

@@ -207,12 +207,12 @@ def lncks(where: str, k: int, value: float, start: int = NOW, duration: int = 1)
 
 
 def either(*of: Expression) -> Max:
-    """Alternatives."""
+    """Alternatives, one of which is enough."""
     return Max(of)
 
 
 def together(*of: Expression) -> Min:
-    """All are needed."""
+    """Expressions that are all needed."""
     return Min(of)
 
 

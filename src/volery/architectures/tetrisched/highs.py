@@ -30,7 +30,7 @@ class Limits(msgspec.Struct, frozen=True):
     nodes: int = 200
 
 
-class Solved(msgspec.Struct, frozen=True, eq=False):
+class Solution(msgspec.Struct, frozen=True, eq=False):
     """An answer.
 
     Args:
@@ -59,7 +59,7 @@ def check_solver(place: str) -> None:
         raise InputError(place, "needs the solver HiGHS: pip install 'volery[solve]'; solver=greedy goes without")
 
 
-def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> Solved:
+def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> Solution:
     """Solve a program.
 
     Args:
@@ -90,7 +90,7 @@ def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> So
     usable = found.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     values = np.array(solver.getSolution().col_value) if usable else None
     gap = float(found.mip_gap) if np.isfinite(found.mip_gap) else 1.0
-    return Solved(values, gap, max(0, int(found.mip_node_count)), max(0, int(found.simplex_iteration_count)))
+    return Solution(values, gap, max(0, int(found.mip_node_count)), max(0, int(found.simplex_iteration_count)))
 
 
 def _model(program: Program) -> Any:

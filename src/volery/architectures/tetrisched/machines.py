@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.tetrisched.parts import Supply
-from volery.architectures.tetrisched.wishes import Grid, Option
+from volery.architectures.tetrisched.parts import MachineSupply
+from volery.architectures.tetrisched.wishes import Option, TimeGrid
 from volery.core.model import Cluster, Preference, Task, TaskId, Time
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
@@ -17,7 +17,7 @@ SETS_MAX: Final = 4096
 """Sets that are remembered from cycle to cycle."""
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningJob(msgspec.Struct, frozen=True):
     """A task on a unit, and when it should be over."""
 
     task: Task
@@ -25,7 +25,7 @@ class Running(msgspec.Struct, frozen=True):
     end_us: Time
 
 
-class Machines:
+class ClusterMachines:
     """Sets of units by name, and what runs where.
 
     Args:
@@ -45,7 +45,7 @@ class Machines:
         constraints = [cluster.constraints[machine] for machine in self.machine_of]
         self._matches = Matches(constraints, Anchors(cluster.constraints))
         self.idle = self.every = self._matches.every
-        self.running: dict[TaskId, Running] = {}
+        self.running: dict[TaskId, RunningJob] = {}
         self.sets: dict[str, int] = {}
         self._options: dict[tuple[int, Preference, int, bool], list[tuple[str, int, int]]] = {}
 
@@ -116,20 +116,20 @@ class Machines:
         least = {speeds[len(speeds) * part // SPEEDS_MAX] for part in range(SPEEDS_MAX)}
         return [(self.named(constraints, speed), speed) for speed in sorted(least, reverse=True)]
 
-    def supply(self, grid: Grid) -> Supply:
+    def supply(self, grid: TimeGrid) -> MachineSupply:
         """The idle machines, and the estimated returns of the others; a task over its time has one more quantum."""
         held: dict[int, int] = {}
         for one in self.running.values():
             since = grid.quanta(one.end_us - grid.now_us)
             if since <= grid.ahead:
                 held[since] = held.get(since, 0) | 1 << one.unit
-        return Supply(self.idle, tuple(sorted(held.items())))
+        return MachineSupply(self.idle, tuple(sorted(held.items())))
 
     def start(self, task: Task, unit: int, end_us: Time) -> None:
         """A task is sent to an idle unit."""
         assert self.idle >> unit & 1, f"unit {unit} is taken"
         self.idle ^= 1 << unit
-        self.running[task.id] = Running(task, unit, end_us)
+        self.running[task.id] = RunningJob(task, unit, end_us)
 
     def end(self, task: TaskId) -> Task | None:
         """A task has ended; None where it was known before."""

@@ -233,7 +233,6 @@ class Generator:
             self._use.setdefault((part, during.stop), []).append((column, -machines))
 
     def program(self) -> Program:
-        """The program."""
         lengths = [len(entries) for _, _, entries in self._rows]
         flat = [entry for _, _, entries in self._rows for entry in entries]
         worth = np.zeros(self.columns)

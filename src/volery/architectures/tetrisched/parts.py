@@ -18,7 +18,7 @@ from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, N
 Counts = npt.NDArray[np.int64]
 
 
-class Supply(msgspec.Struct, frozen=True):
+class MachineSupply(msgspec.Struct, frozen=True):
     """The machines that there are over time, as far as is known.
 
     Args:
@@ -68,7 +68,7 @@ class Parts:
         InputError: an expression names a set that there is not.
     """
 
-    def __init__(self, requests: Sequence[Expression], sets: Sets, supply: Supply) -> None:
+    def __init__(self, requests: Sequence[Expression], sets: Sets, supply: MachineSupply) -> None:
         masks: dict[tuple[str, ...], int] = {}
         starts: set[int] = {NOW}
         for request in requests:

@@ -14,9 +14,9 @@ import msgspec
 
 from volery.architectures.tetrisched.expressions import Expression, LnCk, Min, NCk, Sum
 from volery.architectures.tetrisched.greedy import Greedy
-from volery.architectures.tetrisched.machines import Machines
-from volery.architectures.tetrisched.parts import Parts, Supply
-from volery.architectures.tetrisched.wishes import Branch, Grid, Option, Wishes, branches, joined
+from volery.architectures.tetrisched.machines import ClusterMachines
+from volery.architectures.tetrisched.parts import MachineSupply, Parts
+from volery.architectures.tetrisched.wishes import Branch, Option, TimeGrid, Wishes, branches, joined
 from volery.core.model import NEVER, Job, JobId, Task, Time
 
 Soft = Literal["soft", "hard", "none"]
@@ -67,7 +67,7 @@ class WaitingJob(msgspec.Struct):
         return sum(map(len, self.groups.values()))
 
 
-class Request(msgspec.Struct, frozen=True):
+class JobRequest(msgspec.Struct, frozen=True):
     """The request of a job in a cycle.
 
     Args:
@@ -93,12 +93,12 @@ class Requests:
         asking: how.
     """
 
-    def __init__(self, machines: Machines, asking: RequestSetting) -> None:
+    def __init__(self, machines: ClusterMachines, asking: RequestSetting) -> None:
         self._machines = machines
         self._asking = asking
         self._fits: dict[tuple[tuple[int, int], ...], bool] = {}
 
-    def make(self, waiting: WaitingJob, grid: Grid) -> Request:
+    def make(self, waiting: WaitingJob, grid: TimeGrid) -> JobRequest:
         """The request of a job with tasks that wait and each fit some machine."""
         needs = tuple(waiting.groups)
         if not (self._asking.gangs and self.is_possible(waiting)):
@@ -112,7 +112,7 @@ class Requests:
         expression = joined([branch.expression for branch in found])
         assert expression is not None, "best effort is always worth something"
         places = tuple([(branch.where, grid.start_us(branch.start)) for branch in found])
-        return Request(waiting.job.id, expression, places, needs, missed)
+        return JobRequest(waiting.job.id, expression, places, needs, missed)
 
     def _wishes(self, waiting: WaitingJob, deadline_us: Time) -> Wishes:
         value = self._asking.deadline_value if deadline_us != NEVER else 1.0
@@ -124,7 +124,7 @@ class Requests:
             value=value,
         )
 
-    def _alternatives(self, waiting: WaitingJob, grid: Grid, deadline_us: Time) -> list[Branch]:
+    def _alternatives(self, waiting: WaitingJob, grid: TimeGrid, deadline_us: Time) -> list[Branch]:
         wishes = self._wishes(waiting, deadline_us)
         if len(waiting.groups) > 1:
             apart = tuple([(self._machines.named(mask), len(tasks)) for mask, tasks in waiting.groups.items()])
@@ -145,7 +145,7 @@ class Requests:
             for mask in waiting.groups
         )
 
-    def _elastic(self, waiting: WaitingJob, grid: Grid) -> Request:
+    def _elastic(self, waiting: WaitingJob, grid: TimeGrid) -> JobRequest:
         """Any number of tasks, now; each has its share of what the job is worth in time, or of best effort's worth."""
         length_us, tasks, deadline_us = self._slowest_us(waiting), waiting.tasks, waiting.job.deadline_us
         has_deadline = deadline_us != NEVER and self._asking.timeless is None
@@ -156,14 +156,14 @@ class Requests:
         for mask, group in waiting.groups.items():
             k = min(len(group), self._machines.sets[sets[mask]].bit_count())
             parts.append(LnCk((sets[mask],), k, value * k / tasks, 0, quanta))
-        return Request(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, grid.now_us),), tuple(waiting.groups), late)
+        return JobRequest(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, grid.now_us),), tuple(waiting.groups), late)
 
-    def _timeless(self, waiting: WaitingJob, grid: Grid, soft: Soft) -> Request:
+    def _timeless(self, waiting: WaitingJob, grid: TimeGrid, soft: Soft) -> JobRequest:
         """alsched: a job is worth 1 on preferred machines, and less by as much as it is slower elsewhere."""
         needs = tuple(waiting.groups)
         if len(needs) > 1:
             leaf = [NCk((self._machines.named(mask),), len(tasks), 1.0) for mask, tasks in waiting.groups.items()]
-            return Request(waiting.job.id, Min(tuple(leaf)), ((APART, grid.now_us),), needs)
+            return JobRequest(waiting.job.id, Min(tuple(leaf)), ((APART, grid.now_us),), needs)
         options = self._options(waiting, needs[0])
         best_us = max(1, min(option.length_us for option in options))
         if soft == "none":
@@ -174,7 +174,7 @@ class Requests:
         found = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
         expression = joined(list(found))
         assert expression is not None, "there is always an option"
-        return Request(waiting.job.id, expression, tuple([(o.where, grid.now_us) for o in options]), needs)
+        return JobRequest(waiting.job.id, expression, tuple([(o.where, grid.now_us) for o in options]), needs)
 
     def is_possible(self, waiting: WaitingJob) -> bool:
         """True if the waiting tasks, taken as a gang, fit on the empty cluster at once."""
@@ -193,8 +193,8 @@ class Requests:
     def _together(self, kind: tuple[tuple[int, int], ...]) -> bool:
         apart = tuple([(self._machines.named(mask), k) for mask, k in kind])
         wishes = Wishes(0, 0, apart=apart)
-        (branch,) = branches(wishes, [Option(APART, 0)], Grid(0, 1, 0, 1))
-        parts = Parts((branch.expression,), self._machines.sets, Supply(self._machines.every))
+        (branch,) = branches(wishes, [Option(APART, 0)], TimeGrid(0, 1, 0, 1))
+        parts = Parts((branch.expression,), self._machines.sets, MachineSupply(self._machines.every))
         return bool(Greedy(parts).best(0, branch.expression))
 
 

@@ -8,10 +8,18 @@ import msgspec
 
 from volery.architectures.tetrisched.expressions import leaves
 from volery.architectures.tetrisched.highs import Limits
-from volery.architectures.tetrisched.machines import Machines
-from volery.architectures.tetrisched.planning import NO_BRANCH, Placed, Plan, PlanProblem, Solver, answer, packed
-from volery.architectures.tetrisched.requests import Request, Requests, RequestSetting, WaitingJob
-from volery.architectures.tetrisched.wishes import Grid
+from volery.architectures.tetrisched.machines import ClusterMachines
+from volery.architectures.tetrisched.plan import (
+    NO_BRANCH,
+    CyclePlan,
+    JobPlacement,
+    PlanProblem,
+    Solver,
+    answer,
+    packed,
+)
+from volery.architectures.tetrisched.requests import JobRequest, Requests, RequestSetting, WaitingJob
+from volery.architectures.tetrisched.wishes import TimeGrid
 from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
@@ -24,7 +32,7 @@ CYCLE = "cycle"
 PLAN = "plan"
 
 
-class Setting(msgspec.Struct, frozen=True):
+class CycleSetting(msgspec.Struct, frozen=True):
     """The parameters of the scheduler.
 
     Args:
@@ -47,9 +55,9 @@ class Setting(msgspec.Struct, frozen=True):
     leaf_us: float
     asking: RequestSetting
 
-    def grid(self, now: Time) -> Grid:
+    def grid(self, now: Time) -> TimeGrid:
         """Time from now on; best effort loses its value over two plan-aheads."""
-        return Grid(now, self.quantum_us, self.ahead, max(1, 2 * self.ahead) * self.quantum_us)
+        return TimeGrid(now, self.quantum_us, self.ahead, max(1, 2 * self.ahead) * self.quantum_us)
 
 
 class Scheduler(Component):
@@ -60,13 +68,13 @@ class Scheduler(Component):
         "_setting", "_waiting",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster, setting: Setting) -> None:
+    def __init__(self, cluster: Cluster, setting: CycleSetting) -> None:
         self._setting = setting
-        self._machines = Machines(cluster)
+        self._machines = ClusterMachines(cluster)
         self._requests = Requests(self._machines, setting.asking)
         self._open: dict[JobId, WaitingJob] = {}
         self._waiting: dict[JobId, WaitingJob] = {}
-        self._asked: tuple[Request, ...] = ()
+        self._asked: tuple[JobRequest, ...] = ()
         self._planned_us = NEVER
         self._planning = False
         self._changed = False
@@ -77,7 +85,6 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Queue a job."""
         tasks = self._jobs.admit(message, source, sum(waiting.tasks for waiting in self._waiting.values()))
         if tasks:
             self._open[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
@@ -174,7 +181,7 @@ class Scheduler(Component):
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Launch what starts now; the rest of the plan is only where the next one begins."""
-        plan: Plan = event.answer
+        plan: CyclePlan = event.answer
         self._planning = False
         for request in self._asked:
             if request.job in self._waiting:
@@ -192,7 +199,7 @@ class Scheduler(Component):
         elif self._waiting and self._changed:
             self._plan(now)
 
-    def _launch(self, request: Request, placed: Placed, now: Time) -> None:
+    def _launch(self, request: JobRequest, placed: JobPlacement, now: Time) -> None:
         """The tasks of a gang that a leaf is for, on the machines that it was given."""
         waiting = self._waiting.get(request.job)
         if waiting is None:
@@ -212,7 +219,7 @@ class Scheduler(Component):
         if not waiting.groups:
             del self._waiting[request.job]
 
-    def _tell(self, plan: Plan) -> None:
+    def _tell(self, plan: CyclePlan) -> None:
         cost, observe = plan.cost, self._port.observe
         observe(Measured("plan_jobs", len(self._asked)))
         if cost.variables:
@@ -273,7 +280,7 @@ def _urgency(waiting: WaitingJob) -> bool:
     return waiting.missed or waiting.job.deadline_us == NEVER
 
 
-def _before(waiting: WaitingJob, request: Request) -> int:
+def _before(waiting: WaitingJob, request: JobRequest) -> int:
     """The alternative that is nearest to what the last plan had for the job."""
     if waiting.planned is None:
         return NO_BRANCH

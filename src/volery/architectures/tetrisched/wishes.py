@@ -25,7 +25,7 @@ FLOOR: Final = 0.01
 """What is left of the value of a best-effort job that comes late."""
 
 
-class Grid(msgspec.Struct, frozen=True):
+class TimeGrid(msgspec.Struct, frozen=True):
     """Time as a planner sees it: now and some quanta ahead.
 
     Args:
@@ -111,7 +111,7 @@ def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
     return wishes.value * max(FLOOR, left)
 
 
-def branches(wishes: Wishes, options: list[Option], grid: Grid) -> list[Branch]:
+def branches(wishes: Wishes, options: list[Option], grid: TimeGrid) -> list[Branch]:
     """All alternatives that are worth anything.
 
     Args:
@@ -136,7 +136,7 @@ def _machines(wishes: Wishes, where: str, value: float, start: int, quanta: int)
     return (LnCk if wishes.partial else NCk)((where,), wishes.k, value, start, quanta)
 
 
-def wizard(wishes: Wishes, grid: Grid) -> Expression | None:
+def wizard(wishes: Wishes, grid: TimeGrid) -> Expression | None:
     """The expression; None where nothing is worth anything any more, as of a deadline that cannot be met."""
     options = [Option("", wishes.estimate_us)] if wishes.apart else wishes.options()
     return joined([branch.expression for branch in branches(wishes, options, grid)])

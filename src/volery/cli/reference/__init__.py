@@ -8,10 +8,9 @@ from typing import Final
 
 from volery.cli.reference.api import api
 from volery.cli.reference.commands import commands
-from volery.cli.reference.files import files
+from volery.cli.reference.files import files, results
 from volery.cli.reference.measures import measures
 from volery.cli.reference.messages import messages
-from volery.cli.reference.results import results
 
 PAGES: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "commands": commands,

@@ -11,7 +11,7 @@ from volery.look.markdown import table
 
 
 def api() -> Iterator[str]:
-    """What can be asked over HTTP, and what is sent back."""
+    """The requests of the HTTP API and their answers."""
     from volery.live.service.api import operations
     from volery.live.service.forecaster import Forecaster
     from volery.live.service.job_service import JobService

@@ -1,4 +1,4 @@
-"""The page of the files that Volery reads: studies, federations, jobs, costs, faults and the rest, key by key."""
+"""The pages of files: those that Volery reads, key by key, and those of a results folder; statuses of commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from volery.cli.reference.structs import cell, keys, structs_in, summary
 from volery.look.markdown import table
 
 HEADS: Final = ("key", "type", "default", "meaning")
+ERRORS: Final = (
+    'With `--json` what is wrong is one object, `{"error": {"place": .., "problem": ..}}`. *place* is the option, the '
+    "file and key, or the line; *problem* says what is wrong and what to write instead. Without it the same stands on "
+    "standard error as `error: PLACE: PROBLEM`."
+)
 
 
 def files() -> Iterator[str]:
@@ -51,7 +56,7 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
         ("costs.toml", "What work costs: `volery calibrate` writes it, `--costs` and `[network]` read it.", CostModel),
         ("requests.toml", "What tasks ask for, for `--requests`.", RequestModel),
         ("faults.toml", "What goes wrong in a run of the lab (a plan, as a storm draws it).", FaultPlan),
-        ("schedule.toml", "HostFault to a live federation, or to the lab: `volery storm --schedule`.", Schedule),
+        ("schedule.toml", "Faults of a live federation, or of the lab: `volery storm --schedule`.", Schedule),
         ("experiment.toml", "A published figure or claim, for `volery reproduce`.", Experiment),
     )
 
@@ -81,3 +86,35 @@ def _machines() -> Iterator[str]:
 
     yield from ("### federation.toml: `[[machines]]`", "", "Equal machines.", "")
     yield from table(("key", "meaning"), [(f"`{name}`", meaning) for name, meaning in MACHINE_MEANINGS.items()])
+
+
+def results() -> Iterator[str]:
+    """Files, columns, the manifest, statuses."""
+    from volery.cli.main import STATUSES
+    from volery.report.schema import COLUMNS, FILES, FinishedRun, TraceFacts
+    from volery.study.results import StudyManifest
+    from volery.study.spec import StudySpec
+    from volery.workload.table import SCHEMA, TaskRow
+
+    yield from ("# Results and statuses", "", "## Files of a results folder", "")
+    yield from table(("file", "what it holds"), [(f"`{name}`", said) for name, said in FILES.items()])
+    yield "Measures of `summary.json`: [measures](measures.md)."
+    yield ""
+    for name, columns in COLUMNS.items():
+        yield from (f"### {name}", "")
+        yield from table(("column", "meaning"), [(f"`{column}`", said) for column, said in columns.items()])
+    for struct in (StudyManifest, FinishedRun, StudySpec, TraceFacts):
+        yield from (f"### manifest.json: `{struct.__name__}`", "", cell(summary(struct)), "")
+        yield from table(("key", "type", "default", "meaning"), keys(struct))
+    yield from (
+        "## Columns of the trace table",
+        "",
+        "What they mean at length: [the trace table](../trace-table.md).",
+        "",
+    )
+    told = {row[0].strip("`"): row[3] for row in keys(TaskRow)}
+    rows = [(f"`{field.name}`", f"`{field.type}`".replace("<", "("), told[field.name]) for field in SCHEMA]
+    yield from table(("column", "type", "meaning"), [(a, b.replace(">", ")"), c) for a, b, c in rows])
+    yield from ("## Exit statuses", "")
+    yield from table(("status", "when"), [(f"`{status}`", said) for status, said in STATUSES.items()])
+    yield from (ERRORS, "")

@@ -1,4 +1,4 @@
-"""The page of measures: every number of a run, with its unit and its formula, from the structs that hold them."""
+"""The page of measures: every number and counter of a run, with its unit and its formula."""
 
 from __future__ import annotations
 
@@ -28,12 +28,63 @@ OF_COUNTERS: Final = (
     "Keys of `counters`. Which of them a run has depends on its design. What is measured is told as NAME_count, "
     "NAME_mean and NAME_max."
 )
+COUNTED: Final = {
+    "attempts_lost": "attempts that ended with their machine, or lost against another copy",
+    "attempts_unseated": "attempts that ran where the cluster, begun anew with less, had no place for them: ended",
+    "blocked_us": "us for which tasks that are short by the design's cutoff waited while long ones held every slot",
+    "boots": "machines provisioned after the beginning",
+    "containers_released": "containers given back unused",
+    "containers_void": "containers that had become worthless when they were to be used",
+    "deadlines_given_up": "jobs whose deadline could not be met any more, and that went on as best effort",
+    "gang_tasks_refused": "tasks of gangs that the empty cluster cannot hold at once: none of them ran",
+    "external_placements": "tasks that a Global Master placed outside its own partitions",
+    "inconsistencies": "placements that a Local Master refused",
+    "inconsistencies_gmG_lmL": "those between one Global Master and one Local Master",
+    "jobs_sharing": "jobs that got an even share because they were unlike their model",
+    "jobs_simulated_anew": "jobs that were simulated anew because they were unlike their model",
+    "monitor_messages": "messages to and from the monitor",
+    "moved": "running tasks that were stopped to go on elsewhere, or to wait",
+    "negotiated_constraints": "soft constraints that were dropped",
+    "passed_over": "how often a job let others go first to wait for locality",
+    "periods_arbitrated": "periods in which guarantees exceeded the cluster",
+    "preemption_attempts": "preemptions that were asked for",
+    "preemptions": "attempts that were ended for another user",
+    "preemptions_denied": "preemptions that were refused: on a stale view, or the loser was due what it had",
+    "rejected_probes": "probes that workers with long tasks refused",
+    "reordered_tasks": "tasks taken before others because they ask for the scarcest constraint",
+    "repartitions": "logical nodes lent from one partition to another",
+    "reservations": "machines kept for tasks that were passed over",
+    "stolen_probes": "reservations taken from another worker's queue",
+    "submissions_rejected": "submissions that were refused, to come again",
+    "update_entries": "units of which updates told",
+    "updates": "status updates that Global Masters have heard",
+    "vain_requests": "requests of workers that were answered without a task",
+    "withdrawn_probes": "reservations that were withdrawn",
+    "probes": "probes sent",
+}
+"""Name -> what is added up over a run."""
+MEASURED: Final = {
+    "crowded_workers": "workers with a crowded queue, when the monitor hears anything",
+    "estimated_wait_us": "estimated wait of workers that report a change, us",
+    "flow_paths": "paths that the solver sent flow along, per decision",
+    "flow_scanned": "arcs that the built-in solver looked at, per decision",
+    "locality_wait_us": "mean over the launches of a job of the time from being passed over to the launch, us; per job",
+    "plan_gap_per_mille": "how much less a plan may be worth than the best, thousandths",
+    "plan_jobs": "jobs per plan or flow",
+    "plan_nodes": "nodes of the solver's search per plan",
+    "plan_rows": "rows of the program, or nodes of the network",
+    "plan_tasks": "tasks in the network",
+    "plan_variables": "variables of the program, or arcs of the network",
+    "queued_reservations": "others at the worker that asks for a job's first task",
+    "queued_tasks": "tasks that wait at whom a job, or a batch of tasks that has to queue, comes to",
+    "subcluster_imbalance_permille": "fullest less emptiest sub-cluster, used and wanted over slots, thousandths",
+}
+"""Name -> what is measured; a run tells NAME_count, NAME_mean and NAME_max."""
 
 
 def measures() -> Iterator[str]:
     """All measures of a run, by the struct that holds them."""
     from volery.metrics import RunSummary
-    from volery.study.counters import COUNTED, MEASURED
 
     yield from ("# Measures", "", INTRODUCTION, "")
     holders: list[type[msgspec.Struct]] = [RunSummary, *structs_in(RunSummary)]
@@ -52,7 +103,7 @@ def _rows(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
 
 
 def unit(name: str, hint: Any) -> str:
-    """What the name ends in; whole numbers count something, and other numbers have none."""
+    """The unit at the end of a name; whole numbers count something, and other numbers have none."""
     ends = (end for end in sorted(UNITS, key=len, reverse=True) if name.endswith(f"_{end}"))
     found = next(ends, None)
     if found is not None:

@@ -123,7 +123,7 @@ def _fields(message: type[Message]) -> str:
 
 
 def _type(hint: Any) -> str:
-    """Without the modules."""
+    """The text of a type without the names of modules."""
     text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
     return re.sub(r"\b(?:\w+\.)+(?=\w)", "", text)
 

@@ -1,4 +1,4 @@
-"""What a struct says of itself: its keys with type, default and meaning, in the words of TOML and JSON."""
+"""The keys of a struct with type, default and meaning, in the words of TOML and JSON."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def summary(struct: type) -> str:
 
 
 def args(struct: type) -> dict[str, str]:
-    """What the docstring says under Args, by name."""
+    """The entries of a docstring under Args, by name."""
     _, _, text = _doc(struct).partition("Args:\n")
     found: dict[str, str] = {}
     names: list[str] = []

@@ -30,7 +30,7 @@ PREEMPTED_NS: Final = 30_000
 """More wall time than processor time in one turn means that somebody else ran meanwhile."""
 HALVES_US: Final = tuple(250.0 * 2**n for n in range(10))
 PIECES_MIN: Final = 30
-"""Fewer of a kind say nothing about rests and tasks; their mean is taken."""
+"""Fewer of a kind show nothing about rests and tasks; their mean is taken."""
 STAMPS: Final = 2_000
 STAMP_ROUNDS: Final = 50
 ROUNDS: Final = 2000
@@ -86,8 +86,8 @@ class TimedHost(Host):
         super().__init__(*arguments, **named)
         self.stamps = Stamps()
         self.preempted_ns = array("q")
-        for address, door in self._mailboxes.items():
-            door.handle = stamped(self.stamps, address, door.handle)
+        for address, mailbox in self._mailboxes.items():
+            mailbox.handle = stamped(self.stamps, address, mailbox.handle)
 
     def _turn(self) -> None:
         cpu, wall = time.thread_time_ns(), time.perf_counter_ns()
@@ -120,7 +120,7 @@ def turn_spans(stamps: Stamps) -> Iterator[tuple[int, int]]:
 
 
 def stamped(stamps: Stamps, address: Address, handle: Callable[..., None]) -> Callable[..., None]:
-    """A component's door that notes when an event comes."""
+    """A handler of a component that notes when each event comes."""
     add, clock, role = stamps.flat.extend, time.perf_counter_ns, role_of(address)
     numbers: dict[type, int] = {}
     carrying: set[type] = set()
@@ -203,7 +203,7 @@ class _Fit:
         self.rows: dict[Kind, list[tuple[float, float, float]]] = {}
 
     def add(self, turn: Iterable[TimedPiece], last: dict[Kind, float]) -> None:
-        """Take a turn in; `last` says when which kind was handled last, and is brought up to date."""
+        """Take a turn in; `last` holds when which kind was handled last, and is brought up to date."""
         ended: dict[Kind, float] = {}
         for piece in turn:
             rest_us = piece.at_us - last[piece.kind] if piece.kind in last else np.inf
@@ -293,7 +293,6 @@ async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
 
     Args:
         first, second: transports that are not open yet.
-        frame: what is sent.
     """
     back = asyncio.Event()
     await first.open("first", lambda _sender, _frame: back.set())

@@ -1,7 +1,7 @@
 """Frames over a broker, timed: what reading and writing them costs a host, and how long they are on their way.
 
 Each host notes when it has written which frame to its socket, and when it has begun to read which. On one machine all
-processes read the same clock, so that the two notes together say how long a frame was on its way. Only frames whose
+processes read the same clock, so that the two notes together show how long a frame was on its way. Only frames whose
 receiver had nothing to do meanwhile count: others have waited for the receiver, which is another part of the model.
 """
 
@@ -55,8 +55,7 @@ class FrameNotes:
 
     Attributes:
         stamps, preempted_ns: of its turns, see `TimedHost`.
-        socket: see there.
-        runs_tasks: whether nodes stand on it.
+        runs_tasks: whether nodes are on it.
         published: frames that it has sent, acknowledgements included.
     """
 
@@ -152,11 +151,6 @@ def _pieces(flat: array[int]) -> Iterator[_Piece]:
         yield _Piece(*flat[at : at + 5])
 
 
-def noted(host: FramingHost) -> FrameNotes:
-    """The measurements of a host so far."""
-    return FrameNotes(host)
-
-
 def delays_us(hosts: Mapping[HostName, FrameNotes]) -> list[float]:
     """Delays in microseconds of frames that were written alone to a receiver at rest.
 
@@ -203,7 +197,7 @@ def spread(delays: Sequence[float]) -> tuple[Time, ...]:
 
 
 def framed_costs(runs: Sequence[FrameNotes]) -> HostCosts:
-    """The costs of a host that speaks in frames: those of its turns, and of its socket."""
+    """The costs of a host that sends frames: those of its turns, and of its socket."""
     costs = host_costs(runs)
     written, read = (
         _socket_cost([getattr(one.socket, name) for one in runs], costs.rest_half_us, column)

@@ -21,7 +21,7 @@ def patience_us(detection_us: Time) -> Time:
 def task_lease_s(detection_us: Time) -> float:
     """Tasks go on for so long, in seconds, while their node's host is away.
 
-    A master that hears nothing of a node gives its tasks up after the patience and its lease. A host that comes back
+    A master without a beat of a node gives its tasks up after the patience and its lease. A host that comes back
     takes the patience to see that its master is away, and its nodes go on for their grace. What is left, less half a
     detection time to spare, is for the time between.
     """

@@ -16,7 +16,7 @@
     others = ["gm/*", "lm/*"]    # whatever an earlier line has not taken
     node = ["node/*"]
 
-The API stands on the host `api`. Every host reads the same file and must get the same configuration from it.
+The API runs on the host `api`. Every host reads the same file and must get the same configuration from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SUBMITTER, Address
 from volery.core.resources import check_vectors
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.limits import Durability, Isolation, JournalSize, OutputLimits, Retention
 from volery.live.config.machine import Machine, amounts, discover, machine_from_table
 from volery.live.config.plan import FederationPlan
@@ -55,7 +55,7 @@ MACHINE_MEANINGS: Final = {
     "slots": "tasks that each runs at once; 1. Not beside `capacity`",
     "capacity": 'what each offers, as { cpu_milli = 4000, memory_mb = 8192 }; "auto": this machine, divided by `count`',
     "labels": 'free names, as { zone = "a" }; a job\'s constraints call them `label.zone`',
-    "arch": "of the processor, as x86_64; found on this machine where it is not said, like all that follow",
+    "arch": "of the processor, as x86_64; found on this machine where it is left out, like all that follow",
     "os": "as linux",
     "kernel": "major and minor version, as 6.1",
     "cores": "processors",
@@ -75,7 +75,7 @@ Choose = Callable[[str, Mapping[str, Any]], tuple[Architecture, msgspec.Struct]]
 
 
 class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The content of the file."""
+    """The content of a federation's file."""
 
     machines: Annotated[
         list[dict[str, Any]], Meta(description="tables of equal machines: count, slots or capacity, attributes")
@@ -92,7 +92,7 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api: Annotated[str, Meta(description="where the API listens, HOST:PORT")] = f"127.0.0.1:{DEFAULT_PORT}"
     api_connections: Annotated[int, Meta(ge=1, description="connections to the API that may be open at a time")] = 2_000
     api_connections_per_address: Annotated[
-        int, Meta(ge=1, description="of these, from one address; all of them where a proxy stands before the API")
+        int, Meta(ge=1, description="of these, from one address; all of them where a proxy is before the API")
     ] = 500
     tls: Annotated[ServerTls | None, Meta(description="certificate and key of the API")] = None
     folder: Annotated[str, Meta(description="for jobs, output and journals; relative to the file")] = "federation"
@@ -116,7 +116,7 @@ class FederationFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     retention: Annotated[Retention, Meta(description="how long the API's database keeps jobs that have ended")] = (
         Retention()
     )
-    reports: Annotated[bool, Meta(description="tell the API of every task's start and end; load tests may not")] = True
+    reports: Annotated[bool, Meta(description="report starts and ends of tasks to the API; load tests may not")] = True
     telemetry: Annotated[
         str, Meta(description="where an OpenTelemetry collector takes OTLP over HTTP, as http://127.0.0.1:4318")
     ] = ""
@@ -127,11 +127,7 @@ class Federation(msgspec.Struct, frozen=True):
     """A federation, ready to be built.
 
     Args:
-        file: what was written down.
-        plan: what runs.
-        fleet: the machines.
         folder: for jobs, output and journals.
-        api: host and port.
         base: what paths in the file are relative to.
     """
 
@@ -144,7 +140,6 @@ class Federation(msgspec.Struct, frozen=True):
 
     @property
     def broker(self) -> BrokerAccess:
-        """The address and the credentials of the broker."""
         file = self.file
         login = self.base / file.broker_login if file.broker_login else None
         return BrokerAccess(file.broker, file.broker_tls, login, self.base)
@@ -159,7 +154,7 @@ class Federation(msgspec.Struct, frozen=True):
 
 
 def located(hosts: Mapping[HostName, Iterable[Address]]) -> dict[Address, HostName]:
-    """Address -> host."""
+    """The host of each address."""
     return {address: host for host, addresses in hosts.items() for address in addresses}
 
 
@@ -210,7 +205,6 @@ def resolve(file: FederationFile, base: Path, choose: Choose) -> Federation:
     """Make sense of a file's content.
 
     Args:
-        file: the content.
         base: what its folder is relative to.
         choose: finds and configures the architecture.
 
@@ -275,7 +269,7 @@ def _alike(capacities: Sequence[Mapping[str, int]]) -> Sequence[Mapping[str, int
     for offered in capacities:
         missing = [name for name in names if name not in offered]
         if missing:
-            raise InputError("machines", f"some offer {missing[0]} and some do not say; write 0 where there is none")
+            raise InputError("machines", f"some offer {missing[0]} and some leave it out; write 0 where there is none")
     return capacities if names else ()
 
 

@@ -22,15 +22,15 @@ class IncarnationStreams(Streams):
         self._incarnation = incarnation
 
     def of(self, name: Address, incarnation: int = 0) -> Random:
-        """A fresh generator at the start of the named stream."""
         return super().of(name, incarnation or self._incarnation)
 
 
 def survives(architecture: Architecture, deployment: Deployment) -> bool:
     """True if hosts of this deployment may fail and restart.
 
-    That takes components that can be built again and messages that can be lost, so that nothing of an earlier life is
-    taken for the present one's. A design that in the lab bears the crash of its machines alone has no fence live.
+    That takes components that can be built again and messages that can be lost, so that nothing of an earlier
+    incarnation is taken for the present one's. A design that in the lab bears the crash of its machines alone has no
+    fence live.
     """
     return deployment.rebuild is not None and "loss" in architecture.tolerates
 
@@ -45,7 +45,7 @@ def recovery(architecture: Architecture, deployment: Deployment) -> str:
     bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
     given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
     instead = f"; with {given} it would recover from that" if bears else ", and it has no parameter for that"
-    problem = "recovers from lost frames only: when a host dies, jobs hang until all hosts are restarted"
+    problem = "recovers from lost frames only: when a host fails, jobs hang until all hosts are restarted"
     return f"{architecture.name} {problem}{instead}"
 
 
@@ -60,10 +60,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
     """Architecture, parameters and cluster of a federation, without its hosts.
 
     Args:
-        architecture: of the registry.
-        config: its parameters.
         cluster: the machines as schedulers see them.
-        seed: of all random streams.
     """
 
     architecture: Architecture
@@ -72,7 +69,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
     seed: int = 0
 
     def build(self, incarnation: int = 1) -> Deployment:
-        """Fresh components.
+        """Build fresh components.
 
         Raises:
             InputError: the architecture cannot be built on this cluster, or asks for what real tasks cannot do.
@@ -86,13 +83,12 @@ class FederationPlan(msgspec.Struct, frozen=True):
     def components(
         self, deployment: Deployment, addresses: Iterable[Address], incarnation: int
     ) -> dict[Address, Component]:
-        """The components of one life of a host.
+        """The components of one incarnation of a host.
 
-        Designs that bear crashes rebuild them, even for the first: nobody knows whether the others have run before.
+        Designs that bear crashes rebuild them, even for the first: the others may have run before.
 
         Args:
             deployment: what `build` made for this incarnation.
-            addresses: on the host.
             incarnation: of the host, from 1.
         """
         rebuild = deployment.rebuild

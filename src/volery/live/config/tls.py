@@ -24,7 +24,7 @@ class ServerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class BrokerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Certificates between a host and the broker; `{host}` in a path stands for the host's name."""
+    """Certificates between a host and the broker; `{host}` in a path is replaced by the host's name."""
 
     ca: Annotated[_PathName, Meta(description="PEM: who signs the broker's certificate")]
     certificate: Annotated[str, Meta(description="PEM: this host's own; empty: the broker does not ask for one")] = ""
@@ -43,7 +43,6 @@ class BrokerAccess(msgspec.Struct, frozen=True):
     """Address and credentials of the broker.
 
     Args:
-        url: of the broker.
         tls: certificates; None: none.
         login: a TOML file with user and password, or a token; None: neither.
         base: what paths are relative to.
@@ -100,7 +99,7 @@ def client_context(tls: BrokerTls, base: Path, host: str) -> ssl.SSLContext:
 
 
 def trusting(ca: Path) -> ssl.SSLContext:
-    """A client's context that believes one authority and no other.
+    """A client's context that trusts one authority and no other.
 
     Raises:
         InputError: its certificate cannot be used.
@@ -108,7 +107,7 @@ def trusting(ca: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(ca))
     except (OSError, ssl.SSLError) as error:
-        raise InputError(str(ca), f"is no certificate of an authority: {_said(error)}") from None
+        raise InputError(str(ca), f"is no certificate of an authority: {_reason(error)}") from None
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
@@ -116,7 +115,7 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise InputError(str(certificate), f"certificate and key cannot be used: {_said(error)}") from None
+        raise InputError(str(certificate), f"certificate and key cannot be used: {_reason(error)}") from None
 
 
 def demand_private(path: Path) -> None:
@@ -133,5 +132,5 @@ def demand_private(path: Path) -> None:
         raise InputError(str(path), f"holds a secret and is open to others; chmod 600 {path}")
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return error.strerror or str(error)

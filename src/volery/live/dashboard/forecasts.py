@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.core.standing import Interval, Preempted
+from volery.core.forecast import PreemptedJob, Quantiles
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
@@ -67,22 +67,21 @@ _RECORD: Final = (
     Column("median was off by"),
 )
 _COMMAND: Final = "true"
-"""A job must run something; where nothing is said, what it is called tells which earlier jobs are like it."""
+"""A job must run something; where nothing is given, its name selects the earlier jobs that are like it."""
 _NAMES: Final = ("name", "command", "user")
 
 
 def forecast_view(job: JobStatus, forecast: Forecast) -> PageView:
-    """The view of a forecast of a job that is under way."""
-    told = told_forecast(forecast, NEXT if job.started_us is not None else MOMENTS)
+    told = forecast_intervals(forecast, NEXT if job.started_us is not None else MOMENTS)
     return PageView(f"Forecast of job {job.id}", told, place=frame.JOBS, every_s=0)
 
 
-def told_forecast(forecast: Forecast, words: dict[str, str]) -> Markup:
+def forecast_intervals(forecast: Forecast, words: dict[str, str]) -> Markup:
     """A forecast, its intervals on one scale; moments of which none is to come are left out."""
     if forecast.moments is None:
         return tag("p", f"No forecast: {forecast.problem}.", class_="reason")
     found = {name: getattr(forecast.moments, name) for name in words}
-    found = {name: one for name, one in found.items() if one != Interval(None, None, None)}
+    found = {name: one for name, one in found.items() if one != Quantiles(None, None, None)}
     last_us = max((us for one in found.values() for us in (one.low_us, one.median_us, one.high_us) if us), default=1)
     rows = [_moment(words[name], one, last_us, forecast.made_us) for name, one in found.items()]
     runs = f"{forecast.runs} runs of the lab" if forecast.runs else "part of one run of the lab, there was no more time"
@@ -102,7 +101,7 @@ def told_forecast(forecast: Forecast, words: dict[str, str]) -> Markup:
     ))  # fmt: skip
 
 
-def _moment(words: str, one: Interval, last_us: int, made_us: int) -> tuple[Piece, ...]:
+def _moment(words: str, one: Quantiles, last_us: int, made_us: int) -> tuple[Piece, ...]:
     low_us, high_us = one.low_us or 0, last_us if one.high_us is None else one.high_us
     at = None if one.median_us is None else part(1, "due", max(0.01, min(99.0, 100 * one.median_us / last_us)))
     begin = min(99.0, 100 * low_us / last_us)
@@ -115,7 +114,7 @@ def _in(us: int | None) -> str:
     return "not known" if us is None else "at once" if us < AT_ONCE_US else f"in {duration(us)}"
 
 
-def _loss(one: Preempted) -> Markup:
+def _loss(one: PreemptedJob) -> Markup:
     runs = f"{one.tasks:.1f} running tasks to it on average, in {one.runs} runs"
     if one.job is None:
         return tag("li", f"Jobs of others lose {runs}.")
@@ -167,7 +166,7 @@ async def plan_view(queries: JobQueries, foreteller: Forecaster | None, request:
         parts += [_submitting(job) if request.query_params.get("command") else None, *_planned(await queries.plan(job))]
         if foreteller is not None:
             forecast = await foreteller.forecast(job, who)
-            parts.append(section("When it would start, and end", told_forecast(forecast, MOMENTS)))
+            parts.append(section("When it would start, and end", forecast_intervals(forecast, MOMENTS)))
     if foreteller is not None:
         parts.append(section("How good forecasts were", _record(await foreteller.record(who.sees))))
     told = "When would a job start, and where could it run? Nothing is submitted before you say so."

@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 from starlette.responses import HTMLResponse, Response
 
+from volery.core.model import SECOND
 from volery.live.dashboard.html import Markup, escaped, joined, link, tag
 from volery.live.service.tokens import Principal
-from volery.live.times import SECOND_US, utc
+from volery.live.times import utc
 
 HOME: Final = "/"
 JOBS: Final = "/window/jobs"
@@ -52,7 +53,7 @@ class PageView(msgspec.Struct, frozen=True):
         still: what stays above it meanwhile, such as a form that is being filled in.
         place: the address of the view that it belongs to.
         every_s: it is fetched again at most once in so many seconds; 0: never.
-        idle_s: and once in so many although nothing was heard to have changed: some figures do by themselves; 0: not.
+        idle_s: and once in so many although no change was reported: some figures change by themselves; 0: not.
     """
 
     title: str
@@ -76,7 +77,7 @@ class Again(msgspec.Struct, frozen=True):
 
     Args:
         after_s: in so many seconds, if something changes; 0: never.
-        tag: stands for the live part that it has.
+        tag: of the live part that it has.
         behind: something has changed already.
         age_s: the live part was begun so many seconds ago.
     """
@@ -87,7 +88,7 @@ class Again(msgspec.Struct, frozen=True):
     age_s: float = 0.0
 
     def headers(self) -> dict[str, str]:
-        """As an answer tells it."""
+        """The headers that send it with an answer."""
         told = {"etag": self.tag, "volery-again": f"{self.after_s:.3f}"}
         return HEADERS | told | ({"volery-behind": "1"} if self.behind else {})
 
@@ -108,15 +109,12 @@ def page(
     again: Again = NEVER,
     film: Markup | None = None,
 ) -> Response:
-    """A whole page.
+    """Render a page as an answer.
 
     Args:
-        view: what it shows.
-        who: for whom; None: nobody yet.
-        federation: its name.
-        status: of the answer.
+        who: the principal; None: nobody has signed in yet.
         again: when it is to be fetched again.
-        film: what moves through a recording, where the page shows one: nothing changes there by itself.
+        film: moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
     head = tag(
@@ -148,7 +146,7 @@ def page(
 def _live(view: PageView, again: Again) -> Markup:
     told: dict[str, str] = {}
     if again.tag:
-        made = utc(round((time.time() - again.age_s) * SECOND_US))
+        made = utc(round((time.time() - again.age_s) * SECOND))
         told = {
             "data_pulse": PULSE, "data_again": f"{again.after_s:.3f}", "data_tag": again.tag, "data_made": made,
             "data_idle": f"{view.idle_s:g}",
@@ -188,9 +186,7 @@ def order(title: str, where: str, question: str, key: str, body: str = "", then:
     """A button that gives an order to the API when its question was answered by yes.
 
     Args:
-        title: of the button.
         where: the address that takes the order.
-        question: what is asked.
         key: the button's own name on the page.
         body: of the order, as JSON.
         then: the page that follows; the id of the answer comes after it. Empty: the same page.
@@ -205,12 +201,8 @@ def setting(title: str, where: str, question: str, key: str, name: str, value: i
     """A button that puts a number, which is asked for with the question, in the place of another.
 
     Args:
-        title: of the button.
         where: the address that takes it.
-        question: what is asked.
         key: the button's own name on the page.
-        name: of the number.
-        value: what it is now.
     """
     return tag(
         "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,

@@ -9,11 +9,12 @@ from functools import cache
 from typing import Final
 from urllib.parse import urlencode
 
-from volery.live.times import SECOND_US, utc
+from volery.core.model import SECOND
+from volery.live.times import utc
 
 MINUS: Final = "\N{MINUS SIGN}"
 NOTHING: Final = "\N{EN DASH}"
-RUNS_US: Final = 10 * 365 * 86_400 * SECOND_US
+RUNS_US: Final = 10 * 365 * 86_400 * SECOND
 """Runs count from their beginning, and none takes ten years; no federation has run in the ten years after 1970."""
 SHOWN_MAX: Final = 400
 """Characters of a name or a reason that are shown; the API has the rest."""
@@ -21,13 +22,13 @@ _VOID: Final = frozenset({"br", "input", "link", "meta"})
 TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, what turns the direction of the text around it, and halves of characters."""
 _SPECIAL: Final = re.compile(f"[&<>\"']|{TURNING.pattern}")
-"""What cannot stand in a page as it is."""
+"""Characters that a page must escape."""
 _STEPS: Final = (
     (1, "\N{MICRO SIGN}s"),
     (1_000, "ms"),
-    (SECOND_US, "s"),
-    (60 * SECOND_US, "min"),
-    (3600 * SECOND_US, "h"),
+    (SECOND, "s"),
+    (60 * SECOND, "min"),
+    (3600 * SECOND, "h"),
 )
 
 
@@ -38,18 +39,17 @@ class Markup(str):
 
 
 Piece = str | int | None
-"""A child of an element: markup stands as it is, all else is text."""
+"""A child of an element: markup stays as it is, all else is text."""
 
 
 def escaped(text: object) -> Markup:
-    """Text as it may stand in a page, also between quotes."""
+    """Text escaped for a page, also between quotes."""
     if type(text) is int or _SPECIAL.search(text := str(text)) is None:
         return Markup(text)
     return Markup(html.escape(TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
 
 
 def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
-    """Pieces one after the other."""
     return Markup(
         between.join([piece if type(piece) is Markup else escaped(piece) for piece in pieces if piece is not None])
     )
@@ -78,7 +78,6 @@ def name_of(text: str, most: int = SHOWN_MAX) -> Markup:
 
 
 def link(where: str, /, *children: Piece, **attributes: str | int | bool | None) -> Markup:
-    """A link."""
     return tag("a", *children, href=where, **attributes)
 
 
@@ -114,13 +113,12 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
     """A time of day, UTC, given in microseconds since 1970; or, of a run, the time since it has begun.
 
     Args:
-        us: the moment.
-        fine: a time of day is told to the millisecond.
+        fine: a time of day is shown to the millisecond.
     """
     if us is None:
         return escaped(NOTHING)
     if 0 <= us < RUNS_US:
-        return tag("time", f"{us / SECOND_US:,.3f} s")
+        return tag("time", f"{us / SECOND:,.3f} s")
     try:
         shown = utc(us, fine=fine)
     except (OverflowError, OSError, ValueError):
@@ -129,7 +127,7 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:
-    """A list of what is what."""
+    """A list of names and values."""
     return tag("dl", *(joined((tag("dt", key), tag("dd", value))) for key, value in pairs))
 
 
@@ -146,7 +144,7 @@ def section(title: str, *children: Piece, **attributes: str | int | bool | None)
 
 
 def bar(*parts: Markup | None, told: str = "") -> Markup:
-    """A bar of a hundred units, of rectangles within; where nothing beside it says the same, `told` does."""
+    """A bar of a hundred units, of rectangles within; `told` describes it where nothing beside it does."""
     drawn = [tag("title", told), *parts] if told else parts
     role, hidden = ("img", None) if told else (None, "true")
     return tag(

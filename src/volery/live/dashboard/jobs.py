@@ -56,7 +56,7 @@ SIGNS: Final = {
     "unsatisfiable": "!",
     "unknown": "?",
 }
-"""States as one letter each, for whoever cannot tell their colours apart."""
+"""States as one letter each, for those who cannot distinguish their colours."""
 COLUMNS: Final = (
     Column("job", "id"),
     Column("state", "state", text=True),
@@ -152,10 +152,8 @@ async def job_view(
     """One job.
 
     Args:
-        queries: knows.
-        job: which.
         request: who asks, and from which task on.
-        outputs: finds what tasks have said; None: that is not known.
+        outputs: finds the output of tasks; None: it is not known.
         foretells: whether forecasts are made here.
 
     Raises:
@@ -237,7 +235,6 @@ def asking(job: JobStatus) -> Markup:
 
 
 def _legend(tasks: Sequence[TaskStatus]) -> Markup:
-    """The signs of the states that tasks are in."""
     there = {task.state for task in tasks}
     told = (joined((tag("b", sign), f" {state}")) for state, sign in SIGNS.items() if state in there)
     return tag("p", joined(told, ", "), class_="soft")
@@ -315,9 +312,7 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
     """One task.
 
     Args:
-        queries: knows why.
-        task: which.
-        outputs: finds what tasks have said; None: that is not known.
+        outputs: finds the output of tasks; None: it is not known.
     """
     why = await queries.explain(task.job, task.index)
     node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING

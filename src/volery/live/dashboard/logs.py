@@ -11,8 +11,7 @@ import msgspec
 from volery.live.dashboard import frame
 from volery.live.dashboard.html import TURNING, Markup, joined, link, section, tag, whole
 from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
-from volery.live.service.errors import AwayError
-from volery.live.service.outputs import Outputs
+from volery.live.service.outputs import AwayError, Outputs
 from volery.live.status import ENDED_TASKS, TaskStatus
 
 TAIL_BYTES: Final = 16 << 10
@@ -27,7 +26,6 @@ class Tail(msgspec.Struct, frozen=True):
     """A piece of an output up to its present end.
 
     Args:
-        text: as it can be shown.
         end: the offset that follows it.
         size: of all of it, in bytes.
         skipped: bytes between what was asked for and this.
@@ -61,7 +59,6 @@ def legible(content: bytes, *, partial: bool = False) -> str:
     """Output as text: colours and movements of a terminal's cursor are left out.
 
     Args:
-        content: as it was written.
         partial: more may follow, so that half a character at its end is left for then.
     """
     text = _cut(content).decode("utf-8", "replace") if partial else content.decode("utf-8", "replace")
@@ -98,8 +95,6 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     """The end of an output, at most what was written since an offset; None: it is nowhere.
 
     Args:
-        outputs: finds it.
-        task: whose.
         stream: one of `STREAMS`.
         since: the offset; None: whatever is at its end.
 
@@ -119,12 +114,12 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     else:
         text, end = legible(content, partial=True), start + len(_cut(content))
     skipped = 0 if since is None else max(0, start - since)
-    # Of a page that goes on from what it knows nobody needs to hear how large the new piece is.
+    # A page that goes on from an offset needs no size of the new piece.
     told = len(content) if since is None or strange else 0
-    return Tail(text, end, size, skipped, gone, _told(size, gone, told, strange=strange), strange)
+    return Tail(text, end, size, skipped, gone, _size_words(size, gone, told, strange=strange), strange)
 
 
-def _told(size: int, gone: int, shown: int, *, strange: bool) -> str:
+def _size_words(size: int, gone: int, shown: int, *, strange: bool) -> str:
     words = f"{whole(size)} bytes"
     if gone:
         words += f", of which the first {whole(gone)} are kept no longer"
@@ -137,10 +132,8 @@ async def news(task: TaskStatus, outputs: Outputs, attempt: int, since: dict[str
     """The output of a task since the last request.
 
     Args:
-        task: as it is now.
-        outputs: finds what it has said.
         attempt: that the page shows.
-        since: stream -> offset that it knows.
+        since: stream -> offset up to which the page has it.
     """
     if task.attempt != attempt or not task.folder:
         return NewOutput(over=True)
@@ -155,9 +148,7 @@ async def logs(task: TaskStatus, outputs: Outputs, title: str = "") -> Markup:
     """The ends of both outputs; while the task runs, a script goes on with them.
 
     Args:
-        task: whose.
-        outputs: finds what it has said.
-        title: what stands before the names of the outputs.
+        title: comes before the names of the outputs.
     """
     if not task.folder:
         return section(f"{title}Output", tag("p", "None yet.", class_="soft"))

@@ -63,7 +63,6 @@ def nodes_view(queries: FederationView, request: Request, owners: Mapping[Addres
     """All nodes, filtered, sorted, cut into pages.
 
     Args:
-        queries: knows.
         request: who asks, and for which.
         owners: the components responsible for each node.
 
@@ -110,7 +109,7 @@ def _filters(asked: dict[str, str | None]) -> Markup:
 
 
 def _machine(node: NodeStatus) -> str:
-    """The machine of a node; a recording does not know it."""
+    """The machine of a node; a recording has none."""
     return f"{node.arch}, {node.os} {node.kernel}" if node.arch else NOTHING
 
 
@@ -170,10 +169,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
     """One node, and the tasks there that may be seen.
 
     Args:
-        queries: knows.
-        node: which.
-        request: who asks.
-        owners: who is in charge of it, where the scheduler says so.
+        owners: the components in charge of it, where the scheduler names them.
     """
     who = principal(request)
     runs = queries.runs_on(node.address, RUNS_MAX)
@@ -233,7 +229,6 @@ _HOSTS: Final = (
 
 
 def hosts_view(queries: FederationView) -> PageView:
-    """All hosts."""
     rows = [_host(host) for host in queries.all_hosts()]
     listed = table(_HOSTS, rows, empty="Of hosts nothing is known here.", label="hosts")
     told = "A host is a process of the federation. Jobs: those that have not ended and are assigned to its schedulers."
@@ -242,7 +237,6 @@ def hosts_view(queries: FederationView) -> PageView:
 
 
 def absences(queries: FederationView) -> Markup | None:
-    """A sentence about each host that does not answer."""
     found = queries.absent()
     if not found:
         return None

@@ -1,14 +1,16 @@
-"""The view of the whole federation: how much of it is used, how fast it is, and how well schedulers know it."""
+"""The view of the whole federation: its use, its speed, and how often schedulers' views are wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 
-from volery.core.model import Address
-from volery.live.dashboard import cells, frame
+from volery.core.model import Address, split_evenly
+from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (
     NOTHING,
@@ -32,13 +34,20 @@ from volery.live.dashboard.reasons import UNREPORTED
 from volery.live.dashboard.tables import Column, table
 from volery.live.service.history import Sample
 from volery.live.service.requests import principal
-from volery.live.service.summary import AllocationTimes, ClusterStatus, Pacing, Summary, in_order, summary_of
+from volery.live.service.summary import (
+    AllocationPercentiles,
+    ClusterStatus,
+    FederationSummary,
+    Pacing,
+    in_order,
+    summary_of,
+)
 from volery.live.service.view import FederationView
-from volery.live.status import PairStatus
+from volery.live.status import NodeStatus, PairStatus
 
 HEAT_STEPS: Final = 5
 JUDGED_MIN: Final = 100
-"""Fewer decisions say nothing about a view: the first ones of an idle federation are often wrong."""
+"""Fewer decisions show nothing about a view: the first ones of an idle federation are often wrong."""
 _CLUSTERS: Final = (
     Column("cluster", text=True),
     Column("nodes"),
@@ -53,11 +62,9 @@ _CLUSTERS: Final = (
 def overview(
     queries: FederationView, request: Request, pace: Pacing, owners: Mapping[Address, Sequence[Address]]
 ) -> PageView:
-    """The federation as far as this host knows it; who is no operator sees no figures of others' jobs.
+    """The federation as far as this host sees it; without the role of an operator there are no figures of others' jobs.
 
     Args:
-        queries: answers.
-        request: who asks.
         pace: remembers how fast tasks have ended.
         owners: the components responsible for each node.
     """
@@ -67,15 +74,15 @@ def overview(
     views = (section("Age of views", *ages(found.views)), section("Inconsistencies", *inconsistencies(found.views)))
     over_time = section("Over time", curves(queries.samples())) if everybody else None
     pieces = (
-        absences(queries), cells.told(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
+        absences(queries), cells_content(nodes, queries.lost(), queries.mistaken(request.query_params.get("view", ""))),
         figures(*_known(found, everybody=everybody)), over_time,
         tag("div", *parts, class_="columns"),
         tag("div", *views, class_="columns") if everybody else None,
     )  # fmt: skip
-    return PageView("Federation", joined(pieces), cells.drawn(), place=frame.HOME, every_s=5.0, idle_s=10.0)
+    return PageView("Federation", joined(pieces), cells_canvas(), place=frame.HOME, every_s=5.0, idle_s=10.0)
 
 
-def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
+def _known(found: FederationSummary, *, everybody: bool) -> list[tuple[str, Piece]]:
     whose = "" if everybody else "your "
     known: list[tuple[str, Piece]] = [
         ("nodes", link(frame.NODES, whole(found.nodes))),
@@ -94,7 +101,7 @@ def _known(found: Summary, *, everybody: bool) -> list[tuple[str, Piece]]:
     return known
 
 
-def _unusable(found: Summary) -> list[tuple[str, Piece]]:
+def _unusable(found: FederationSummary) -> list[tuple[str, Piece]]:
     """The nodes that cannot be used, as far as there are any."""
     counts = (("drained", found.drained), ("lost", found.lost))
     return [(state, link(address(frame.NODES, {"state": state}), whole(count))) for state, count in counts if count]
@@ -116,7 +123,7 @@ def _filled(some: int, of: int) -> Markup:
     return bar(part(100 * some / of if of else 0, "running"))
 
 
-def waits(found: AllocationTimes | None) -> Markup | None:
+def waits(found: AllocationPercentiles | None) -> Markup | None:
     """Percentiles of allocation times, as bars on one scale."""
     if found is None:
         return None
@@ -234,3 +241,53 @@ def _curve(title: str, values: Sequence[float], top: float, last: str, words: Ca
     )  # fmt: skip
     said = tag("figcaption", tag("b", title), f" {last}, at most {highest}")
     return tag("figure", said, drawn)
+
+
+CELLS_MAX: Final = 500
+"""That is some 20 KB of a page, whatever the federation."""
+
+
+class Cell(msgspec.Struct, frozen=True, array_like=True):
+    """Nodes that follow each other: the address of the first, how many, and of all slots, running, drained, lost.
+
+    Believed: about so many slots a scheduler, whose view is held against what is, was wrong.
+    """
+
+    first: str
+    nodes: int
+    slots: int
+    running: int
+    drained: int
+    lost: int
+    believed_free: int = 0
+    believed_taken: int = 0
+
+
+Wrong = Mapping[Address, tuple[int, int]]
+"""Node -> slots there, or in the group that it is the first of, that are believed free, and believed taken."""
+NONE: Final[Wrong] = MappingProxyType({})
+
+
+def cells_of(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> list[Cell]:
+    """All nodes, in at most `CELLS_MAX` cells of nearly equal size."""
+    found = []
+    for piece in split_evenly(len(nodes), min(len(nodes), CELLS_MAX)) if nodes else ():
+        of = nodes[piece.start : piece.stop]
+        counts = (sum(node.slots for node in of), sum(node.running for node in of), sum(node.drained for node in of))
+        there = [node.address for node in of] if lost or wrong else []
+        mistakes = [wrong[node] for node in there if node in wrong]
+        # A view is compared at the end of an interval; what has changed since is no mistake.
+        free = min(sum(free for free, _ in mistakes), counts[1])
+        taken = min(sum(taken for _, taken in mistakes), counts[0] - counts[1])
+        found.append(Cell(of[0].address, len(of), *counts, sum(node in lost for node in there), free, taken))
+    return found
+
+
+def cells_content(nodes: Sequence[NodeStatus], lost: Collection[Address] = (), wrong: Wrong = NONE) -> Markup:
+    """The data of the drawing, which is fetched again with the live part of the page."""
+    return tag("div", id="cells", hidden=True, data_cells=msgspec.json.encode(cells_of(nodes, lost, wrong)).decode())
+
+
+def cells_canvas() -> Markup:
+    """The canvas of the drawing; empty without scripts."""
+    return tag("div", id="field", data_nodes=frame.NODES)

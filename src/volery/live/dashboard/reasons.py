@@ -35,7 +35,6 @@ def reasons(why: Why, task: str = "") -> Markup:
     """The answer to the question why.
 
     Args:
-        why: the answer.
         task: the address of the task's page, where this is another.
     """
     about = joined((link(task, f"Task {why.index}") if task else "This task", f" {IS[why.state]}."))

@@ -1,4 +1,4 @@
-"""Pages that several windows show are made once for all of them, until it is time to make them anew."""
+"""Pages that several windows show are made once for all of them, until it is time to make them again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ Key = tuple[Principal, str]
 
 
 class Rendering(msgspec.Struct, frozen=True):
-    """A view as it was.
+    """A view as it was rendered once.
 
     Args:
-        view: what was made.
-        tag: stands for its live part: equal ones have equal tags.
+        tag: of its live part: equal ones have equal tags.
         revision: of the store when it was begun.
         made_s: when that was, in seconds of a clock that never goes back.
         cost_s: CPU seconds that it took.
@@ -45,9 +44,8 @@ class Renderings:
     """Makes views, and keeps those that are fetched again and again.
 
     Args:
-        pacer: tells how long a view stays as it is.
-        revision: of the last change.
-        traffic: knows how many pages are open, and counts what views cost.
+        pacer: gives the lifetime of views.
+        traffic: counts open pages, and the cost of views.
         clock_s: seconds that never go back.
     """
 
@@ -103,7 +101,7 @@ class Renderings:
         return await asyncio.shield(making)
 
     def again_s(self, found: Rendering) -> float:
-        """In how many seconds a view is to be made anew; 0: never, or now."""
+        """Seconds until a view is to be made again; 0: never, or now."""
         if not found.view.every_s:
             return 0.0
         pages = max(1, self._traffic.pages_open)
@@ -155,7 +153,7 @@ class Meter:
 
 
 def thread_use() -> tuple[float, float]:
-    """Seconds that this thread has run, and that it has waited for a processor (0 where nobody tells)."""
+    """Seconds that this thread has run, and that it has waited for a processor (0 where the kernel does not count)."""
     try:
         ran_ns, waited_ns, _ = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
     except (OSError, ValueError):

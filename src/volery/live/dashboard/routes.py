@@ -1,4 +1,4 @@
-"""The routes of the live page: each answers with a whole page, and its script fetches it anew after changes."""
+"""The routes of the live page: each answers with a whole page, and its script fetches it again after changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from volery.live.service.requests import (
     refusal,
     seen_job,
 )
-from volery.live.service.sessions import Sessions, is_foreign, says_origin
+from volery.live.service.sessions import Sessions, is_foreign, names_origin
 from volery.live.service.summary import Pacing
 from volery.live.service.tokens import Principal
 from volery.live.service.view import FederationView
@@ -74,10 +74,7 @@ def window_routes(
     """All pages, what they are made of, and the way in and out.
 
     Args:
-        service: of jobs.
-        outputs: finds what tasks have said.
-        sessions: know who asks.
-        traffic: what is asked for.
+        sessions: find the principal of a request.
         foreteller: makes forecasts; None: there are none.
     """
     access = _Access(service, sessions, traffic)
@@ -89,7 +86,7 @@ def window_routes(
     return [
         *(Route(path, access.shown(show)) for path, show in _pages(views)),
         Route(frame.PLAN, access.shown(lab.plan)), Route(one_job + "/forecast", access.shown(lab.forecast)),
-        Route(one_job + "/tasks/{index:number}/tail", access.told(_tail(views, outputs))),
+        Route(one_job + "/tasks/{index:number}/tail", access.content(_tail(views, outputs))),
         Route(frame.SIGN_IN, access.form), Route(frame.SESSION, access.enter, methods=["POST"]),
         Route(frame.SESSION + "/end", access.leave, methods=["POST"]), Route(frame.PULSE, access.pulse),
         Route(frame.STYLE, file_of("text/css; charset=utf-8", window_style())),
@@ -101,8 +98,7 @@ def pages(queries: FederationView, outputs: Outputs | None, pace: Pacing) -> tup
     """The path and the view of each page.
 
     Args:
-        queries: answers their questions.
-        outputs: finds what tasks have said; None: that is not known.
+        outputs: finds the output of tasks; None: it is not known.
         pace: how fast tasks end.
     """
     return _pages(_Views(queries, outputs, pace))
@@ -127,12 +123,10 @@ def _tail(views: _Views, outputs: Outputs) -> Callable[[Request], Awaitable[NewO
 
 
 def live_script() -> str:
-    """The script of pages that follow a federation."""
     return "\n".join((window_script(), _text("pulse.js"), _text("tail.js")))
 
 
 def window_script() -> str:
-    """The script of every page."""
     return "\n".join((_text("window.js"), field_script(), _text("cells.js")))
 
 
@@ -141,13 +135,10 @@ def _text(name: str) -> str:
 
 
 def window_style() -> str:
-    """The style of every page."""
     return base_style() + _text("window.css")
 
 
 def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that answers with a text."""
-
     async def answer(_: Request) -> Response:
         return Response(text, media_type=kind, headers=frame.HEADERS)
 
@@ -155,8 +146,6 @@ def file_of(kind: str, text: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 class _Views:
-    """The views of all pages."""
-
     def __init__(
         self, queries: FederationView, outputs: Outputs | None, pace: Pacing, *, foretells: bool = False
     ) -> None:
@@ -184,7 +173,6 @@ class _Views:
         return await task_view(self._queries, self.one_task(request), self._outputs)
 
     def one_task(self, request: Request) -> TaskStatus:
-        """The task that an address names."""
         job, place = self.one_job(request), request.path_params["index"]
         if place >= job.tasks:
             raise NotThereError(f"jobs/{job.id}/tasks/{place}", f"the job has tasks 0 to {job.tasks - 1}")
@@ -214,7 +202,6 @@ class _Views:
         return preemptions_view(self._queries, request)
 
     def one_job(self, request: Request) -> JobStatus:
-        """The job that an address names."""
         return self._known(request, request.path_params["id"])
 
     def _known(self, request: Request, job: int) -> JobStatus:
@@ -253,7 +240,7 @@ class _Access:
         self._renderings = Renderings(Pacer(), lambda: service.queries.revision, traffic)
 
     def shown(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
-        """A page for whoever has signed in; all others are led to where they can."""
+        """A page after sign-in; other visitors get the page where they can sign in."""
 
         async def answer(request: Request) -> Response:
             who = self._sessions.who(request)
@@ -273,7 +260,7 @@ class _Access:
 
         return answer
 
-    def told(self, tell: Callable[[Request], Awaitable[NewOutput]]) -> Callable[[Request], Awaitable[Response]]:
+    def content(self, fetch: Callable[[Request], Awaitable[NewOutput]]) -> Callable[[Request], Awaitable[Response]]:
         """The endpoint of data for a page's script; it asks for a session."""
 
         async def answer(request: Request) -> Response:
@@ -282,7 +269,7 @@ class _Access:
                 return refusal("authorization", "sign in", 401)
             request.state.principal = who
             try:
-                return as_json(await tell(request))
+                return as_json(await fetch(request))
             except InputError as error:
                 return refusal(error.place, error.problem, 422)
             except NotThereError as error:
@@ -326,7 +313,7 @@ class _Access:
             tag("button", "sign in"),
             tag("input", type="hidden", name="then", value=then),
             class_="controls",
-            method="post",  # without scripts, too: a token must not stand in an address
+            method="post",  # without scripts, too: a token must not be in an address
             action=frame.SESSION,
             data_enter=frame.SESSION,
             data_then=then,
@@ -366,7 +353,6 @@ class _Access:
         return answer
 
     async def leave(self, request: Request) -> Response:
-        """End a session."""
         if (refused := _refused(request)) is not None:
             return refused
         answer = as_json({})
@@ -374,7 +360,7 @@ class _Access:
         return answer
 
     async def pulse(self, request: Request) -> Response:
-        """Tell pages that something has changed, at most once a second: cheaper than all that /events tells."""
+        """Send pages an event after changes, at most once a second: cheaper than all that /events sends."""
         if self._sessions.who(request) is None:
             return refusal("authorization", "sign in", 401)
         headers = frame.HEADERS
@@ -423,8 +409,8 @@ def _demand_own(request: Request) -> None:
 
 
 def _refused(request: Request, *, of_form: bool = False) -> Response | None:
-    """Why no order is taken; any page can send a form, so that one must say where it comes from."""
-    if is_foreign(request) or (of_form and not says_origin(request)):
+    """The reason why no order is taken; any page can send a form, so that a form must name its origin."""
+    if is_foreign(request) or (of_form and not names_origin(request)):
         return refusal("origin", FOREIGN, 403)
     if not of_form and _kind(request) != "application/json":
         return refusal("content-type", "orders are application/json", 415)
@@ -432,7 +418,6 @@ def _refused(request: Request, *, of_form: bool = False) -> Response | None:
 
 
 def problem_view(place: str, problem: str) -> PageView:
-    """The view of an error."""
     told = tag("p", tag("bdi", place), ": ", tag("bdi", problem), role="alert")
     return PageView(
         "That cannot be shown", tag("div", told, tag("p", link(frame.HOME, "to the federation"))), every_s=0

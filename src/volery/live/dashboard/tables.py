@@ -17,12 +17,12 @@ ROWS_MAX: Final = 500
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A column.
+    """A column of a table.
 
     Args:
-        title: its heading; empty where it holds orders or links that say by themselves what they are.
+        title: its heading; empty where it holds orders or links that need no name.
         key: what it is sorted by; empty: it cannot be sorted.
-        text: whether it holds words, which stand to the left.
+        text: whether it holds words, which are aligned to the left.
     """
 
     title: str
@@ -34,7 +34,6 @@ class Slice(msgspec.Struct, frozen=True):
     """The rows of a table that a request asks for.
 
     Args:
-        path: of the page.
         kept: the query of the page besides order and place.
         key, falling: what the table is sorted by.
         skip, rows: how many rows come before, and how many are shown.
@@ -82,10 +81,8 @@ def table(
     """A table.
 
     Args:
-        columns: of it.
-        cells: its rows.
         shown: which rows these are; None: all there are, in an order that does not change.
-        empty: what is said in place of a table without rows.
+        empty: shown in place of a table without rows.
         label: what it holds, for those who do not see the heading above it.
     """
     if not cells:
@@ -127,7 +124,6 @@ def pager(shown: Slice, here: int, more: bool, total: int | None = None) -> Mark
     """The place of the rows among all, with links to the others.
 
     Args:
-        shown: which rows.
         here: how many there are of them.
         more: whether others follow.
         total: how many there are in all, where that is known.

@@ -39,7 +39,7 @@ NAME_SHOWN: Final = 120
 WHY_SHORT: Final = {
     "share": "had less than its share", "priority": "is more urgent", "cost": "the whole is better so",
 }  # fmt: skip
-"""By what rule somebody gains a place; in full it stands with the task that has lost it."""
+"""The rule by which somebody gains a place; in full it is with the task that has lost it."""
 _USERS: Final = (
     Column("user", "user", text=True),
     Column("share", "share"),
@@ -206,7 +206,6 @@ def last_preemptions(queries: FederationView, request: Request, job: int | None)
 
 
 def preemptions(found: Sequence[PreemptionStatus]) -> Markup:
-    """A table of them."""
     rows = [_preemption(one) for one in found]
     return table(_PREEMPTIONS, rows, empty="Nobody has lost anything.", label="preemptions")
 

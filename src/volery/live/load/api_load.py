@@ -20,6 +20,7 @@ from volery.live.asyncclient import AsyncClient
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.load.load import TOLD_EVERY_S, Loaded, LoadProgress
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
+from volery.live.times import unix_now_us
 
 Work = Literal["sleep", "spin"]
 _SPIN: Final = "import sys, time\nend = float(sys.argv[1])\nwhile time.thread_time() < end: pass"
@@ -42,7 +43,7 @@ def described(trace: Trace, job: JobId, work: Work) -> JobDescription:
 
 
 class _Load:
-    """Submits, listens, and fills in the records."""
+    """The replay of one trace through a client: submissions, answers and records."""
 
     def __init__(self, client: AsyncClient, trace: Trace, work: Work) -> None:
         self._client = client
@@ -58,11 +59,11 @@ class _Load:
         self.complete = asyncio.Event()
 
     def _now_us(self) -> int:
-        return time.time_ns() // 1000 - self._origin_us
+        return unix_now_us() - self._origin_us
 
     async def submit_all(self) -> None:
         """Hand every job over when it is due."""
-        self._origin_us = time.time_ns() // 1000
+        self._origin_us = unix_now_us()
         for job, due in enumerate(self._trace.arrival_us):
             await asyncio.sleep((due - self._now_us()) / SECOND)
             now = self._now_us()
@@ -81,7 +82,6 @@ class _Load:
             self.take_in(status)
 
     async def listen(self, after: int) -> None:
-        """Take in what the federation tells."""
         async for status in self._client.events(after=after):
             self.take_in(status)
 
@@ -130,7 +130,7 @@ async def load_by_api(
         api: its address; see `asking.api_address`.
         trace: see `load.sped_up`.
         work: what its tasks do; a federation with a sleep executor sleeps for the estimates whatever they are.
-        watch: told how far the load is, four times a second.
+        watch: is called with the progress of the load, four times a second.
 
     Raises:
         InputError: no federation answers, or it refuses a job.

@@ -1,6 +1,6 @@
 """Load: replays a trace against a federation in this process, and writes down what the lab would have written down.
 
-The loader stands where the API otherwise does. It submits each job when the trace says (an open loop: a federation that
+The loader takes the place of the API. It submits each job at its time in the trace (an open loop: a federation that
 falls behind gets no rest), and the table that it fills is the lab's own, so that the same metrics read both.
 """
 
@@ -18,14 +18,13 @@ from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, MoreTasks, Outcome, Submit, TimerFired
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
-from volery.core.records import PATH_SHIFT, Records
+from volery.core.records import PATH_SHIFT, LostAttempt, Records
 from volery.core.trace import Trace, longs
 from volery.core.workflows import comes_in_parts
 from volery.live.assembly import running
 from volery.live.config.federation import ALL, Federation
 from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, PreemptionReport, TaskReport
 from volery.live.node.executor import Executor
-from volery.live.node.recorder import TraceRecorder
 from volery.live.runtime.host import Host
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 
@@ -38,8 +37,6 @@ Payload = Callable[[TaskId], bytes]
 
 
 class LoadProgress(msgspec.Struct, frozen=True):
-    """Progress of a load."""
-
     submitted: int
     done: int
     finished: int
@@ -67,7 +64,7 @@ def sped_up(trace: Trace, speedup: float) -> Trace:
     """The same work in less time: arrivals, durations, estimates and deadlines divided, so the load stays the same.
 
     Raises:
-        InputError: tasks wait for others or come after their jobs, and nobody holds them back here.
+        InputError: tasks wait for others or come after their jobs, and nothing holds them back here.
     """
     if comes_in_parts(trace):
         problem = "its tasks wait or come late; workflows run in the lab alone; make a table of independent ones with"
@@ -98,7 +95,6 @@ class Loader(Component):
     """Submits the jobs of a trace on time and notes the answers.
 
     Args:
-        trace: what to submit.
         records: filled in; their own trace gets the times of the submissions as they are made.
         entry: the address that a job of a user is submitted to.
         payload: of each task; None: none.
@@ -119,7 +115,6 @@ class Loader(Component):
         self.complete = asyncio.Event()
 
     def start(self, now: Time) -> None:
-        """The first job arrives a moment later."""
         self._origin = now + LEAD_US
         self._port.set_timer(NEXT, self._origin)
 
@@ -156,7 +151,6 @@ class Loader(Component):
         return replace(message, tasks=tuple(replace(task, payload=self._payload(task.id)) for task in message.tasks))
 
     def on_done(self, message: JobDone, source: Address, now: Time) -> None:
-        """Note the answer."""
         if self._records.answered_us[message.job] != NEVER:
             return
         self._records.answered_us[message.job] = now
@@ -167,48 +161,62 @@ class Loader(Component):
             self.complete.set()
 
     def on_rejected(self, message: JobRejected, source: Address, now: Time) -> None:
-        """Try again when told to."""
         self._records.rejections += 1
         self._port.set_timer(message.job, now + max(1, message.retry_after_us))
 
-    def on_heard(self, message: Message, source: Address, now: Time) -> None:
+    def on_report(self, message: Message, source: Address, now: Time) -> None:
         """Ignore what a job service would write down."""
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         TimerFired: on_timer,
-        JobAccepted: on_heard,
+        JobAccepted: on_report,
         JobRejected: on_rejected,
         JobDone: on_done,
-        TaskReport: on_heard,
-        ConfinementReport: on_heard,
-        DecisionReport: on_heard,
-        PreemptionReport: on_heard,
-        PeerReport: on_heard,
+        TaskReport: on_report,
+        ConfinementReport: on_report,
+        DecisionReport: on_report,
+        PreemptionReport: on_report,
+        PeerReport: on_report,
     }
 
 
-class LoadRecorder(TraceRecorder):
-    """Adds to the table what a start's own turn has taken: all processing since the event that led to it.
+class LoadRecorder:
+    """Fills the lab's own table when a federation replays a trace, so that the lab's metrics read it as one of theirs.
 
-    On one host nothing is on the wire, and whatever came before that turn was waiting.
+    Tasks have the numbers that they have in the trace. The time from the beginning of a start's turn to the start is
+    processing: on one host nothing is on the wire, and a task was waiting before that turn.
+
+    Attributes:
+        machines: address of each node -> number of its machine; filled before the first start.
+        finished, failed: attempts that ended so.
     """
 
     def __init__(self, records: Records) -> None:
         self.machines: dict[Address, int] = {}
-        super().__init__(records, self.machines)
-        self.host: Host | None = None
-        self.finished = 0
-        self.failed = 0
+        self.finished = self.failed = 0
+        self._records = records
 
-    def started(self, node: Address, task: Task, attempt: int, waited_us: Time, now: Time) -> None:
-        """Write the start."""
-        super().started(node, task, attempt, waited_us, now)
-        assert self.host is not None
-        self._records.path[task.id] = (now - self.host.turn_us) << PATH_SHIFT
+    def started(self, node: Address, task: Task, attempt: int, waited_us: Time, turn_us: Time, now: Time) -> None:
+        records, number = self._records, task.id
+        if attempt:
+            records.lost.append(
+                LostAttempt(
+                    number, records.attempt[number], records.worker[number], records.start_us[number],
+                    records.finish_us[number],
+                )
+            )  # fmt: skip
+        records.start_us[number] = now
+        records.worker[number] = self.machines[node]
+        records.attempt[number] = attempt
+        if waited_us:
+            records.waited_us[number] = waited_us
+        records.path[number] = (now - turn_us) << PATH_SHIFT
 
-    def ended(self, node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
-        """Write the end."""
-        super().ended(node, task, attempt, outcome, now)
+    def ended(self, _node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
+        if outcome == "finished":
+            self._records.finish_us[task.id] = now
+        else:
+            self._records.killed[task.id, attempt] = now
         self.finished += outcome == "finished"
         self.failed += outcome == "failed"
 
@@ -221,11 +229,8 @@ async def load(
 
     Args:
         federation: not running yet.
-        trace: see `sped_up`.
-        executor: runs the tasks.
         payload: what each task carries for it.
-        watch: told how far the load is, four times a second.
-        make_host: see `running`.
+        watch: is called with the progress of the load, four times a second.
 
     Raises:
         Exception: whatever a component has raised.
@@ -240,7 +245,6 @@ async def load(
         return Frontend(loaders[0])
 
     async with running(federation, ALL, front, recorder, executor, make_host) as at_work:
-        recorder.host = at_work.host
         loader = loaders[0]
         complete = asyncio.ensure_future(loader.complete.wait())
         stopped = asyncio.ensure_future(at_work.host.run())

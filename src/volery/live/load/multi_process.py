@@ -1,7 +1,7 @@
 """A federation whose hosts are processes of their own, over a broker, under the load of a trace.
 
-The loader stands in this process, where the API otherwise does. Starts and ends of tasks are what nodes tell of them,
-by the wall clock: all processes stand on one machine.
+The loader takes the place of the API in this process. Starts and ends of tasks are those that nodes report, by the wall
+clock: all processes run on one machine.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from volery.core.model import NEVER, SECOND, Address, Message, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.live.assembly import running
-from volery.live.calibration.frames import FrameNotes, FramingHost, noted
+from volery.live.calibration.frames import FrameNotes, FramingHost
 from volery.live.config.federation import API_HOST, Choose, Federation, FederationFile, resolve
 from volery.live.load.load import Loader
 from volery.live.loop import run_loop
 from volery.live.messages import HostName, TaskReport
 from volery.live.runtime.host import Host
 from volery.live.runtime.submitter import Frontend, SubmitterSite
+from volery.live.times import unix_now_us
 
 REST_US: Final = SECOND
 """Before the first job: what hosts do at their beginning is no load."""
@@ -39,8 +40,7 @@ class LoadMeasurements(NamedTuple):
     """Measurements of a run.
 
     Args:
-        federation: that has run.
-        records: starts and ends as nodes have told them.
+        records: starts and ends as nodes have reported them.
         noted: by host, what hosts that time themselves have noted.
         broker_us: what the broker has used of the processor per frame; 0 where that is not known.
         origin_us: by host, when its clock showed 0, by that of the machine.
@@ -54,15 +54,13 @@ class LoadMeasurements(NamedTuple):
 
 
 class RecordingLoader(Loader):
-    """A loader that hears when tasks start and end, by their nodes' clocks."""
+    """A loader that records the starts and ends of tasks by their nodes' clocks."""
 
     def start(self, now: Time) -> None:
-        """The first job arrives when all hosts have come to rest."""
-        self._offset = time.time_ns() // 1000 - now
+        self._offset = unix_now_us() - now
         super().start(now + REST_US)
 
-    def on_heard(self, message: Message, source: Address, now: Time) -> None:  # noqa: ARG002 - as any handler
-        """Note a start or an end."""
+    def on_report(self, message: Message, source: Address, now: Time) -> None:  # noqa: ARG002 - as any handler
         if isinstance(message, TaskReport):
             column = self._records.start_us if message.state == "running" else self._records.finish_us
             column[message.task] = message.at_unix_us - self._offset
@@ -114,7 +112,7 @@ async def _loaded(
         used_s = broker_s() - used_s
         while min(records.finish_us) == NEVER:
             await asyncio.sleep(SETTLE_S)
-        told = {API_HOST: _told(at_work.host)}
+        told = {API_HOST: _measurements(at_work.host)}
     for name, line in lines.items():
         line.recv()
         line.send("stop")
@@ -125,15 +123,15 @@ async def _loaded(
     found.append(LoadMeasurements(federation, records, notes, used_s * SECOND / max(1, frames), clocks))
 
 
-def _told(host: Host) -> tuple[FrameNotes | None, Time]:
+def _measurements(host: Host) -> tuple[FrameNotes | None, Time]:
     """The measurements of a host, and the time by the machine's clock when the host's showed 0."""
-    return noted(host) if isinstance(host, FramingHost) else None, time.monotonic_ns() // 1000 - host.now()
+    return FrameNotes(host) if isinstance(host, FramingHost) else None, time.monotonic_ns() // 1000 - host.now()
 
 
 def _hosted(
     file: FederationFile, base: Path, choose: Choose, name: HostName, make_host: type[Host], orders: Connection
 ) -> None:  # fmt: skip
-    """A process: one host, until it is told to stop; it says then what it has noted."""
+    """A process: one host, until it is told to stop; then it sends its measurements."""
 
     async def work() -> None:
         async with running(resolve(file, base, choose), name, make_host=make_host) as at_work:
@@ -141,7 +139,7 @@ def _hosted(
             gc.freeze()
             orders.send("ready")
             await asyncio.to_thread(orders.recv)
-            orders.send(_told(at_work.host))
+            orders.send(_measurements(at_work.host))
 
     run_loop(work())
 

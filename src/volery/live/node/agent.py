@@ -20,7 +20,7 @@ from volery.live.node.folders import AttemptFolders
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.processes import ProcessExecutor
 from volery.live.node.rotation import OutputRotation
-from volery.live.node.run_as import Spawners
+from volery.live.node.spawn import Spawners
 
 
 class NodeAgent:
@@ -29,10 +29,9 @@ class NodeAgent:
     Args:
         folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and the files of the task.
         state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
-        report: hears of every start and end.
+        report: is called for every start and end.
         workers: how many callables are called at once; 0: one per processor.
         accounts: whom tasks run as; None: as this process.
-        rules: of the federation's file.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
 
     Attributes:
@@ -70,12 +69,10 @@ class NodeAgent:
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
-        """Start an attempt; what carries nothing that can be run fails with a reason."""
         executor = self._calls if _is_call(task) else self._processes
         executor.start(node, task, attempt, on_end)
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """End a running attempt and all that it has started."""
         self._processes.kill(task, attempt)
         self._calls.kill(task, attempt)
 
@@ -85,7 +82,7 @@ class NodeAgent:
         self._calls.end_all()
 
     async def close(self) -> None:
-        """End everything that runs here, and give the state folder up."""
+        """End everything that runs here, and release the state folder."""
         if self._closed:
             return
         self._closed = True

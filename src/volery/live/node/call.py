@@ -37,7 +37,6 @@ class _Worker:
     """A worker process, and the socket on which it is called.
 
     Args:
-        popen: of the process.
         mark: that it and all it starts carry.
         reader, writer: of this end of the socket.
     """
@@ -55,7 +54,7 @@ class _Worker:
         self._exit = os.pidfd_open(self.pid)
 
     async def ask(self, request: CallRequest) -> CallAnswer:
-        """Have a call made.
+        """Make a call in the process.
 
         Raises:
             asyncio.IncompleteReadError, ConnectionError: the process has ended.
@@ -66,13 +65,12 @@ class _Worker:
         return msgspec.msgpack.decode(await self.reader.readexactly(length), type=CallAnswer)
 
     def kill(self) -> None:
-        """Kill it and all in its process group."""
         if self.popen.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end of the process, and return its exit code."""
         if self.popen.returncode is None:
             loop, over = asyncio.get_running_loop(), asyncio.Event()
             loop.add_reader(self._exit, over.set)
@@ -87,7 +85,7 @@ class _Worker:
 
 
 class _CallAttempt:
-    """One launch; `worker` is the process that it is being called in."""
+    """One launch; `worker` is the process that makes the call."""
 
     __slots__ = ("attempt", "folder", "held", "node", "number", "on_end", "stopped", "task", "worker")
 
@@ -104,12 +102,12 @@ class _CallAttempt:
 
 
 class CallExecutor:
-    """Calls callables.
+    """Makes calls in a pool of worker processes.
 
     Args:
         means: what attempts are run with; what a callable prints goes to its attempt's folder.
         workers: how many calls run at once; others wait. 0: one per processor.
-        report: hears of every start and end; the last report of a call holds its pickled result or exception.
+        report: is called for every start and end; the last report of a call holds its pickled result or exception.
     """
 
     def __init__(self, means: ExecutorContext, workers: int = 0, report: Report | None = None) -> None:
@@ -146,19 +144,17 @@ class CallExecutor:
             found.worker.kill()
 
     def end_all(self) -> None:
-        """Kill every call."""
         for task, attempt in [*self._attempts]:
             self.kill(task, attempt)
 
     async def close(self) -> None:
-        """Kill all workers."""
         self._closed = True
         for serving in self._serving:
             serving.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self) -> None:
-        """One worker's life, and that of those that replace it."""
+        """Make calls in one worker process after the other."""
         worker: _Worker | None = None
         served = ""
         try:
@@ -232,7 +228,7 @@ class CallExecutor:
         return code
 
     async def _call(self, worker: _Worker, attempt: _CallAttempt) -> bool:
-        """Make one call; whether the worker can make another."""
+        """Make one call; true if the worker can make another."""
         task = attempt.task
         try:
             call = decode_payload(task.payload)
@@ -328,7 +324,6 @@ def _user_of(task: Task) -> str:
 
 
 def _why_no_worker(error: Exception) -> str:
-    """Why there is no worker process, and what to do."""
     if isinstance(error, PermissionError) and error.filename:
         path = error.filename
         return f"the account that calls run as may not execute {path}; install Volery where all accounts can read it"

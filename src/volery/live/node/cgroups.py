@@ -27,13 +27,13 @@ WEIGHT_OF_CORE: Final = 100
 """The kernel's default weight, for a task that asks for one processor."""
 WEIGHT_MAX: Final = 10_000
 END_S: Final = 5.0
-"""How long groups of an earlier life may take to end."""
+"""How long groups of an earlier incarnation may take to end."""
 _DELEGATED: Final = ("user.delegate", "trusted.delegate")
 _READ_BYTES: Final = 1 << 16
 
 
 class NotPermittedError(Exception):
-    """There can be no control groups here; it says why."""
+    """Control groups cannot be used here; the message gives the reason."""
 
 
 class GroupUsage(NamedTuple):
@@ -51,11 +51,7 @@ class GroupUsage(NamedTuple):
 
 
 class ControlGroup:
-    """One attempt's group.
-
-    Args:
-        folder: of the group.
-    """
+    """The control group of one attempt."""
 
     __slots__ = ("folder",)
 
@@ -74,14 +70,12 @@ class ControlGroup:
                 self.take_in(int(child))
 
     def kill(self) -> None:
-        """SIGKILL to everything in it."""
         try:
             write(f"{self.folder}/cgroup.kill", "1")
         except FileNotFoundError:  # Linux before 5.14
             self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to everything in it."""
         handles: dict[int, int] = {}
         try:
             for pid in self.pids():
@@ -110,7 +104,6 @@ class ControlGroup:
             return False
 
     def usage(self) -> GroupUsage:
-        """The usage of the group so far."""
         cpu_us = _number_in(f"{self.folder}/cpu.stat", "usage_usec")
         kills = _number_in(f"{self.folder}/memory.events", "oom_kill")
         peak = None
@@ -119,7 +112,7 @@ class ControlGroup:
         return GroupUsage(cpu_us, peak, kills > 0)
 
     def remove(self) -> bool:
-        """Give it up; whether it is gone. One in which something lives stays."""
+        """Remove the group; true if it is gone. One with a process in it stays."""
         try:
             os.rmdir(self.folder)  # noqa: PTH106 - every end of a task waits for it
         except FileNotFoundError:
@@ -134,7 +127,7 @@ class Tree:
 
     Args:
         base: a group that is delegated to us.
-        mark: tells this agent's groups from those of others; the same in its next life.
+        mark: tells this agent's groups from those of others; the same in its next incarnation.
 
     Attributes:
         controllers: what of `CONTROLLERS` its groups can limit.
@@ -171,7 +164,6 @@ class Tree:
         """A group that may have so much, as far as there are controllers; 0: no limit.
 
         Args:
-            name: of the group.
             cpu_milli: thousandths of a processor.
             memory_mb: in units of 2^20 bytes; no part of it can be in swap.
             pids_max: processes and threads.
@@ -205,7 +197,7 @@ class Tree:
             yield "pids.max", str(pids_max)
 
     def close(self) -> None:
-        """End what is left, and give all of it up."""
+        """End what is left, and remove all groups."""
         with suppress(OSError):
             _end_groups(self._folder)
             self._folder.rmdir()

@@ -20,8 +20,8 @@ from typing import Final
 from volery.core.errors import InputError
 from volery.core.model import SECOND
 from volery.live.command import Payload
-from volery.live.config.discovery import gpus_of_host
 from volery.live.config.limits import Isolation
+from volery.live.config.machine import gpus_of_host
 from volery.live.messages import AttemptUsage
 from volery.live.node.cgroups import CONTROLLERS, ControlGroup, NotPermittedError, Tree, delegated_base, end_group, read
 from volery.live.status import UNCONFINED
@@ -33,11 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Processors:
-    """The processors of this machine, and how much of each has been given away.
-
-    Args:
-        numbers: theirs.
-    """
+    """The processors of this machine, and how much of each has been given away."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self._given = dict.fromkeys(sorted(numbers), 0)
@@ -61,7 +57,7 @@ class Processors:
 
 
 class Hold:
-    """An attempt that is held to what it asks for.
+    """The confinement of one attempt to what it asks for.
 
     Attributes:
         group: its own; None without control groups.
@@ -93,7 +89,7 @@ class Hold:
                 self.group.take_in(pid)
 
     def let_go(self, pid: int) -> None:
-        """A worker process does something else from now on.
+        """Release a worker process that does something else from now on.
 
         Raises:
             OSError: it cannot be moved.
@@ -107,14 +103,14 @@ class Hold:
         return self._of.brief if self.group is not None else self._of.brief_alone
 
     def end(self) -> None:
-        """End whatever of it lives, and release it once that is gone."""
+        """End whatever of the attempt still runs, and release it once that is gone."""
         if self.group is not None:
             with suppress(OSError):  # what does not end is told below
                 end_group(self.group)
         self.release()
 
     def release(self) -> None:
-        """Nothing of it lives any more."""
+        """Release processors and devices; no process of the attempt is left."""
         self._of.processors.give_back(self.cpus, self._payload.cpu_milli)
         self._of.devices.give_back(self._devices)
         self.cpus = self._devices = ()
@@ -123,14 +119,13 @@ class Hold:
 
 
 class Confinement:
-    """Holds the attempts of one node agent.
+    """The confinement of the attempts of one node agent.
 
     Args:
         isolation: what the federation's file says.
         tree: of control groups; None without.
         obstacle: why there is none.
         cpus: the processors that tasks may use.
-        gpus: the devices.
 
     Attributes:
         controllers: what control groups limit here.
@@ -175,17 +170,16 @@ class Confinement:
         return Hold(self, payload, group, devices)
 
     def close(self) -> None:
-        """Give the groups up; nothing runs any more."""
+        """Remove the groups; nothing runs any more."""
         if self._tree is not None:
             self._tree.close()
 
 
 def confinement_of(isolation: Isolation, state: Path, amounts: bool) -> Confinement:
-    """The best that this machine permits; groups of an earlier life of this agent are ended.
+    """The best that this machine permits; groups of an earlier incarnation of this agent are ended.
 
     Args:
         isolation: what the federation's file says.
-        state: folder of the agent.
         amounts: whether tasks ask for any; otherwise there is nothing to hold them to.
 
     Raises:
@@ -251,7 +245,7 @@ def _peak(spent: resource.struct_rusage | None) -> int | None:
 
 
 def out_of_memory(memory_mb: int) -> str:
-    """Why an attempt has ended."""
+    """The reason of an attempt that was ended for want of memory."""
     return f"out of memory: {memory_mb} MiB asked"
 
 
@@ -271,7 +265,6 @@ def mark_of(state: Path) -> str:
 
 
 def _in_words(controllers: frozenset[str], obstacle: str, groups: bool, pins: bool) -> tuple[str, str]:
-    """The long and the short of what holds tasks."""
     limited = [name for name in ("cpu", "memory") if name in controllers]
     long, short = [], []
     if limited:

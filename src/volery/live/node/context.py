@@ -13,18 +13,16 @@ from volery.live.node.descendants import Descendants
 from volery.live.node.folders import AttemptFolders, attempt_number
 from volery.live.node.orphans import ProcessLedger
 from volery.live.node.rotation import OutputRotation
-from volery.live.node.run_as import Spawners
+from volery.live.node.spawn import Spawners
 
 
 class ExecutorContext(NamedTuple):
     """Shared by the executors of one agent, which closes them.
 
     Args:
-        folders: of the attempts.
         ledger: what runs is written down there.
         confinement: holds attempts to what they ask for.
         outputs: keeps what they write in bounds.
-        starters: start their processes.
         descendants: finds what those processes have started.
         accounts: whom they run as; None: as this process.
         environment: names of variables that they take over from the agent, see `inherited_environment`.
@@ -54,20 +52,19 @@ class ExecutorContext(NamedTuple):
         return attempt_number(task.payload, attempt, self.by_incarnation)
 
     def began(self, pid: int) -> None:
-        """A first process of an attempt, or a worker, has been started."""
+        """Record the first process of an attempt, or a worker."""
         self.ledger.add(pid)
         self.descendants.began(pid)
 
     def ended(self, pid: int) -> None:
-        """It was reaped."""
         self.ledger.remove(pid)
         self.descendants.ended(pid)
 
     def watch_output(self, folder: Path, account: Account | None) -> None:
-        """An attempt begins to write in its folder."""
+        """Bound the output in the folder of an attempt that begins."""
         self.outputs.begin(str(folder), account.uid if account is not None else os.geteuid())
 
 
 def attempt_name(task: Task, attempt: int) -> str:
-    """Of an attempt, among all of one agent."""
+    """The name of an attempt among all of one agent."""
     return f"{task.id}.{attempt}"

@@ -30,6 +30,8 @@ _AGENT_BITS: Final = 28
 LOOK_S: Final = 5.0
 """Between two looks for zombies and for processes of attempts that are over."""
 CLOSE_S: Final = 2.0
+ROUNDS_MAX: Final = 5
+"""How often `adopted` reads the children of this process: a task may start processes that end without a pause."""
 
 
 def agent_mark(state: Path) -> int:
@@ -44,11 +46,7 @@ def is_marked(pid: int, agent: int) -> bool:
 
 
 class Descendants:
-    """The processes below this one that belong to attempts; makes this process their subreaper.
-
-    Args:
-        state: folder of the agent.
-    """
+    """The processes below this one that belong to attempts; makes this process their subreaper."""
 
     def __init__(self, state: Path) -> None:
         self._agent = agent_mark(state)
@@ -73,23 +71,22 @@ class Descendants:
         self._marks.discard(mark)
 
     def began(self, pid: int) -> None:
-        """A first process of an attempt, or a worker, whose end its executor waits for."""
+        """Except a process, whose end its executor waits for: the first of an attempt, or a worker."""
         self._first.add(pid)
 
     def ended(self, pid: int) -> None:
-        """It was reaped."""
         self._first.discard(pid)
 
     def adopted(self) -> dict[int, list[ProcessStatus]]:
-        """Living processes that lost their parent and have become children of this one, by mark; reaps zombies.
+        """Processes that lost their parent and have become children of this one, by mark; reaps zombies.
 
-        One that dies after the list was read leaves its children to this process: then the list is read again.
+        One that ends after the list was read leaves its children to this process. Then the list is read again,
+        `ROUNDS_MAX` times at most.
         """
         found: dict[int, list[ProcessStatus]] = {}
-        pids = children(os.getpid())
-        while pids:
+        for _ in range(ROUNDS_MAX):
             found, reaped = {}, 0
-            for pid in pids:
+            for pid in children(os.getpid()):
                 status = None if pid in self._first else status_of(pid)
                 if status is None or status.session == self._session:
                     continue
@@ -101,13 +98,14 @@ class Descendants:
                     continue
                 with suppress(ChildProcessError):
                     reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
-            pids = children(os.getpid()) if reaped else []
+            if not reaped:
+                break
         return found
 
     def left(
         self, mark: int, first: int, adopted: Mapping[int, list[ProcessStatus]] | None = None
     ) -> list[ProcessStatus]:
-        """Living processes of an attempt besides its first one: below it, and adopted ones with all below them."""
+        """Processes of an attempt besides its first one: below it, and adopted ones with all below them."""
         return _with_all_below((self.adopted() if adopted is None else adopted).get(mark, ()), first)
 
     def signal(self, mark: int, first: int, number: signal.Signals = signal.SIGKILL) -> bool:
@@ -119,7 +117,7 @@ class Descendants:
         return _send(number, [status for status in self.left(mark, first) if status.group != first])
 
     def kill_all(self, mark: int, first: int) -> bool:
-        """Kill all that an attempt has started, without its first process; whether there was anything."""
+        """Kill all that an attempt has started, without its first process; true if there was anything."""
         return _send(signal.SIGKILL, self.left(mark, first))
 
     def _look(self) -> None:
@@ -144,7 +142,7 @@ class Descendants:
 
 
 def _with_all_below(roots: Iterable[ProcessStatus], first: int = 0) -> list[ProcessStatus]:
-    """Processes and their living descendants; those of `first` as well, without itself."""
+    """Processes and their descendants without zombies; those of `first` as well, without itself."""
     found = list(roots)
     waiting = [status.pid for status in found] + ([first] if first else [])
     seen = {*waiting}

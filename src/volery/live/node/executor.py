@@ -1,24 +1,24 @@
 """Executors run tasks: their interface, and their reports about each attempt.
 
-Two audiences hear of an attempt. The component that launched it hears only how it ended (`OnEnd`, which the host turns
-into TaskFinished). Whoever submitted the job wants more (exit code, times, where the output is): that is a
+Reports of an attempt have two receivers. The component that launched it gets only its outcome (`OnEnd`, which the host
+turns into TaskFinished). The submitter gets more (exit code, times, where the output is): that is a
 `TaskReport`, which never passes through a scheduler.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Protocol
 
 from volery.core.events import Outcome
-from volery.core.model import Address, Task, TaskId
+from volery.core.model import Address, Task, TaskId, Time
 from volery.live.messages import AttemptState, AttemptUsage, TaskReport
+from volery.live.times import unix_now_us
 
 OnEnd = Callable[[Task, int, Outcome], None]
 """Called with task, attempt and outcome on the event loop's thread, exactly once per start.
 
-The call may come before `start` returns, so whoever is called only notes it down.
+The call may come before `start` returns, so that it only notes the end.
 """
 
 
@@ -26,8 +26,7 @@ def report_now(
     node: Address, task: Task, attempt: int, state: AttemptState, exit_code: int | None = None, reason: str = "",
     folder: str = "", result: bytes = b"", usage: AttemptUsage | None = None, counted: int | None = None,
 ) -> TaskReport:  # fmt: skip
-    """A report on what has just happened."""
-    at_unix_us = time.time_ns() // 1000
+    at_unix_us = unix_now_us()
     return TaskReport(
         task.id, task.job, attempt, node, state, at_unix_us, exit_code, reason, folder, result, usage, counted
     )  # fmt: skip
@@ -50,4 +49,14 @@ class Executor(Protocol):
         """End a running attempt with outcome "killed", all that it has started included; unknown ones are ignored."""
 
     async def close(self) -> None:
-        """End all that runs, without a further word to anyone, and wait until it is gone."""
+        """End all that runs, report nothing more, and wait until it is gone."""
+
+
+class Recorder(Protocol):
+    """Is called for every attempt on a host; times are microseconds of the host's clock."""
+
+    def started(self, node: Address, task: Task, attempt: int, waited_us: Time, turn_us: Time, now: Time) -> None:
+        """An attempt is handed to the executor, in the turn that began at `turn_us`."""
+
+    def ended(self, _node: Address, task: Task, attempt: int, outcome: Outcome, now: Time) -> None:
+        """An attempt has ended."""

@@ -18,7 +18,7 @@ INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAG
 WORKER_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 """What a worker process finds its interpreter and this package by."""
 SECRET_VARIABLES: Final = frozenset({"VOLERY_TOKEN"})
-"""What whoever has started a program of ours may have told it, and is nothing for tasks, whatever a file says."""
+"""Variables of a program of ours that are never passed to tasks, whatever a file names."""
 
 
 class AttemptFolders:
@@ -38,7 +38,6 @@ class AttemptFolders:
         federation has used the same numbers of tasks. The number is then the next one without a folder.
 
         Args:
-            task: whose.
             number: of the attempt, see `attempt_number`.
 
         Raises:
@@ -76,9 +75,8 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
     """The number of an attempt for people: 0 is the task's first, and restarts of the federation begin no new count.
 
     Args:
-        payload: of the task.
         attempt: the scheduler's number.
-        by_incarnation: whether the scheduler numbers as `INCARNATION_ATTEMPTS` says.
+        by_incarnation: whether the scheduler numbers by `INCARNATION_ATTEMPTS`.
     """
     try:
         carried = decode_payload(payload)
@@ -95,7 +93,7 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
 
 
 def attempt_environment(node: Address, task: Task, number: int, index: int) -> dict[str, str]:
-    """The variables that tell a task its numbers; `number` is the attempt's, `index` its place in the job."""
+    """The variables with the numbers of a task; `number` is the attempt's, `index` its place in the job."""
     return {
         "VOLERY_JOB": str(task.job),
         "VOLERY_TASK": str(task.id),

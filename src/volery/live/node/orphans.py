@@ -1,7 +1,7 @@
 """No process outlives its node agent for good: what runs is written down, and killed when the agent comes back.
 
 A record is pid and start time, so that a pid which the kernel has given to another process is never touched. What the
-record cannot know (a process started in the instant before the agent died, or one that left its group) carries the
+record does not have (a process started in the instant before the agent died, or one that left its group) carries the
 state folder's name in its environment, and its mark (see `descendants`).
 """
 
@@ -59,19 +59,18 @@ class ProcessLedger:
         self._file = self._rewritten()
 
     def add(self, pid: int) -> None:
-        """A process group of ours has begun; one that is gone already needs no record."""
+        """Record a process group that has begun; one that is gone already needs no record."""
         status = status_of(pid)
         if status is not None:
             self._running[pid] = status.started
             self._write(f"+{pid} {status.started}\n")
 
     def remove(self, pid: int) -> None:
-        """It is gone."""
         if self._running.pop(pid, None) is not None:
             self._write(f"-{pid}\n")
 
     def close(self) -> None:
-        """Give the folder up; whatever is still written down is for the next agent to kill."""
+        """Release the folder; the next agent kills whatever is still recorded."""
         os.close(self._file)
         os.close(self._lock)
 
@@ -87,7 +86,7 @@ class ProcessLedger:
         lines = [f"boot {boot()}\n"] + [f"+{pid} {started}\n" for pid, started in self._running.items()]
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.writelines(lines)  # nobody else need know which processes are whose
+            file.writelines(lines)  # no other account may see which processes are whose
         fresh.replace(self._path)
         self._lines = 0
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

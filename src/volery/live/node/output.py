@@ -32,7 +32,7 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
 
     Args:
         root: of the folders of attempts, resolved.
-        folder: of the attempt, as its node has told.
+        folder: of the attempt, as its node has reported it.
         stream: one of `STREAMS`.
     """
     if stream not in STREAMS:
@@ -72,12 +72,11 @@ class Extent(NamedTuple):
 
 
 def extent(descriptor: int) -> Extent:
-    """Of an output, now."""
     return Extent(os.fstat(descriptor).st_size, kept_from(descriptor))
 
 
 class OutputPiece(NamedTuple):
-    """Of an output: from an offset up to another, of so many bytes that it has now."""
+    """A piece of an output between two offsets, and the bytes that the output has now."""
 
     start: int
     end: int
@@ -120,37 +119,35 @@ async def blocks(descriptor: int, start: int, end: int) -> AsyncIterator[bytes]:
 PIECE_BYTES_MAX: Final = 256 << 10
 """Of one answer: a quarter of what the broker takes in one message."""
 READS_MAX: Final = 8
-"""At a time on one host; whoever asks for more is told to come again."""
+"""At a time on one host; further requests are answered with "busy"."""
 
 
 class OutputReader:
-    """Answers for one host.
+    """Reads outputs of this host for the submitter.
 
     Args:
         root: the folder of the folders of attempts.
-        tell: sends an answer.
     """
 
-    def __init__(self, root: Path, tell: Callable[[OutputReply], None]) -> None:
+    def __init__(self, root: Path, send: Callable[[OutputReply], None]) -> None:
         self._root = root
-        self._tell = tell
+        self._send = send
         self._reading: set[asyncio.Task[None]] = set()
 
     def asked(self, question: OutputRequest) -> None:
-        """Read beside the event loop, and answer."""
+        """Read in a thread, and answer."""
         if len(self._reading) >= READS_MAX:
-            self._tell(OutputReply(question.number, "busy"))
+            self._send(OutputReply(question.number, "busy"))
             return
         reading = asyncio.get_running_loop().create_task(self._answer(question))
         self._reading.add(reading)
         reading.add_done_callback(self._reading.discard)
 
     async def _answer(self, question: OutputRequest) -> None:
-        self._tell(await asyncio.to_thread(read, self._root, question))
+        self._send(await asyncio.to_thread(read, self._root, question))
 
 
 def read(root: Path, question: OutputRequest) -> OutputReply:
-    """The answer to a question."""
     file = open_output(root, question.folder, question.stream)
     if file is None:
         return OutputReply(question.number, "not here")

@@ -3,7 +3,7 @@
 What a command starts ends with it, daemons included (see `descendants`): when its first process has ended, the rest is
 killed; a kill or a timeout asks all to end (SIGTERM), waits for the grace time, and then ends them (SIGKILL), and all
 of the attempt's control group where it has one. What a task has asked for holds its processes as soon as the first one
-has begun (see `confinement`). Linux only: ends are heard through pidfds, so no process that someone else in this
+has begun (see `confinement`). Linux only: ends are seen through pidfds, so no process that someone else in this
 program has started is ever reaped here.
 """
 
@@ -31,8 +31,8 @@ from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import ExecutorContext, attempt_name
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.folders import attempt_environment, inherited_environment
-from volery.live.node.gate import StartGate, demand_program
 from volery.live.node.proctable import ProcessStatus, processes
+from volery.live.node.spawn import StartGate, demand_program
 
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
@@ -93,7 +93,6 @@ class _Attempt:
 
     @property
     def group(self) -> ControlGroup | None:
-        """Its control group."""
         return self.held.group if self.held is not None else None
 
     def signal_all(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -110,8 +109,7 @@ class ProcessExecutor:
     """Runs commands.
 
     Args:
-        means: what attempts are run with.
-        report: hears of every start and end.
+        report: is called for every start and end.
     """
 
     def __init__(self, means: ExecutorContext, report: Report | None = None) -> None:
@@ -153,7 +151,6 @@ class ProcessExecutor:
             self._stop(found, "killed", grace_max_s)
 
     def end_all(self) -> None:
-        """End everything at once, without any grace."""
         for attempt in [*self._attempts.values()]:
             self._kill(attempt, 0.0)
 
@@ -211,7 +208,7 @@ class ProcessExecutor:
                     demand_program(words[0], cwd, environment)
                 gate = StartGate(folder / "stdin" if command.stdin else None, held.memory_mb)
                 words, program, stdin = gate.words(words), SHELL, gate.outside
-            # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it knows directories: changing
+            # Popen spawns by vfork where it can, as fast as posix_spawn, and unlike it changes directories: changing
             # the directory of this program around a spawn would be seen by its other threads.
             attempt.mark = self._means.descendants.mark()
             attempt.popen = self._means.starters.start(
@@ -229,10 +226,10 @@ class ProcessExecutor:
         if command.timeout_s:
             attempt.timer = loop.call_later(command.timeout_s, self._stop, attempt, "timeout")
         self._means.watch_output(folder, account)
-        self._tell(attempt, "running")
+        self._send_report(attempt, "running")
 
     def _hold(self, attempt: _Attempt, gate: StartGate | None) -> None:
-        """Have the process that has just been started in hand before anything of the task runs."""
+        """Confine the process that has just been started before anything of the task runs."""
         assert attempt.popen is not None
         try:
             if attempt.held is not None:
@@ -300,7 +297,7 @@ class ProcessExecutor:
             return  # it has ended by itself, and the rest of it is killed already
         if not attempt.stop:
             attempt.stop = why
-            # A stopped process hears nothing until it goes on.
+            # A stopped process handles no signal until it goes on.
             for number in (signal.SIGTERM, signal.SIGCONT):
                 attempt.signal_all(number)
                 if attempt.group is None:
@@ -325,7 +322,7 @@ class ProcessExecutor:
             self._sweeper = asyncio.get_running_loop().call_later(after_s, self._sweep)
 
     def _sweep(self) -> None:
-        """Look once for all attempts that are being stopped whether anything of them still lives."""
+        """Look once for processes of all attempts that are being stopped."""
         self._sweeper = None
         now = time.monotonic()
         alive: dict[int, list[ProcessStatus]] = {}
@@ -373,12 +370,12 @@ class ProcessExecutor:
         if attempt.timer is not None:
             attempt.timer.cancel()
         if not self._closed:
-            self._tell(attempt, outcome, exit_code, reason, usage)
+            self._send_report(attempt, outcome, exit_code, reason, usage)
             attempt.on_end(attempt.task, attempt.attempt, outcome)
         elif not self._attempts:
             self._empty.set()
 
-    def _tell(
+    def _send_report(
         self, attempt: _Attempt, state: AttemptState, exit_code: int | None = None, reason: str = "",
         usage: AttemptUsage | None = None,
     ) -> None:  # fmt: skip
@@ -438,7 +435,6 @@ def _judge(attempt: _Attempt, code: int, usage: AttemptUsage) -> tuple[Outcome, 
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -17,12 +17,13 @@ _DEAD: Final = ("Z", "X")
 
 
 class ProcessStatus(NamedTuple):
-    """One process.
+    """One process as the kernel lists it.
 
     Args:
         pid: its number, which the kernel gives to another once the process is gone.
-        state: one letter; Z is a zombie.
+        state: of its first thread, one letter; Z is a zombie.
         parent, group, session: numbers of other processes.
+        threads: their number, the first one included until the process is reaped.
         started: clock ticks between the machine's start and its own: with the pid, it names a process for good.
     """
 
@@ -31,12 +32,13 @@ class ProcessStatus(NamedTuple):
     parent: int
     group: int
     session: int
+    threads: int
     started: int
 
     @property
     def lives(self) -> bool:
-        """True unless the process is a zombie."""
-        return self.state not in _DEAD
+        """True unless the process is a zombie; one whose first thread alone has ended runs."""
+        return self.state not in _DEAD or (self.state == "Z" and self.threads > 1)
 
 
 def status_of(pid: int) -> ProcessStatus | None:
@@ -52,13 +54,14 @@ def status_of(pid: int) -> ProcessStatus | None:
         return None
     finally:
         os.close(file)
-    # The name stands in parentheses and may itself hold blanks and parentheses.
+    # The name is in parentheses and may itself hold blanks and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    return ProcessStatus(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
+    return ProcessStatus(pid, fields[0].decode(), parent, group, session, int(fields[17]), int(fields[19]))
 
 
 def processes() -> Iterator[ProcessStatus]:
-    """All of them, at about 15 us each."""
+    """All processes, at about 15 us each."""
     for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
         if name.isdigit() and (found := status_of(int(name))):
             yield found
@@ -109,7 +112,6 @@ def carries(pid: int, variable: bytes) -> bool:
 
 
 def ancestors(pid: int) -> set[int]:
-    """A process, its parent, and so on up."""
     found: set[int] = set()
     while pid > 0 and pid not in found:
         found.add(pid)

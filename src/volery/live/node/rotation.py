@@ -1,8 +1,8 @@
 """Rotation of output: the newest part of each output is kept, and folders while they are young and few.
 
 A task writes straight into its files, always at their end. Where a file has grown beyond its bound, the blocks of its
-oldest part are given back to the file system (a hole), and a line at the place where the rest begins says so. Sizes and
-offsets stay what they were, so whoever follows an output need not know.
+oldest part are given back to the file system (a hole), and a line marks the place where the rest begins. Sizes and
+offsets stay what they were, so that readers that follow an output need not change.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ log = logging.getLogger(__name__)
 
 
 class OutputRotation:
-    """Keeps the folder of attempts of one agent in bounds.
+    """Keeps the folders of attempts of one agent within limits.
 
     Args:
         root: of the folders of attempts.
-        policy: what is kept.
     """
 
     def __init__(self, root: Path, policy: OutputLimits) -> None:
@@ -62,7 +61,7 @@ class OutputRotation:
         self._cleaner: asyncio.Future[int] | None = None
 
     def begin(self, folder: str, user: int) -> None:
-        """An attempt writes there, as this user of the operating system."""
+        """Watch the folder of an attempt that writes as this user of the operating system."""
         self._running[folder] = user
         if self._looking is None and self._policy.stream_mb:
             self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -70,7 +69,6 @@ class OutputRotation:
             self._clean()
 
     def end(self, folder: str) -> None:
-        """It has written its last."""
         user = self._running.pop(folder, None)
         if user is not None:
             self._bound(folder, user)
@@ -99,14 +97,13 @@ class OutputRotation:
             self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
 
     def close(self) -> None:
-        """Look no more."""
         for timer in (self._looking, self._cleaning):
             if timer is not None:
                 timer.cancel()
 
 
 def bound(path: str, user: int, keep: int) -> bool:
-    """Give the oldest part of an output back; whether there was one.
+    """Remove the oldest part of an output; true if there was one.
 
     Args:
         path: of the file; one that is not this user's own and only is left alone, as a task can put anything there.
@@ -144,7 +141,7 @@ def _line(said: bytes, there: bytes) -> bytes:
 
 
 def _punch(file: int, end: int) -> None:
-    """Give the blocks of a file up to an offset back.
+    """Release the blocks of a file up to an offset.
 
     Raises:
         OSError: the file system does not do that.
@@ -167,7 +164,6 @@ def clean(root: Path, policy: OutputLimits, running: frozenset[str] = frozenset(
 
     Args:
         root: of the folders of attempts.
-        policy: what is kept.
         running: folders in use; they are marked as such for other agents.
         fresh_s: what was used within so many seconds stays.
 
@@ -219,7 +215,6 @@ def _used_s(attempt: str) -> float:
 
 
 def _size(attempt: str) -> int:
-    """Bytes on disk."""
     total = 0
     for folder, _, names in os.walk(attempt):
         for name in names:

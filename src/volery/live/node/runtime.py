@@ -24,10 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class NodeRuntime(NamedTuple):
-    """The parts of a host that run tasks; none of them where no node stands there.
+    """The parts of a host that run tasks; none of them where no node is.
 
     Args:
-        executor: carries launches out.
         reporter: keeps ends until they are received; None where nobody could lose them.
         supervised: the executor, where tasks outlive the host.
     """
@@ -44,17 +43,13 @@ class NodeRuntime(NamedTuple):
 
 
 def node_runtime(
-    federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address], tell: SendReport,
+    federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address], send: SendReport,
     given: Executor | None = None, unreceived: UnreceivedReports | None = None,
 ) -> NodeRuntime:  # fmt: skip
     """Make the node runtime of a host.
 
     Args:
-        federation: of the file.
-        name: of the host.
-        deployment: of the federation.
         here: addresses of the components on the host.
-        tell: sends a report.
         given: takes the place of the executor that the file names.
         unreceived: ends that an earlier incarnation in this process has not got rid of; further ones are kept there.
     """
@@ -66,10 +61,10 @@ def node_runtime(
         lease_s = task_lease_s(deployment.detection_us) if name != ALL else 0.0
         run_as, rules = federation.file.run_as, _rules(federation)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
-        return NodeRuntime(agent, Reporter(name, tell, agent.forget, unreceived, folder / "tasks"), agent)
+        return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
     outputs = folder / "tasks" if given is None and kind == "agent" else None
-    reporter = Reporter(name, tell, outputs=outputs) if name != ALL else None
-    report: Report = reporter.report if reporter is not None else tell
+    reporter = Reporter(name, send, outputs=outputs) if name != ALL else None
+    report: Report = reporter.report if reporter is not None else send
     return NodeRuntime(given or _executor(federation, name, report, by_incarnation), reporter)
 
 

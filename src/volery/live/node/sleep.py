@@ -19,7 +19,6 @@ Duration = Callable[[Task], Time]
 
 
 def estimated(task: Task) -> Time:
-    """A task takes as long as its estimate says."""
     return task.estimate_us
 
 
@@ -27,7 +26,7 @@ class InstantExecutor:
     """Ends every task when it starts, successfully.
 
     Args:
-        report: hears of every start and end.
+        report: is called for every start and end.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
     """
 
@@ -36,7 +35,6 @@ class InstantExecutor:
         self._by_incarnation = by_incarnation
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
-        """Start and end."""
         if self._report is not None:
             number = attempt_number(task.payload, attempt, self._by_incarnation)
             self._report(report_now(node, task, attempt, "running", counted=number))
@@ -44,10 +42,10 @@ class InstantExecutor:
         on_end(task, attempt, "finished")
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """Nothing runs."""
+        """Do nothing: no attempt is running."""
 
     async def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no attempt is running."""
 
 
 class SleepExecutor:
@@ -55,7 +53,7 @@ class SleepExecutor:
 
     Args:
         duration_us: of a task, microseconds; by default its estimate.
-        report: hears of every start and end.
+        report: is called for every start and end.
         by_incarnation: how schedulers number attempts, see `attempt_number`.
     """
 
@@ -68,7 +66,6 @@ class SleepExecutor:
         self._sleeping: dict[tuple[TaskId, int], tuple[asyncio.TimerHandle, Address, Task, OnEnd]] = {}
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it
-        """Sleep; an attempt that has been started already is ignored."""
         key = (task.id, attempt)
         if key in self._sleeping:
             return
@@ -95,7 +92,6 @@ class SleepExecutor:
         on_end(task, key[1], "finished")
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """Wake it early."""
         found = self._sleeping.pop((task, attempt), None)
         if found is not None:
             timer, node, slept, on_end = found
@@ -104,7 +100,6 @@ class SleepExecutor:
             on_end(slept, attempt, "killed")
 
     async def close(self) -> None:
-        """Forget all."""
         for timer, *_ in self._sleeping.values():
             timer.cancel()
         self._sleeping.clear()

@@ -1,7 +1,7 @@
 """Task supervisor of a node host: the parent process of its tasks, which outlives it.
 
 python -m volery.live.node.supervisor TASKS STATE; a node host starts it, writes accounts and rules on its standard
-input, and sends over its socket what is to run. If the host has died, the supervisor reaps the tasks that end, stores
+input, and sends over its socket what is to run. If the host has failed, the supervisor reaps the tasks that end, stores
 how, and reports to the host's next incarnation. When no host has sent anything for the length of the lease, it ends
 what runs: the tasks may be given to others by then. It ends when it is told to, or when no host needs it any more.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -28,11 +27,11 @@ from volery.live.node.agent import NodeAgent
 from volery.live.node.folders import attempt_number
 from volery.live.node.supervisor_protocol import (
     SOCKET,
+    AttemptInventory,
     AttemptReport,
     Channel,
     ForgetAttempt,
     FromHost,
-    Inventory,
     KeepAlive,
     KillAttempt,
     Shutdown,
@@ -41,6 +40,7 @@ from volery.live.node.supervisor_protocol import (
     TakeOver,
     socket_in,
 )
+from volery.live.times import unix_now_us
 
 READY: Final = b"ready\n"
 FIRST_S: Final = 60.0
@@ -48,7 +48,7 @@ FIRST_S: Final = 60.0
 ALONE_S: Final = 1.0
 """Between two looks whether a supervisor without a host can end."""
 LATE_S: Final = 0.2
-"""A look that comes so late says that this process was stopped: its host may have spoken meanwhile."""
+"""A look that comes so late means that this process was stopped: its host may have sent something meanwhile."""
 LISTEN_S: Final = 0.05
 EXPIRED: Final = "its node host was silent for longer than its lease"
 LINGER_S: Final = 3600.0
@@ -66,30 +66,30 @@ class TaskSupervisor:
     """
 
     def __init__(self, tasks: Path, state: Path, accounts: Accounts, rules: NodeRules) -> None:
-        self._agent = NodeAgent(tasks, state, self._heard, accounts=accounts, rules=rules, by_incarnation=True)
+        self._agent = NodeAgent(tasks, state, self._take_report, accounts=accounts, rules=rules, by_incarnation=True)
         self._attempts: dict[tuple[TaskId, int], SupervisedAttempt] = {}
         self._host: Channel | None = None
         self._lease_s = 0.0
         self._expired = False
         self._finishing = False
         self._coming: tuple[Channel, TakeOver] | None = None
-        self._heard_at = 0.0
+        self._renewed_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._over = asyncio.Event()
         folder = os.open(state, os.O_RDONLY)
         try:
-            (state / SOCKET).unlink(missing_ok=True)  # whoever held it is gone: the state folder is ours
+            (state / SOCKET).unlink(missing_ok=True)  # its last owner is gone: the state folder is ours
             self._socket = socket_in(folder, connect=False)
             (state / SOCKET).chmod(0o600)
         finally:
             os.close(folder)
 
     async def serve(self) -> None:
-        """Until it is told to finish, or nobody needs it."""
+        """Serve hosts until one orders the end, or none needs this process."""
         loop = asyncio.get_running_loop()
         server = await loop.create_unix_server(lambda: Channel(FromHost, self._take, self._gone), sock=self._socket)
         os.write(1, READY)
-        self._heard_at = loop.time()
+        self._renewed_at = loop.time()
         self._timer = loop.call_later(FIRST_S, self._look)
         try:
             await self._over.wait()
@@ -116,7 +116,7 @@ class TaskSupervisor:
             case ForgetAttempt():
                 self._attempts.pop((message.task, message.attempt), None)
             case KeepAlive():
-                self._heard_at = asyncio.get_running_loop().time()
+                self._renewed_at = asyncio.get_running_loop().time()
             case Shutdown(keep=False):
                 self._over.set()
             case Shutdown():
@@ -126,16 +126,16 @@ class TaskSupervisor:
         return any(attempt.end is None for attempt in self._attempts.values())
 
     def _maybe_serve(self) -> None:
-        """Serve who has come, once what is ended because the lease was over is gone: its room is given away."""
+        """Serve the new host, once what is ended because the lease was over is gone: its room is given away."""
         if self._coming is None or (self._expired and self._runs()):
             return
         (host, message), self._coming = self._coming, None
         self._host, self._lease_s, self._finishing = host, message.lease_s, False
-        host.say(Inventory(tuple(self._attempts.values()), self._expired, self._agent.held))
+        host.send(AttemptInventory(tuple(self._attempts.values()), self._expired, self._agent.held))
         if self._expired:
             self._forget_killed()
         self._expired = False
-        self._heard_at = asyncio.get_running_loop().time()
+        self._renewed_at = asyncio.get_running_loop().time()
         self._look()
 
     def _forget_killed(self) -> None:
@@ -148,10 +148,10 @@ class TaskSupervisor:
             return
         bare = msgspec.structs.replace(message.task, payload=b"")
         self._attempts[key] = SupervisedAttempt(message.node, bare, message.attempt, message.note)
-        if self._expired:  # said before the host knew, and nobody's any more
-            at = time.time_ns() // 1000
+        if self._expired:  # sent before the host got the inventory, and void
+            at = unix_now_us()
             number = attempt_number(message.task.payload, message.attempt, by_incarnation=True)
-            self._heard(
+            self._take_report(
                 TaskReport(
                     bare.id, bare.job, message.attempt, message.node, "killed", at, reason=EXPIRED, counted=number
                 )
@@ -160,7 +160,7 @@ class TaskSupervisor:
             self._agent.start(message.node, message.task, message.attempt, _nobody_else)
 
     def _finish(self, host: Channel) -> None:
-        """End what runs, then let the host go; what has come to an end of its own is kept for its next life."""
+        """End what runs, then release the host; attempts that ended by themselves are kept for its next incarnation."""
         if host is not self._host:
             return
         self._finishing = True
@@ -175,7 +175,7 @@ class TaskSupervisor:
         if self._host is not None:
             self._host.close()
 
-    def _heard(self, report: TaskReport) -> None:
+    def _take_report(self, report: TaskReport) -> None:
         attempt = self._attempts.get((report.task, report.attempt))
         if attempt is not None and report.state == "running":
             attempt.begun = report
@@ -185,7 +185,7 @@ class TaskSupervisor:
                 self._dismiss()
                 return
         if self._host is not None:
-            self._host.say(AttemptReport(report))
+            self._host.send(AttemptReport(report))
         self._maybe_serve()
 
     def _gone(self, host: Channel) -> None:
@@ -200,7 +200,7 @@ class TaskSupervisor:
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             self._timer.cancel()
-        silent_s = loop.time() - self._heard_at
+        silent_s = loop.time() - self._renewed_at
         running = self._runs()
         if self._lease_s and silent_s >= self._lease_s and not self._expired and (running or self._host is None):
             self._expired = True
@@ -217,7 +217,7 @@ class TaskSupervisor:
         self._timer = loop.call_later(seconds, self._due, loop.time() + seconds)
 
     def _due(self, at: float) -> None:
-        """Look; but who was stopped listens first."""
+        """Look; a process that was stopped reads what its host has sent first."""
         loop = asyncio.get_running_loop()
         if loop.time() > at + LATE_S:
             self._timer = loop.call_later(LISTEN_S, self._look)
@@ -226,11 +226,11 @@ class TaskSupervisor:
 
 
 def _nobody_else(_task: Task, _attempt: int, _outcome: Outcome) -> None:
-    """The report says it all."""
+    """Do nothing: the report holds everything."""
 
 
 def main() -> None:
-    """Serve; what cannot be used is said on standard error."""
+    """Serve; print what cannot be used on standard error."""
     from volery.live.loop import run_loop
 
     async def serve() -> None:

@@ -22,12 +22,12 @@ from volery.live.messages import TaskReport
 from volery.live.node.executor import OnEnd, Report
 from volery.live.node.supervisor import READY
 from volery.live.node.supervisor_protocol import (
+    AttemptInventory,
     AttemptReport,
     Channel,
     ForgetAttempt,
     FromHost,
     FromSupervisor,
-    Inventory,
     KeepAlive,
     KillAttempt,
     Shutdown,
@@ -47,13 +47,12 @@ class SupervisorLost(RuntimeError):  # noqa: N818 - it names a state
 
 
 class SupervisorClient:
-    """Has attempts run by the supervisor of a state folder, which is started where there is none.
+    """The executor of a node host whose tasks outlive it: the supervisor of a state folder runs them.
 
     Args:
         tasks, state: folders, see `NodeAgent`.
         lease_s: what runs is ended when this program has been silent for so long; 0: never.
-        run_as: whom tasks run as, see `Accounts`.
-        rules: of the federation's file.
+        run_as: the accounts of tasks, see `Accounts`.
 
     Attributes:
         held: what holds tasks to the amounts that they ask for, in words; known once it is open.
@@ -101,12 +100,12 @@ class SupervisorClient:
         """
         self._report, self._lost = report, lost
         loop = asyncio.get_running_loop()
-        self._held: asyncio.Future[Inventory] = loop.create_future()
+        self._held: asyncio.Future[AttemptInventory] = loop.create_future()
         opened = await asyncio.to_thread(self._connected)
         _, self._channel = await loop.create_unix_connection(
             lambda: Channel(FromSupervisor, self._take, self._hung_up), sock=opened
         )
-        self._say(TakeOver(self._lease_s))
+        self._send(TakeOver(self._lease_s))
         held = await self._held
         self.held = held.held
         if self.held:
@@ -127,7 +126,7 @@ class SupervisorClient:
         return tuple([(it.node, Adopted(it.task, it.attempt, it.note)) for it in self._adopted])
 
     async def _end_strays(self, attempts: Sequence[SupervisedAttempt]) -> None:
-        """End attempts of nodes that this host had in an earlier life, and wait for that."""
+        """End attempts of nodes that this host had in an earlier incarnation, and wait for that."""
         running = [it for it in attempts if it.end is None]
         if not running:
             return
@@ -174,7 +173,7 @@ class SupervisorClient:
             raise InputError("node agent", f"its supervisor does not start: {problem}")
 
     def go_on(self, end_of: Callable[[Address], OnEnd]) -> None:
-        """The host has started: tell it of what was adopted, and the submitter of what has begun and ended meanwhile.
+        """Report adopted attempts to the host that has started, and their starts and ends to the submitter.
 
         Args:
             end_of: a node's `OnEnd`.
@@ -190,47 +189,44 @@ class SupervisorClient:
             self._end(report)
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:
-        """Have an attempt started; one that has been started already is ignored."""
         if (task.id, attempt) not in self._under_way:
             self._under_way[task.id, attempt] = (task, on_end)
-            self._say(StartAttempt(node, task, attempt, note))
+            self._send(StartAttempt(node, task, attempt, note))
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """Have an attempt ended."""
         self._asked.add((task, attempt))
-        self._say(KillAttempt(task, attempt))
+        self._send(KillAttempt(task, attempt))
 
     def forget(self, task: TaskId, attempt: int) -> None:
-        """The end of an attempt is written down."""
-        self._say(ForgetAttempt(task, attempt))
+        """Have the supervisor forget an attempt whose end is stored."""
+        self._send(ForgetAttempt(task, attempt))
 
-    def _say(self, message: FromHost) -> None:
+    def _send(self, message: FromHost) -> None:
         assert self._channel is not None, "it has not been opened"
-        self._channel.say(message)
+        self._channel.send(message)
 
     def _tick(self) -> None:
-        """The host lives."""
         if self._lease_s and not self._closing:
-            self._say(KeepAlive())
+            self._send(KeepAlive())
             self._ticking = asyncio.get_running_loop().call_later(self._lease_s / TICKS_PER_LEASE, self._tick)
 
     async def close(self) -> None:
         """End everything that runs; ends that were not received stay with the supervisor.
 
-        A host without a lease is a whole federation: what its submitter has heard is written down when that closes.
+        A host without a lease is a whole federation: what its submitter has received is stored when that closes.
         """
         if self._closing or self._channel is None:
             return
         self._stop_ticking()
         keep = self._lease_s > 0
-        self._say(Shutdown(keep))
+        self._send(Shutdown(keep))
         await self._gone.wait()
         if self._child and not keep:
             with suppress(ChildProcessError):
                 await asyncio.to_thread(os.waitpid, self._child, 0)
 
     def _take(self, _: Channel, message: Any) -> None:
-        if isinstance(message, Inventory):
+        if isinstance(message, AttemptInventory):
             self._held.set_result(message)
             return
         assert isinstance(message, AttemptReport)
@@ -259,7 +255,7 @@ class SupervisorClient:
             found[1](found[0], report.attempt, report.state)
 
     def leave(self) -> None:
-        """Hang up; the supervisor goes on with what runs, for the next life of this host."""
+        """Disconnect; the supervisor goes on with what runs, for the next incarnation of this host."""
         if not self._closing and self._channel is not None:
             self._stop_ticking()
             self._channel.close()
@@ -270,7 +266,6 @@ class SupervisorClient:
             self._ticking.cancel()
 
     def _leave(self, why: SupervisorLost) -> None:
-        """Begin anew."""
         self.leave()
         self._lost(why)
 

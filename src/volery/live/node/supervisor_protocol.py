@@ -23,10 +23,10 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor, first: I am the host now. Held answers.
+    """Host > supervisor, first: the host that is served from now on. `AttemptInventory` answers.
 
     Args:
-        lease_s: the supervisor ends what runs when no host has said Alive for so long; 0: never.
+        lease_s: the supervisor ends what runs when no `KeepAlive` has come for so long; 0: never.
     """
 
     lease_s: float
@@ -49,28 +49,28 @@ class KillAttempt(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class ForgetAttempt(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor: the end of this attempt is written down elsewhere."""
+    """Host > supervisor: the end of this attempt is stored elsewhere."""
 
     task: TaskId
     attempt: int
 
 
 class KeepAlive(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor: I live."""
+    """Host > supervisor: the host runs."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Host > supervisor: end everything, and yourself.
+    """Host > supervisor: end all attempts and this process.
 
     Args:
-        keep: go on while there are ends that are not written down elsewhere, for the host's next life.
+        keep: go on while there are ends that are not written down elsewhere, for the host's next incarnation.
     """
 
     keep: bool
 
 
 class SupervisedAttempt(msgspec.Struct, array_like=True):
-    """An attempt as the supervisor knows it; `task` without its payload, `begun` and `end` once that was reported."""
+    """An attempt in the supervisor; `task` without its payload, `begun` and `end` once that was reported."""
 
     node: Address
     task: Task
@@ -80,12 +80,12 @@ class SupervisedAttempt(msgspec.Struct, array_like=True):
     begun: TaskReport | None = None
 
 
-class Inventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class AttemptInventory(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Supervisor > host: all attempts.
 
     Args:
         attempts: that run, or have ended and were not forgotten.
-        expired: the lease was over before you came, and they are nobody's any more.
+        expired: the lease was over before the host came, and the attempts are void.
         held: what holds tasks to the amounts that they ask for, in words.
     """
 
@@ -101,16 +101,15 @@ class AttemptReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 FromHost = TakeOver | StartAttempt | KillAttempt | ForgetAttempt | KeepAlive | Shutdown
-FromSupervisor = Inventory | AttemptReport
+FromSupervisor = AttemptInventory | AttemptReport
 
 
 class Channel(asyncio.BufferedProtocol):
     """One end of the socket.
 
     Args:
-        kind: what the other end says.
-        take: takes a message.
-        lost: called when the other end is gone.
+        kind: the messages of the other end.
+        lost: is called when the other end is gone.
     """
 
     def __init__(self, kind: Any, take: Callable[[Channel, Any], None], lost: Callable[[Channel], None]) -> None:
@@ -123,11 +122,9 @@ class Channel(asyncio.BufferedProtocol):
         self._transport: Any = None  # uvloop's transports are no asyncio.Transport to isinstance
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is open."""
         self._transport = transport
 
     def get_buffer(self, _: int) -> bytearray:
-        """The buffer of the next bytes."""
         return self._chunk
 
     def buffer_updated(self, byte_count: int) -> None:
@@ -144,18 +141,16 @@ class Channel(asyncio.BufferedProtocol):
         del waiting[:at]
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The other end is gone."""
         self._transport = None
         self._lost(self)
 
-    def say(self, message: FromHost | FromSupervisor) -> None:
-        """Send a message; to nobody where the other end is gone."""
+    def send(self, message: FromHost | FromSupervisor) -> None:
+        """Send a message; drop it where the other end is gone."""
         if self._transport is not None:
             encoded = self._encode(message)
             self._transport.write(_LENGTH.pack(len(encoded)) + encoded)
 
     def close(self) -> None:
-        """Hang up."""
         if self._transport is not None:
             self._transport.close()
 
@@ -164,7 +159,7 @@ def socket_in(folder: int, connect: bool) -> socket.socket:
     """A socket in a folder, by its descriptor: the path of a socket may have 107 bytes only.
 
     Raises:
-        OSError: nobody listens there, or it cannot be made.
+        OSError: no process listens there, or it cannot be made.
     """
     path = f"/proc/self/fd/{folder}/{SOCKET}"
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

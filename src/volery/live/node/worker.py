@@ -29,12 +29,11 @@ TRACEBACK_MAX: Final = 20_000
 
 
 class CallRequest(msgspec.Struct, frozen=True, array_like=True):
-    """One call.
+    """One call and the limits of its process.
 
     Args:
         pickled: what to call.
         folder: takes what it prints.
-        environment: of the call.
         memory_mb: what this process may have meanwhile, in units of 2^20 bytes; 0: no limit.
         cpus: where it may run meanwhile; nothing: anywhere.
     """
@@ -75,7 +74,7 @@ def answer(request: CallRequest) -> CallAnswer:
 
 
 def _pickled_error(error: BaseException) -> bytes:
-    """The exception, or where it cannot travel, one that says the same."""
+    """The exception pickled, or where it cannot be, one with the same text."""
     called = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
     try:

@@ -1,1 +1,1 @@
-"""Hosts: components at work on a real clock, the journal of what they did, and which of their peers live."""
+"""Hosts: components at work on a real clock, the journal of their events, and the detection of failed peers."""

@@ -1,6 +1,6 @@
-"""Why a task waits, live: how many machines could have it, and what its scheduler has decided about it so far.
+"""Decisions about tasks, live: machines that could have a task that waits, and decisions of its scheduler so far.
 
-The funnel is counted here, from what machines are and what nodes have told; it needs no scheduler. Decisions are facts
+The funnel is counted here, from machines and reports of nodes; it needs no scheduler. Decisions are facts
 that schedulers report where their parameter `why` is set; each host sends them to the submitter like reports of
 attempts. They are not kept over a restart of the API.
 """
@@ -18,7 +18,7 @@ from volery.live.messages import DecisionReport
 from volery.live.status import DecisionStep, FunnelStep, PairStatus, RejectionCount
 
 TASKS_MAX: Final = 20_000
-"""Tasks whose decisions are remembered; of those that were heard of first they are forgotten."""
+"""Tasks whose decisions are kept; those of the oldest tasks are dropped first."""
 KEPT_PER_TASK: Final = 8
 STEP_S: Final = 10.0
 STEPS: Final = 30
@@ -26,7 +26,7 @@ STEPS: Final = 30
 
 
 class DecisionBook:
-    """The decisions that were heard of: per task the first and the last ones, and counts per pair of components.
+    """Decisions that schedulers report: of a task the first and the last ones, and counts per pair of components.
 
     Args:
         clock_s: seconds that never go back.
@@ -107,8 +107,6 @@ def candidates(
     """The machines that are left of all, demand by demand.
 
     Args:
-        cluster: the machines.
-        mask: the constraints of the task.
         request: the amounts that it asks for; empty where machines have slots.
         drained: machines on which nothing is placed.
         taken: machine -> tasks that run there.

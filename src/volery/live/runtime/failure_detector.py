@@ -1,13 +1,13 @@
 """Failure detector: heartbeats between hosts, PeerLost and PeerBack to components (docs/decisions/0010 and 0019).
 
 A beat carries a number and the number of the last beat of the peer. An echo of one's own beat, from a peer that is up,
-is the proof that both ends heard each other when that beat was sent; nothing else is. Without a proof for `patience_us`
-a host is DOWN towards that peer: its components are told PeerLost, and its beats prove nothing any more, so that the
-peer follows within the same time.
+is the proof that both ends received each other's beats when that beat was sent; nothing else is. Without a proof for
+`patience_us` a host is DOWN towards that peer: its components get PeerLost, and its beats prove nothing any more, so
+that the peer follows within the same time.
 
-Coming back takes two steps. DOWN > READY when the peer has heard of the outage and is not up either: the first of each
-watching pair, the master, is told PeerBack. READY > UP when the peer is READY, too: the second, the node, is told. So a
-node never takes up a lease that its master still counts as broken. A new life of the peer is up at once.
+Coming back takes two steps. DOWN > READY when the peer has seen the outage and is not up either: the first of each
+watching pair, the master, gets PeerBack. READY > UP when the peer is READY, too: the second, the node, gets it. So a
+node never takes up a lease that its master still counts as broken. A new incarnation of the peer is up at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIRST_MEETING_S: Final = 10.0
 
 
 class WatchedPair(NamedTuple):
-    """A component here and one on the peer that are told of each other; `first` of a pair is told PeerBack first."""
+    """A component here and one on the peer that watch each other; the `first` of a pair gets PeerBack first."""
 
     local: Address
     remote: Address
@@ -42,7 +42,7 @@ class WatchedPair(NamedTuple):
 
 
 class WatchList(NamedTuple):
-    """Of a host: its watching pairs by the other's host, and the time within which both ends are told."""
+    """The watching pairs of a host by the other's host, and the time within which both ends get PeerLost."""
 
     pairs: Mapping[HostName, Iterable[WatchedPair]]
     detection_us: Time
@@ -66,7 +66,7 @@ class PeerNews(NamedTuple):
 
 
 class _Peer:
-    """One peer; the numbers say with which beat this host entered its states."""
+    """One peer; the numbers are those of the beats with which this host entered its states."""
 
     __slots__ = ("began", "heard", "name", "number", "pairs", "proof", "sent", "state", "up_since")
 
@@ -84,13 +84,11 @@ class FailureDetector:
     """All peers of a host that it shares watching pairs with.
 
     Args:
-        watches: by peer.
-        now: the time of the start; nobody is given up before `patience_us` from then.
-        send: sends a beat.
+        now: the time of the start; no peer is given up before `patience_us` from then.
 
     Attributes:
-        news: what components are to be told; whoever tells them clears it.
-        deadline_us: when the next peer will be given up, unless it proves that it lives.
+        news: events for components; the host that handles them clears it.
+        deadline_us: when the next peer will be given up, unless it proves that it runs.
         period_us: between two beats.
     """
 
@@ -108,7 +106,7 @@ class FailureDetector:
         self.deadline_us = now + self.patience_us
 
     def beat(self, now: Time) -> None:
-        """Say to all peers that this host lives."""
+        """Send a heartbeat to all peers."""
         self.look(now)
         for name, peer in self._peers.items():
             self._beat(name, peer, now)
@@ -119,7 +117,7 @@ class FailureDetector:
         self._send(name, HostHeartbeat(peer.number, peer.heard, peer.state))
 
     def look(self, now: Time) -> None:
-        """Give up who has not proved that it lives."""
+        """Give up each peer without a recent proof that it runs."""
         if now <= self.deadline_us:
             return
         for peer in self._peers.values():
@@ -139,8 +137,8 @@ class FailureDetector:
             if pair.first or not was_ready:
                 self.news.append(PeerNews(pair.local, PeerLost(pair.remote), at))
 
-    def heard(self, name: HostName, beat: HostHeartbeat, now: Time) -> None:
-        """Take a beat in that was meant for this life of the host."""
+    def receive(self, name: HostName, beat: HostHeartbeat, now: Time) -> None:
+        """Take in a beat that was meant for this incarnation of the host."""
         peer = self._peers.get(name)
         if peer is None or beat.number <= peer.heard:
             return
@@ -173,7 +171,7 @@ class FailureDetector:
         self.news += [PeerNews(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs if pair.first == first]
 
     def met(self, name: HostName, known: bool, now: Time) -> None:
-        """A peer is heard for the first time, or has begun anew: then all are told that it is back, lost or not."""
+        """Take note of a peer that is met first, or has restarted: all components get PeerBack, lost or not."""
         peer = self._peers.get(name)
         if peer is None:
             return
@@ -187,7 +185,7 @@ class FailureDetector:
 def watched_by(
     watches: Iterable[tuple[Address, Address]], where: Mapping[Address, HostName], me: HostName
 ) -> dict[HostName, list[WatchedPair]]:
-    """The pairs of a deployment of which one stands on this host and the other elsewhere, by the other's host."""
+    """The pairs of a deployment of which one is on this host and the other elsewhere, by the other's host."""
     found: dict[HostName, list[WatchedPair]] = {}
     for first, second in watches:
         if where[first] == me != where[second]:

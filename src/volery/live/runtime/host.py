@@ -3,14 +3,13 @@
 A turn drains the inbox: each event goes through its component's one mailbox, its effects are collected and applied in
 order. What stays on the host (messages between its components, timers) joins the inbox at once. What leaves it
 (launches, messages to other hosts, answers to the submitter) waits until the turn is in the journal. So no one outside
-ever sees an effect of an event that a replay would not know.
+ever sees an effect of an event that a replay would not have.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -39,7 +38,7 @@ from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.runtime.presence import Presence
-from volery.live.times import Clock
+from volery.live.times import Clock, unix_now_us
 from volery.live.transport.codec import Codec, CodecError, Parcel
 from volery.live.transport.delivery import Delivery, LaterIncarnation
 from volery.live.transport.transport import Transport
@@ -50,7 +49,7 @@ TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
     Decision: DecisionReport,
     Preemption: PreemptionReport,
 }
-"""Facts of which the submitter is told, and how."""
+"""Facts that are reported to the submitter, and the messages for them."""
 
 UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
 
@@ -63,26 +62,20 @@ log = logging.getLogger(__name__)
 
 
 class Host:
-    """Drives components.
+    """Drives the components of one host.
 
     Args:
-        name: of the host.
         components: by address; they have never been started.
-        inbox: of this host.
         executor: carries launches out; needed where a node is.
         codec: of the federation's frames; needed with a transport.
-        transport: to other hosts.
         journal: of this host; it is closed with the host.
-        incarnation: of this host.
-        watches: who is told when another no longer answers.
-        presence: tells the API's host that this one runs.
-        explains: whether the submitter is to hear what schedulers decide, where they say so, and of preemptions.
+        watches: the components that get PeerLost when another no longer answers.
+        presence: reports to the API's host that this one runs.
+        explains: report preemptions to the submitter, and decisions of schedulers where they observe them.
 
     Attributes:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
-        inbox: of this host.
-        turn_us: when the last turn began, which is the `now` of all its events.
     """
 
     def __init__(
@@ -106,7 +99,8 @@ class Host:
         self.facts = Facts()
         self.failed: BaseException | None = None
         self._explains = explains
-        self.turn_us: Time = 0
+        self._turn_us: Time = 0
+        """When the last turn began, which is the `now` of all its events."""
         self._recorder = inbox.recorder
         self._components = components
         self._executor = executor
@@ -125,7 +119,7 @@ class Host:
         self._presence = presence
         self._watch: FailureDetector | None = None
         self._beating: asyncio.TimerHandle | None = None
-        self._on_new_life: Callable[[HostName, bool], None] | None = None
+        self._on_new_incarnation: Callable[[HostName, bool], None] | None = None
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
         self._stopped = asyncio.Event()
@@ -136,20 +130,20 @@ class Host:
             self._mailboxes[address] = Mailbox(inbox, address, component, journalled)
         self._ingress = IngressFilter(name, self._mailboxes, self._where)
 
-    async def open(self, on_new_life: Callable[[HostName, bool], None] | None = None) -> None:
+    async def open(self, on_new_incarnation: Callable[[HostName, bool], None] | None = None) -> None:
         """Connect to the others and wait until they are there; nothing is handled before `start`.
 
         Args:
-            on_new_life: is called for each incarnation of another host: its name, and whether an earlier one was known.
+            on_new_incarnation: is called per incarnation of another host: its name, and if an earlier one was known.
         """
-        self._on_new_life = on_new_life
+        self._on_new_incarnation = on_new_incarnation
         self._loop = asyncio.get_running_loop()
         if self._transport is not None:
             assert self._codec is not None
             self._delivery = Delivery(
-                self._incarnation, self._codec, self._transport.send, self._take, self._hear, self._meet
+                self._incarnation, self._codec, self._transport.send, self._take, self._take_aside, self._meet
             )
-            await self._transport.open(self.name, self._arrived, self._delivery.known_life)
+            await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
             limit_s = self._watches.meeting_s(self._incarnation) if self._watches is not None else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit_s):
@@ -159,7 +153,7 @@ class Host:
         """Start the components.
 
         Args:
-            adopted: what still runs of an earlier life, and on which node.
+            adopted: attempts of an earlier incarnation that still run, by node.
         """
         self._loop = asyncio.get_running_loop()
         now = self.now()
@@ -178,7 +172,7 @@ class Host:
         self.inbox.wake()
         if self._delivery is not None:
             for peer in sorted({*self._where.values()} - {self.name}):
-                self._delivery.send(peer, [])  # whoever has something to repeat to a new life hears of it
+                self._delivery.send(peer, [])  # so that the peer repeats what this incarnation has missed
             assert self._transport is not None
             self._transport.begun(self._incarnation, self._superseded)
         if self._presence is not None:
@@ -236,8 +230,8 @@ class Host:
 
     # The ways in.
 
-    def _tell(self, component: Address, message: Message) -> None:
-        """Tell the submitter something that it writes down, as `report` does of attempts; no effect of an event."""
+    def _report(self, component: Address, message: Message) -> None:
+        """Report something that is no effect of an event to the submitter, which stores it."""
         if self._explains:
             self.inbox.report(message, component)
 
@@ -254,32 +248,36 @@ class Host:
             assert self._transport is not None
             self._transport.doubt()
 
-    def _superseded(self, life: int) -> None:
+    def _superseded(self, incarnation: int) -> None:
         if not self._stopped.is_set():
-            self.stop(Superseded(f"life {life} of this host has begun elsewhere; this one is its {self._incarnation}"))
+            self.stop(
+                Superseded(
+                    f"incarnation {incarnation} of this host has begun elsewhere; this one is its {self._incarnation}"
+                )
+            )
 
     def _take(self, sender: HostName, parcels: Collection[Parcel]) -> None:
         self.inbox.events.extend(self._ingress.admitted(sender, parcels))
         self.inbox.wake()
 
-    def _hear(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
+    def _take_aside(self, sender: HostName, parcels: Iterable[Parcel]) -> None:
         for _, _, message in parcels:
             if self._watch is not None and isinstance(message, HostHeartbeat):
-                self._watch.heard(sender, message, self.now())
+                self._watch.receive(sender, message, self.now())
                 if self._watch.news:
                     self.inbox.wake()
             elif self._presence is not None and isinstance(message, HostReport):
                 assert self._delivery is not None
-                self._presence.heard(sender, message, self._delivery.known_life(sender))
+                self._presence.receive(sender, message, self._delivery.known_incarnation(sender))
 
     def _meet(self, peer: HostName, known: bool) -> None:
         if self._watch is not None:
             self._watch.met(peer, known, self.now())
             self.inbox.wake()
         if known:
-            log.warning("host %s has begun anew", peer)
-        if self._on_new_life is not None:
-            self._on_new_life(peer, known)
+            log.warning("host %s has restarted", peer)
+        if self._on_new_incarnation is not None:
+            self._on_new_incarnation(peer, known)
 
     def _beat(self) -> None:
         assert self._watch is not None
@@ -307,10 +305,10 @@ class Host:
         inbox, effects = self.inbox.events, self._effects
         now = self.now()
         if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
-            self._tell_news(self._watch, now)
+            self._handle_news(self._watch, now)
             if self._stopped.is_set():
                 return
-        self.turn_us = now
+        self._turn_us = now
         pop, journal, entries = inbox.popleft, self._journal, self._entries
         for _ in range(EVENTS_PER_TURN):
             if not inbox:
@@ -336,23 +334,23 @@ class Host:
                 self._apply(mailbox, now)
         self._commit(now)
 
-    def _tell_news(self, watch: FailureDetector, now: Time) -> None:
-        """Tell who is lost and who is back, before anything else: a host that was stopped has slept through its leases.
+    def _handle_news(self, watch: FailureDetector, now: Time) -> None:
+        """Handle PeerLost and PeerBack before anything else: a host that was stopped has slept through its leases.
 
-        Components hear of an outage as of when it was due to be told, so that a timer which they set then may be over.
+        Components get an outage as of when it was due, so that a timer which they set then may be over.
         """
         watch.look(now)
         news, watch.news = watch.news, []
         waiting = list(self.inbox.events)
         self.inbox.events.clear()
         for to, event, at in news:
-            mailbox, then = self._mailboxes[to], max(self.turn_us, at)
+            mailbox, then = self._mailboxes[to], max(self._turn_us, at)
             if SUBMITTER in (to, event.peer):
-                self._tell_submitter(mailbox, event)
+                self._post_to_submitter(mailbox, event)
                 continue
-            if then > self.turn_us:
-                self._commit(self.turn_us)
-                self.turn_us = then
+            if then > self._turn_us:
+                self._commit(self._turn_us)
+                self._turn_us = then
             try:
                 mailbox.handle(event, to, then)
             except BaseException as error:  # whatever it is, it ends the host
@@ -360,15 +358,15 @@ class Host:
                 return
             self._entries.append((to, to, event, checksum(self._effects)))
             self._apply(mailbox, now)
-            self._tell(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
-        self._commit(self.turn_us)
+            self._report(to, PeerReport(to, event.peer, isinstance(event, PeerLost)))
+        self._commit(self._turn_us)
         self.inbox.events.extend(waiting)
 
-    def _tell_submitter(self, mailbox: Mailbox, event: PeerLost | PeerBack) -> None:
-        """Only the submitter is told: schedulers do nothing about it. It handles the news in its next turn."""
+    def _post_to_submitter(self, mailbox: Mailbox, event: PeerLost | PeerBack) -> None:
+        """Hand the news to the submitter alone, which handles it in its next turn: schedulers do nothing about it."""
         if mailbox.address == SUBMITTER and type(event) in self._components[SUBMITTER].receives:
             self.inbox.events.append((mailbox, event, SUBMITTER))
-            self._tell(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
+            self._report(SUBMITTER, PeerReport(SUBMITTER, event.peer, isinstance(event, PeerLost)))
 
     def _apply(self, mailbox: Mailbox, now: Time) -> None:
         """Apply effects: those that stay on this host now, those that leave it after the commit."""
@@ -403,7 +401,7 @@ class Host:
                 log.warning(UNSEATED, mailbox.address, effect[1].amount)
             if type(effect[1]) in TOLD:
                 told = TOLD[type(effect[1])]
-                self._tell(mailbox.address, told(mailbox.address, time.time_ns() // 1000, effect[1]))
+                self._report(mailbox.address, told(mailbox.address, unix_now_us(), effect[1]))
         elif kind == effect_kinds.KILL:
             assert self._executor is not None
             self._actions.append((self._executor.kill, effect[1:]))
@@ -411,7 +409,7 @@ class Host:
             self._actions.append((self._compute, (mailbox, *effect[1:])))
 
     def _commit(self, now: Time) -> None:
-        """Write the turn down, then let its effects go; without the one there is no other."""
+        """Write the turn to the journal, then release its effects; without the one there is no other."""
         if self._entries:
             if self._journal is not None:
                 try:
@@ -437,7 +435,7 @@ class Host:
             self.inbox.wake()
 
     def stop(self, error: Exception) -> None:
-        """Handle nothing more, because of this; `run` raises it."""
+        """Handle nothing more, because of an error; `run` raises it."""
         self.failed = error
         log.critical("host %s stops: %s", self.name, error)
         self._stop()
@@ -457,7 +455,7 @@ class Host:
     def _launch(self, mailbox: Mailbox, task: Task, attempt: int, waited_us: Time, note: bytes = b"") -> None:
         assert self._executor is not None, f"{mailbox.address} launches a task on a host without an executor"
         if self._recorder is not None:
-            self._recorder.started(mailbox.address, task, attempt, waited_us, self.now())
+            self._recorder.started(mailbox.address, task, attempt, waited_us, self._turn_us, self.now())
         if note:
             self._executor.start(mailbox.address, task, attempt, mailbox.ended, note)
         else:

@@ -43,7 +43,7 @@ def host_lock(folder: Path, host: str) -> Iterator[None]:
 
 
 def next_incarnation(folder: Path, host: str) -> int:
-    """One more than the last life of a host whose federation keeps its things in a folder; 1 for the first.
+    """One more than the last incarnation of a host whose federation keeps its things in a folder; 1 for the first.
 
     Raises:
         InputError: what is written there is no number.
@@ -53,13 +53,13 @@ def next_incarnation(folder: Path, host: str) -> int:
         text = path.read_text() if path.exists() else "0"
         return max(int(text) + 1, journalled_incarnation(folder / "journal", host))
     except ValueError:
-        raise InputError(str(path), "holds no number; write the number of the host's last life, or more") from None
+        raise InputError(str(path), "holds no number; write that of the host's last incarnation, or more") from None
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}") from None
 
 
-def persist_incarnation(folder: Path, host: str, life: int) -> None:
-    """Write down that a life has begun.
+def persist_incarnation(folder: Path, host: str, incarnation: int) -> None:
+    """Store the number of an incarnation that begins.
 
     Raises:
         InputError: it cannot be written.
@@ -69,7 +69,7 @@ def persist_incarnation(folder: Path, host: str, life: int) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with fresh.open("w") as file:
-            file.write(f"{life}\n")
+            file.write(f"{incarnation}\n")
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -61,12 +60,7 @@ class Header(msgspec.Struct, frozen=True):
     """Header of a journal: what a replay needs to build the same components.
 
     Args:
-        federation: its name.
-        host: the name of the host.
         incarnation: of the host, from 1.
-        seed: of all random streams.
-        architecture: its name in the registry.
-        parameters: its configuration.
         cluster: the machines as schedulers see them.
         addresses: of the components on this host, in the order in which they were started.
         configuration: SHA-256 of architecture, parameters and cluster, equal on all hosts of a federation.
@@ -105,7 +99,7 @@ def journal_path(folder: Path, host: str, incarnation: int, segment: int = 0) ->
 
 
 def journal_order(path: Path) -> tuple[str, int, int]:
-    """Host, incarnation and segment that a file's name tells; what has another name comes first."""
+    """Host, incarnation and segment in a file's name; files of other names come first."""
     host, _, numbers = path.name.removesuffix(SUFFIX).rpartition("-")
     incarnation, _, segment = numbers.partition(".")
     if not (incarnation.isdecimal() and (segment or "0").isdecimal()):
@@ -128,8 +122,6 @@ class JournalWriter:
     """Appends turns.
 
     Args:
-        path: of a new file.
-        header: its first record.
         durability: see there; "none" writes a megabyte at a time.
 
     Raises:
@@ -148,7 +140,7 @@ class JournalWriter:
     def _begin(self, path: Path, header: Header) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # commands and their environment stand in it: nobody else may read them
+            # it holds commands and their environment, which nobody else may read
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
@@ -200,18 +192,13 @@ class JournalWriter:
         """Go on in another file, once `is_full`; called between two turns."""
 
     def close(self) -> None:
-        """Write what is left."""
         self._file.close()
 
 
 class JournalReader:
     """Reads a journal.
 
-    Args:
-        path: of the file.
-
     Attributes:
-        header: its first record.
         torn_bytes: how much of the file's end was torn, once all turns have been read.
 
     Raises:
@@ -246,7 +233,7 @@ class JournalReader:
             messages: what the header's architecture declares.
 
         Raises:
-            OtherVersionError: it holds an event that this version of the architecture does not know.
+            OtherVersionError: it holds an event that this version of the architecture does not have.
         """
         known = sorted({*messages, *SUBMITTER_MESSAGES, *DRIVER_EVENTS, Started}, key=lambda kind: kind.__name__)
         event = union(known)
@@ -283,8 +270,3 @@ class JournalReader:
                 return record
         self.torn_bytes = file.seek(0, os.SEEK_END) - at
         return None
-
-
-def unix_us() -> int:
-    """The wall clock, microseconds since 1970."""
-    return time.time_ns() // 1000

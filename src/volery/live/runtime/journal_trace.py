@@ -1,4 +1,4 @@
-"""From journals to a trace: what a federation has lived through, as work that the lab can run again.
+"""From journals to a trace: what a federation has done, as work that the lab can run again.
 
 Journals hold events, not effects, so their components are played again: what they send and launch is known from that.
 Times of different hosts are brought together by the wall clock at which each journal began.
@@ -32,7 +32,6 @@ class HostDelay(msgspec.Struct, frozen=True):
 
     Args:
         sender, receiver: roles.
-        count: of messages.
         mean_us, p50_us, p99_us: of that time; waiting at the receiver's host included.
     """
 
@@ -48,7 +47,6 @@ class RecordedDecision(msgspec.Struct, frozen=True):
     """Processor time of a role's handlers, measured while the journals are replayed.
 
     Args:
-        role: of the components.
         events: how many they handled.
         mean_us: processor time per event.
     """
@@ -63,8 +61,6 @@ class Period(msgspec.Struct, frozen=True):
 
     Args:
         trace: jobs with a finished task, and those tasks with the durations that were measured.
-        architecture: that ran them.
-        parameters: of the architecture.
         workers: machines of the federation.
         slots: of all machines together.
         hosts: names of the hosts that have left a journal.
@@ -73,7 +69,6 @@ class Period(msgspec.Struct, frozen=True):
         payload_tasks: tasks of the trace that carried real work.
         cancelled_jobs: jobs that somebody gave up; what of them has finished is in the trace.
         hops: between hosts, by link class.
-        decisions: by role.
         cut: hosts of which the first files are no longer kept: jobs of that time are not in the trace.
     """
 
@@ -93,7 +88,7 @@ class Period(msgspec.Struct, frozen=True):
 
 
 class _Observed:
-    """Gathers what all journals tell; times are microseconds since 1970."""
+    """Gathers what all journals hold; times are microseconds since 1970."""
 
     def __init__(self) -> None:
         self.arrived: dict[JobId, Time] = {}
@@ -110,7 +105,7 @@ class _Observed:
         """Take one journal in.
 
         Raises:
-            InputError: it is none, or what it tells cannot be known because it does not replay.
+            InputError: it is none, or it does not replay.
         """
         header, effects = reader.header, list[Effect]()
         plan = plan_of(header, lookup, str(reader.path))
@@ -187,7 +182,7 @@ class _Observed:
         ), listed
 
     def hops(self) -> tuple[HostDelay, ...]:
-        """By link class; a link of which a message was lost, or a journal is missing, tells nothing."""
+        """By link class; a link of which a message was lost, or a journal is missing, has none."""
         delays: dict[tuple[str, str], list[Time]] = {}
         for link, sent in self.sent.items():
             heard = self.heard.get(link, [])
@@ -200,7 +195,6 @@ class _Observed:
         )
 
     def decisions(self) -> tuple[RecordedDecision, ...]:
-        """By role."""
         return tuple(
             RecordedDecision(role, len(spent), sum(spent) / len(spent) / 1000)
             for role, spent in sorted(self.spent_ns.items())

@@ -1,4 +1,4 @@
-"""Mailboxes of the components of a host: the ingress filter for messages of other hosts, and the timers."""
+"""Mailboxes of the components of a host: inbox and outbox, the ingress filter for other hosts, and the timers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,67 @@ from typing import Any, Final
 
 from volery.core.component import Component
 from volery.core.events import Event, Outcome, TaskFinished
-from volery.core.model import SUBMITTER, Address, Key, Message, Task, Time
+from volery.core.model import COALESCE_US, SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.live.messages import HostName, TaskReport
-from volery.live.node.recorder import Recorder
-from volery.live.runtime.outbox import Outbox
+from volery.live.node.executor import Recorder
 from volery.live.times import Clock, clock_from_now
 from volery.live.transport.codec import Parcel
 
 Handle = Callable[[Event, Address, Time], None]
+SendFrame = Callable[[HostName, list[Parcel]], None]
 
 REJECTED: Final = "host %s rejected a message from host %s (further rejections are not logged): %s"
 
 log = logging.getLogger(__name__)
+
+
+class Outbox:
+    """Messages that leave a host: one frame per receiving host and turn; coalescable messages join the next frame.
+
+    Messages are `coalescable` where nobody waits for them. They are sent with the next frame for their host, before
+    what that frame is for, so that the order of each link holds; if there is none for a while, in a frame of their own.
+    """
+
+    def __init__(self) -> None:
+        self._going: dict[HostName, list[Parcel]] = {}
+        self._waiting: dict[HostName, list[Parcel]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def put(self, host: HostName, to: Address, source: Address, message: Message) -> None:
+        """Take a message; it leaves with the next `release`, or a little later."""
+        going = self._going.get(host)
+        if going is not None:
+            going.append((to, source, message))
+        elif message.coalescable:
+            self._waiting.setdefault(host, []).append((to, source, message))
+        else:
+            self._going[host] = going = self._waiting.pop(host, [])
+            going.append((to, source, message))
+
+    def release(self, send: SendFrame) -> None:
+        """Send the messages of a turn that is committed, one frame per host."""
+        if self._going:
+            going, self._going = self._going, {}
+            for host, parcels in going.items():
+                send(host, parcels)
+        if self._waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(COALESCE_US / SECOND, self.release_all, send)
+
+    def release_all(self, send: SendFrame) -> None:
+        """Send the committed messages that wait for company; messages of the next turn stay."""
+        self._stop_waiting()
+        waiting, self._waiting = self._waiting, {}
+        for host, parcels in waiting.items():
+            send(host, parcels)
+
+    def drop(self) -> None:
+        self._stop_waiting()
+        self._going, self._waiting = {}, {}
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class Inbox:
@@ -36,7 +85,6 @@ class Inbox:
         events: mailbox, event and source, in order.
         awake: whether a turn is due already.
         mailboxes: of the components of this host.
-        outbox: messages to other hosts.
     """
 
     __slots__ = ("_turn", "awake", "events", "mailboxes", "now", "outbox", "recorder", "where")
@@ -61,7 +109,7 @@ class Inbox:
         self._turn, self.awake = turn, False
 
     def wake(self) -> None:
-        """Have a turn soon."""
+        """Schedule a turn unless one is due."""
         if not self.awake:
             self.awake = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -137,12 +185,11 @@ class Mailbox:
             timer.handle.cancel()
 
     def close(self) -> None:
-        """Let no timer fire."""
         for key in list(self.timers):
             self.drop_timer(key)
 
     def _arm(self, timer: LiveTimer, at: Time, now: Time) -> None:
-        # Loops know milliseconds and round to the nearest: a shorter delay would be called early, again and again.
+        # Loops count milliseconds and round to the nearest: a shorter delay would be called early, again and again.
         delay_s = -((now - at) // 1000) / 1000
         timer.handle = asyncio.get_running_loop().call_later(delay_s, self._due, timer, at)
 
@@ -163,8 +210,6 @@ class IngressFilter:
     message of it stops this host.
 
     Args:
-        name: of this host.
-        mailboxes: by address.
         where: address of every component elsewhere -> its host.
 
     Attributes:
@@ -204,9 +249,4 @@ class IngressFilter:
         self.refused += 1
         if sender not in self._known:
             self._known.add(sender)
-            log.error(
-                "host %s rejected a message from host %s (further rejections are not logged): %s",
-                self._name,
-                sender,
-                problem,
-            )
+            log.error(REJECTED, self._name, sender, problem)

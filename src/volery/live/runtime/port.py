@@ -1,7 +1,7 @@
 """The live port collects a component's effects; the host applies them after the handler, a replay compares them.
 
 An effect is a tuple, so that all effects of an event are encoded in one call: a message is (receiver, message),
-anything else begins with a number that says what it is.
+anything else begins with the number of its kind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class LivePort:
     """Collects effects in the order of the calls.
 
     Args:
-        address: of the component.
         effects: where they go; components of one host share it, because they run one after the other.
     """
 
@@ -43,31 +42,24 @@ class LivePort:
         self._add: Callable[[Effect], None] = effects.append
 
     def send(self, to: Address, message: Message) -> None:
-        """Collect a message."""
         self._add((to, message))
 
     def set_timer(self, key: Key, at: Time) -> None:
-        """Collect a timer."""
         self._add((SET_TIMER, key, at))
 
     def cancel_timer(self, key: Key) -> None:
-        """Collect that a timer is not wanted any more."""
         self._add((CANCEL_TIMER, key))
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
-        """Collect a launch."""
         self._add((LAUNCH, task, attempt, waited_us, note) if note else (LAUNCH, task, attempt, waited_us))
 
     def kill(self, task: TaskId, attempt: int) -> None:
-        """Collect that an attempt is to end."""
         self._add((KILL, task, attempt))
 
     def compute(self, key: Key, problem: Problem) -> None:
-        """Collect a problem."""
         self._add((COMPUTE, key, problem))
 
     def observe(self, fact: Fact) -> None:
-        """Collect a fact."""
         self._add((OBSERVE, fact))
 
 

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -18,7 +17,7 @@ import volery
 from volery.core.model import Address, Message, Time
 from volery.live.messages import HostName, HostReport
 from volery.live.status import HostState, HostStatus, held_by
-from volery.live.times import utc
+from volery.live.times import unix_now_us, utc
 
 PRESENCE_S: Final = 1.0
 MISSED_MAX: Final = 5
@@ -29,17 +28,10 @@ log = logging.getLogger(__name__)
 
 
 def this_host() -> HostReport:
-    """The facts about this process."""
-    return HostReport(volery.__version__, socket.gethostname(), os.getpid(), _unix_us())
-
-
-def _unix_us() -> Time:
-    return time.time_ns() // 1000
+    return HostReport(volery.__version__, socket.gethostname(), os.getpid(), unix_now_us())
 
 
 class _Entry:
-    """One host of the register."""
-
     __slots__ = ("heard_us", "incarnation", "missed", "nodes", "others", "told")
 
     def __init__(self, addresses: Iterable[Address], nodes: Collection[Address]) -> None:
@@ -56,16 +48,14 @@ class HostRegister:
 
     Args:
         layout: host -> addresses on it.
-        nodes: addresses of nodes.
         me: the API's host.
-        incarnation: of that host.
         clock_us: microseconds since 1970.
         assigned: gives how many jobs are assigned to a component, for the log.
     """
 
     def __init__(
         self, layout: Mapping[HostName, Iterable[Address]], nodes: Collection[Address], me: HostName,
-        incarnation: int = 1, clock_us: Callable[[], Time] = _unix_us,
+        incarnation: int = 1, clock_us: Callable[[], Time] = unix_now_us,
         assigned: Callable[[], Mapping[Address, int]] = dict,
     ) -> None:  # fmt: skip
         self._assigned = assigned
@@ -77,9 +67,9 @@ class HostRegister:
         self._counted: Mapping[Address, int] = {}
         self._counted_us: Time | None = None
         self._lost_nodes: frozenset[Address] = frozenset()
-        self.heard(me, this_host(), incarnation)
+        self.receive(me, this_host(), incarnation)
 
-    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
+    def receive(self, host: HostName, told: HostReport, incarnation: int) -> None:
         """Take in a message of a host; only the host itself can have sent it."""
         entry = self._entries.get(host)
         if entry is None:
@@ -158,7 +148,7 @@ class HostRegister:
 
 
 def _held(entry: _Entry) -> str:
-    """`gm/0, gm/1, 20 nodes`."""
+    """Words for a host, as `gm/0, gm/1, 20 nodes`."""
     return held_by(entry.others, len(entry.nodes))
 
 
@@ -184,12 +174,10 @@ class Presence:
         else:
             send(self._to, self._told)
 
-    def heard(self, host: HostName, told: HostReport, incarnation: int) -> None:
-        """Take in what another host has sent."""
+    def receive(self, host: HostName, told: HostReport, incarnation: int) -> None:
         if self._register is not None:
-            self._register.heard(host, told, incarnation)
+            self._register.receive(host, told, incarnation)
 
     def close(self) -> None:
-        """Send nothing more."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""Replay: feed a journal to fresh components and demand the effects that it remembers.
+"""Replay: feed a journal to fresh components and demand the effects that it holds.
 
-A journal that replays proves that the components are what they promise: they read no clock, draw no number and hear no
-word but what came through their door. A difference means that the code, or something outside it, has changed.
+A journal that replays proves that the components are what they promise: they read no clock, draw no number and get
+nothing but events. A difference means that the code, or something outside it, has changed.
 """
 
 from __future__ import annotations
@@ -39,16 +39,12 @@ SHOWN_MAX: Final = 20
 
 
 class ReplayDifference(msgspec.Struct, frozen=True):
-    """The first event that was answered otherwise than the journal says.
+    """The first event whose effects differ from those in the journal.
 
     Args:
         place: of the event in the journal, from 1.
         now_us: when it was handled.
-        address: of the component.
-        source: of the event.
-        event: as text.
         effects: what the component asks for now, as text, at most 20.
-        problem: in words.
     """
 
     place: int
@@ -64,10 +60,6 @@ class Replayed(msgspec.Struct, frozen=True):
     """The result of replaying one journal.
 
     Args:
-        path: of the journal.
-        host: whose it is.
-        incarnation: of the host.
-        architecture: of the federation.
         events: how many were fed.
         span_us: the time of the last event.
         torn_bytes: how much of the end a crash has torn off.
@@ -96,7 +88,6 @@ def plan_of(header: Header, lookup: Callable[[str], Architecture], place: str) -
     """The architecture, parameters and cluster of a journal's host.
 
     Args:
-        header: of the journal.
         lookup: name -> architecture.
         place: what errors call the journal.
 
@@ -143,7 +134,7 @@ class Player:
     def feed(self, address: Address, source: Address, event: Any, now: Time, *, refused: bool = True) -> int:
         """Handle an event; the checksum of what the component asked for.
 
-        An event that it does not know was refused where another host had sent it; otherwise it has ended its host.
+        An event of an unknown type was refused where another host had sent it; otherwise it has ended its host.
         """
         component = self._components[address]
         if type(event) is Started:
@@ -181,7 +172,6 @@ class Chain:
         readers: in order; the first is the incarnation's first, or has a snapshot.
 
     Attributes:
-        readers: see there.
         path, header: of the first file.
     """
 
@@ -195,7 +185,6 @@ class Chain:
         return chain.from_iterable(reader.turns(known) for reader in self.readers)
 
     def times(self) -> tuple[Time, Time] | None:
-        """Of the first turn and of the last; None where there is none."""
         found = [times for reader in self.readers if (times := reader.times()) is not None]
         return (found[0][0], found[-1][1]) if found else None
 
@@ -249,7 +238,6 @@ def replay(path: Path, lookup: Callable[[str], Architecture], witness: Witness |
     """Replay one file of a journal, from its snapshot where it has one.
 
     Args:
-        path: of the file.
         lookup: name -> architecture.
         witness: sees every event with all that it caused: what was sent and launched, and when.
 
@@ -286,7 +274,7 @@ def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> 
         except OtherVersionError as error:
             others.append(error)
             for reader in one.readers[done:]:
-                yield replace(_told(reader, 0, 0, None), left_out=error.problem)
+                yield replace(_result(reader, 0, 0, None), left_out=error.problem)
     if others and not replayed:
         raise others[0]
 
@@ -302,7 +290,7 @@ def _replayed_chain(one: Chain, lookup: Callable[[str], Architecture]) -> Iterat
         assert player is not None
         if unequal:
             problem = f"its snapshot differs, at {unequal}, from the state to which the file before it leads"
-            yield _told(reader, 0, 0, ReplayDifference(0, 0, "", "", "", (), problem))
+            yield _result(reader, 0, 0, ReplayDifference(0, 0, "", "", "", (), problem))
             return
         result = _replayed(reader, plan, player, None)
         yield result
@@ -329,16 +317,16 @@ def _replayed(reader: JournalReader, plan: FederationPlan, player: Player, witne
                     problem = f"the effects have checksum {found:#010x}, in the journal {expected:#010x}"
             if problem:
                 effects = tuple(str(effect) for effect in player.effects[:SHOWN_MAX])
-                return _told(
+                return _result(
                     reader, events, now, ReplayDifference(events, now, address, source, str(event), effects, problem)
                 )
             if witness is not None:
                 witness(now, address, source, event, player.effects, time.perf_counter() - began)
             player.effects.clear()
-    return _told(reader, events, now, None)
+    return _result(reader, events, now, None)
 
 
-def _told(reader: JournalReader, events: int, now: Time, difference: ReplayDifference | None) -> Replayed:
+def _result(reader: JournalReader, events: int, now: Time, difference: ReplayDifference | None) -> Replayed:
     header = reader.header
     return Replayed(
         str(reader.path), header.host, header.incarnation, header.architecture, events, now, reader.torn_bytes,

@@ -20,7 +20,7 @@ from volery.core.errors import InputError
 from volery.core.model import Address, Key
 from volery.live.config.limits import Durability, JournalSize
 from volery.live.runtime.journal import SUFFIX, Header, JournalWriter, journal_order, journal_path, snapshot_path
-from volery.live.runtime.snapshots import UNFINISHED, obstacle, snapshot_apart, told_failure
+from volery.live.runtime.snapshots import UNFINISHED, failure_of, obstacle, snapshot_apart
 
 MB: Final = 1_000_000
 CLOSE_S: Final = 10.0
@@ -33,10 +33,7 @@ class SegmentedJournal(JournalWriter):
     """Appends turns to one file after the other.
 
     Args:
-        folder: of the journals.
         header: the first record, of the first file.
-        durability: see there.
-        size: see there.
         components: of the host, as they were built, to try whether snapshots can be made.
 
     Raises:
@@ -58,13 +55,11 @@ class SegmentedJournal(JournalWriter):
 
     @property
     def is_full(self) -> bool:
-        """True if another file is due."""
         if self._child:
             self._reap()
         return 0 < self._limit <= self.size and not self._child
 
     def rotate(self, components: Mapping[Address, Component], problems: Mapping[tuple[Address, Key], Any]) -> None:
-        """Go on in another file, and have the state of components written as it is now."""
         header = msgspec.structs.replace(self._header, segment=self._header.segment + 1)
         path = journal_path(self._folder, header.host, header.incarnation, header.segment)
         before, full = self._file, self.path
@@ -84,7 +79,6 @@ class SegmentedJournal(JournalWriter):
             log.error("no snapshot of host %s could be written, earlier files are kept: %s", header.host, error)
 
     def close(self) -> None:
-        """Write what is left, and wait for the snapshot."""
         super().close()
         until_s = time.monotonic() + CLOSE_S
         while self._child and time.monotonic() < until_s:
@@ -102,7 +96,7 @@ class SegmentedJournal(JournalWriter):
         self._child = 0
         snapshot = snapshot_path(self.path)
         if status or not snapshot.exists():
-            host, why = self._header.host, told_failure(snapshot)
+            host, why = self._header.host, failure_of(snapshot)
             log.error("no snapshot of host %s could be written, earlier files are kept: %s", host, why)
         else:
             prune(self._folder, self._header.host, self._keep, self.path)

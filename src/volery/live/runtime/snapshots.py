@@ -1,6 +1,6 @@
 """Snapshots: the state of a host's components between two turns, from which a segment of its journal is replayed.
 
-A snapshot is a pickle of the components, in which addresses stand for their ports, and of the problems that are being
+A snapshot is a pickle of the components, in which addresses replace their ports, and of the problems that are being
 computed. A child process writes it, forked between two turns, while the host goes on; the file gets its name once it is
 on the disk. To load one runs what it names, so only classes and functions of Volery, of the design, and of a short list
 are taken: whoever replays the journal of somebody else trusts them, nevertheless, as far as their design goes.
@@ -143,7 +143,6 @@ def snapshot_apart(path: Path, full: Path, components: Mapping[Address, Componen
     """Begin to write the state of components as it is now; the number of the process that does.
 
     Args:
-        path: of the snapshot.
         full: the journal's file that leads to this state; it is on the disk before the snapshot is.
         components, problems: the state.
 
@@ -197,7 +196,7 @@ def _leave_host() -> None:
 def _write_durably(
     fresh: Path, path: Path, components: Mapping[Address, Component], problems: Problems
 ) -> None:  # fmt: skip
-    # commands and their environment stand in it: nobody else may read them
+    # it holds commands and their environment, which nobody else may read
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         write_snapshot(file, components, problems)
         file.flush()
@@ -207,7 +206,7 @@ def _write_durably(
     os.fsync(folder)
 
 
-def told_failure(path: Path) -> str:
+def failure_of(path: Path) -> str:
     """Why the process that was to write a snapshot has failed; what it left is removed."""
     fresh = path.with_suffix(UNFINISHED)
     try:
@@ -268,7 +267,9 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]] | None:
         return ((f".{name}", getattr(thing, name)) for name in thing.__struct_fields__)
     slots = [name for kind in type(thing).__mro__ for name in _slots(kind) if hasattr(thing, name)]
     fields = {name: getattr(thing, name) for name in slots} | getattr(thing, "__dict__", {})
-    return ((f".{name}", value) for name, value in fields.items()) if fields else None
+    if not fields and any("__eq__" in vars(kind) for kind in type(thing).__mro__[:-1]):
+        return None
+    return ((f".{name}", value) for name, value in fields.items())
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -18,15 +18,11 @@ Post = Callable[[Event], None]
 
 
 class SubmitterSite(NamedTuple):
-    """A host that a submitter stands on.
+    """The host of a submitter.
 
     Args:
-        federation: of the file.
-        deployment: of the federation.
         post: hands an event to the submitter.
         layout: host -> addresses of its components.
-        name: of the host.
-        incarnation: of the host.
     """
 
     federation: Federation
@@ -46,7 +42,7 @@ class SubmitterSite(NamedTuple):
 
     @property
     def agents(self) -> dict[Address, Address]:
-        """Of each node on another host, the reporter of that host."""
+        """The reporter of the host of each node on another host."""
         nodes = self.deployment.machines
         return {address: reporter_of(host) for host, address in self._others() if address in nodes}
 
@@ -59,7 +55,7 @@ class Frontend:
     """A submitter without anything to open and to close around it, such as a load generator.
 
     Args:
-        component: stands at `SUBMITTER`.
+        component: has the address `SUBMITTER`.
         register: of all hosts, if the frontend shows it; otherwise its host has one of its own.
 
     Attributes:
@@ -77,7 +73,7 @@ class Frontend:
         """Called when the host has started."""
 
     def restarted(self, addresses: Collection[Address]) -> None:
-        """Called when a host with these schedulers is heard of for the first time, or has restarted."""
+        """Called when a host with these schedulers is met for the first time, or has restarted."""
 
     async def close(self) -> None:
         """Called when the host has closed."""

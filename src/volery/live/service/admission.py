@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from volery.core.errors import InputError
-from volery.core.events import MoreTasks, Submit
-from volery.core.model import Job, JobId, Message, Task, TaskId, Time
-from volery.live.command import decode_payload, encode_payload
-from volery.live.config.fleet import Fleet
-from volery.live.jobs import JobDescription, TaskDemand, demands, merged_tasks, plan, submission, with_tasks
+from volery.core.model import JobId, TaskId, Time
+from volery.live.config.constraints import Fleet
+from volery.live.jobs import JobDescription, TaskDemand, demands, merged_tasks, with_tasks
 from volery.live.loop import in_slices
-from volery.live.service.errors import ConflictError
 from volery.live.service.store import JobStore
-from volery.live.service.throttle import TASKS_PER_TURN
 from volery.live.status import Receipt
 
 WARNINGS_MAX: Final = 5
@@ -25,14 +18,15 @@ IMPOSSIBLE_MAX: Final = 10_000
 """Tasks of one job that no machine can run: each is a row that is written at once, while others wait."""
 
 
+class ConflictError(InputError):
+    """A key belongs to another job already."""
+
+
 class NewJob(NamedTuple):
-    """A job that has got its numbers.
+    """A job with its numbers.
 
     Args:
-        number: its own.
-        first: of its first task.
         description: as it was submitted, merged (see `merged`).
-        wanted: what its tasks need.
         place: what errors call it.
     """
 
@@ -44,51 +38,7 @@ class NewJob(NamedTuple):
 
     @property
     def tasks(self) -> int:
-        """The number of its tasks."""
         return self.wanted[-1].first + self.wanted[-1].tasks
-
-
-class Submission(NamedTuple):
-    """A job on its way to its scheduler.
-
-    Args:
-        number, first, description: see `NewJob`.
-        fleet: the machines.
-        left: so many of its tasks are to run.
-        ended: places of the others.
-        begun: see `JobStore.begun`.
-        again: its scheduler may have received the job, or a part of it, before.
-    """
-
-    number: JobId
-    first: TaskId
-    description: JobDescription
-    fleet: Fleet
-    left: int
-    ended: Set[int] = frozenset()
-    begun: Mapping[int, tuple[int, int]] = MappingProxyType({})
-    again: bool = False
-
-    def messages(self, epoch: int) -> Iterator[Message]:
-        """The messages that submit it, made as they are taken; each call begins from the first one.
-
-        Args:
-            epoch: since which its scheduler has it.
-        """
-        everything = plan(self.description, self.number, self.first, self.fleet)
-        tasks = still_to_run((task for task, _ in everything), self.ended, self.begun)
-        messages = submission(self.number, tasks, self.left, self.description.user, TASKS_PER_TURN)
-        first = next(messages)
-        assert isinstance(first, Submit)
-        yield msgspec.structs.replace(first, epoch=epoch)
-        if self.again and self._was_sent_in_parts(first.job):
-            # A scheduler that knows the job takes nothing from `Submit`, and may lack some of these tasks.
-            yield MoreTasks(self.number, 0, first.job.tasks, left=self.left)
-        yield from messages
-
-    def _was_sent_in_parts(self, job: Job) -> bool:
-        """Tell if the job may have needed several messages when it was first sent; tasks that have ended had a size."""
-        return bool(self.ended) or len(job.tasks) < self.left
 
 
 async def wanted(demands: Iterator[TaskDemand]) -> list[TaskDemand]:
@@ -127,25 +77,6 @@ async def _merged(job: JobDescription) -> JobDescription:
     return with_tasks(job, [one async for one in in_slices(merged_tasks(job.tasks))])
 
 
-def still_to_run(
-    tasks: Iterable[Task], ended: Set[int], begun: Mapping[int, tuple[int, int]]
-) -> Iterator[Task]:  # fmt: skip
-    """The tasks of a job that is submitted again, without those that ended; the others carry their earlier attempts.
-
-    Args:
-        tasks: all of the job, in order.
-        ended: the places of those that need not run again.
-        begun: see `JobStore.begun`.
-    """
-    for place, task in enumerate(tasks):
-        if place in begun and place not in ended:
-            attempts, launched = begun[place]
-            carried = msgspec.structs.replace(decode_payload(task.payload), attempts=attempts, launched=launched)
-            yield msgspec.structs.replace(task, payload=encode_payload(carried))
-        elif place not in ended:
-            yield task
-
-
 def admit(
     store: JobStore, jobs: Sequence[NewJob], now_us: Time, assign: Callable[[JobId, str], None]
 ) -> list[Receipt]:  # fmt: skip
@@ -156,7 +87,7 @@ def admit(
         assign: chooses the scheduler of a new job of a user.
 
     Raises:
-        ConflictError: a key stands for another job.
+        ConflictError: a key belongs to another job.
     """
     before: dict[tuple[str, str], tuple[NewJob, JobId]] = {}
     known = [_known(store, job, before) if job.description.key else None for job in jobs]
@@ -174,7 +105,7 @@ def _known(store: JobStore, job: NewJob, before: dict[tuple[str, str], tuple[New
         before[user, key] = job, job.number
         return None
     if not same:
-        problem = f"{key!r} is the key of {which}, which says something else; take another"
+        problem = f"{key!r} is the key of {which}, which is described otherwise; take another key"
         raise ConflictError(f"{job.place}.key", problem)
     before[user, key] = job, number
     return Receipt(id=number, tasks=job.tasks, known=True)

@@ -2,8 +2,8 @@
 
 Whoever may submit jobs runs commands on the nodes. Without tokens the API therefore listens on this machine alone,
 answers only to the names that it was given, so that no other site's page can reach it through a browser, and takes
-orders as JSON only. With tokens it knows who asks: users see and touch their own jobs; those of others do not exist for
-them.
+orders as JSON only. With tokens each request has a principal: users see and touch their own jobs; those of others do
+not exist for them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ log = logging.getLogger(__name__)
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The API answers."""
+    """The state of the API."""
 
     status: str
     version: str
@@ -91,7 +91,7 @@ def operations(
     jobs, tasks = _JobEndpoints(service), _TaskEndpoints(service.queries, outputs)
 
     async def healthz(_: Request) -> Response:
-        """Whether the API answers."""
+        """The state of the API, and the revision of the last change."""
         return as_json(Health("ok", volery.__version__, service.queries.revision))
 
     paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
@@ -134,9 +134,8 @@ def make_app(
     """The API of a job service.
 
     Args:
-        service: does the work.
         outputs: the folder of the folders of attempts.
-        gate: knows who asks.
+        gate: finds the principal of a request.
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
         pages: makes the routes of the dashboard; None: there is none.
@@ -146,7 +145,7 @@ def make_app(
     description = describe(known)
 
     async def openapi(_: Request) -> Response:
-        """What the API can do."""
+        """The description of the API in OpenAPI 3.1."""
         return as_json(description)
 
     routes = [Route(item.path, guarded(item, sessions, traffic), methods=[item.method]) for item in known]
@@ -193,7 +192,7 @@ class _JobEndpoints:
         return as_json(receipts, 200 if all(receipt.known for receipt in receipts) else 201)
 
     async def plan(self, request: Request) -> Response:
-        """What a job would meet if it were submitted now; nothing is submitted."""
+        """The prospects of a job if it were submitted now; nothing is submitted."""
         return as_json(await self._queries.plan(await described(request)))
 
     async def list(self, request: Request) -> Response:
@@ -212,11 +211,11 @@ class _JobEndpoints:
         return as_json(_job(self._queries, request))
 
     async def why(self, request: Request) -> Response:
-        """Why its first task that waits does so: the machines that could have it, and what schedulers have decided."""
+        """The reasons why its first waiting task waits: machines that could have it, and decisions of schedulers."""
         return as_json(await self._queries.explain(_job(self._queries, request).id, None))
 
     async def cancel(self, request: Request) -> Response:
-        """Give a job up: what waits never runs, and what runs is killed."""
+        """Cancel a job: what waits never runs, and what runs is killed."""
         job = _job(self._queries, request)
         of_user = f" of {job.user}" if job.user else ""
         log.info("job %d%s is cancelled%s", job.id, of_user, by_whom(request))
@@ -231,7 +230,7 @@ class _JobEndpoints:
         resumed = last.isascii() and last.isdigit() and len(last) < 19
         after = int(last) if resumed else number(request, "after", default)
         if status is not None and status.ended and status.revision <= after:
-            return Response(status_code=204)  # tells an EventSource not to come back
+            return Response(status_code=204)  # an EventSource does not come back then
         stream = _events(self._queries, job, after, principal(request).sees)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
@@ -273,12 +272,12 @@ class _TaskEndpoints:
         return as_json(self._task(request))
 
     async def why(self, request: Request) -> Response:
-        """Why it waits, or where it went."""
+        """The reasons why it waits, or where it went."""
         task = self._task(request)
         return as_json(await self._queries.explain(task.job, task.index))
 
     async def result(self, request: Request) -> Response:
-        """What a callable returned or raised, pickled; empty for commands. Only its user gets it."""
+        """The pickled result or exception of a callable; empty for commands. Only its user gets it."""
         task = self._task(request)
         self._own_job(request)
         return Response(self._queries.result(task.job, task.index), media_type="application/octet-stream")
@@ -340,12 +339,11 @@ def _job(queries: JobQueries, request: Request) -> JobStatus:
 
 
 def _seen(queries: JobQueries, number: int, who: Principal) -> JobStatus:
-    """A job, if there is one and it may be seen."""
     return seen_job(queries, number, who)
 
 
 def demand_safe(host: str, gate: Authenticator, tls: Mapping[str, str] | None) -> None:
-    """Strangers must neither get in nor hear a token.
+    """Refuse an API that strangers could use, or on which they could read a token.
 
     Raises:
         InputError: they could.
@@ -363,13 +361,11 @@ class ApiServer:
     """The API on a port, in the running event loop.
 
     Args:
-        service: does the work.
         outputs: the folder of the folders of attempts.
         host, port: where it listens; port 0: any that is free.
-        gate: knows who asks; None: nobody is asked.
+        gate: finds the principal of a request; None: there are no tokens.
         tls: the files of its certificate, see `volery.live.config.tls.server_files`.
         foreteller: makes forecasts; None: there are none.
-        bounds: of connections.
 
     Raises:
         InputError: it cannot listen there, or must not, because anybody could come in or overhear tokens.
@@ -384,7 +380,7 @@ class ApiServer:
         demand_safe(host, gate, tls)
         self._queries, self.open_to_all = service.queries, gate.open
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Only of sockets that say TCP does asyncio switch off the wait for more to send, 40 ms per answer.
+        # Only of sockets whose protocol is TCP does asyncio switch off the wait for more to send, 40 ms per answer.
         self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -19,17 +19,17 @@ from typing import Any, Final
 from volery.core.errors import InputError
 from volery.core.model import SECOND, JobId
 from volery.live.config.limits import Retention
-from volery.live.runtime.journal import unix_us
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.listings import NOTE_COLUMN
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
+from volery.live.times import unix_now_us
 
 PERIOD_S: Final = 600.0
 """Between two looks for jobs that are old enough."""
 RECENT_S: Final = 600
-"""A job that ended later stays whatever the rules say: who waits for it still reads it."""
+"""A job that ended later stays whatever the rules are: those who wait for it still read it."""
 ROWS: Final = 2_000
 """Rows that are read, written or deleted at a time, in about 20 ms."""
 PIECE_BYTES: Final = 16 << 20
@@ -57,11 +57,10 @@ class Archive:
     """Moves old jobs from a store to files.
 
     Args:
-        store: of jobs.
         written: has a write made in the next batch of the store.
         path: of the store's file.
         folder: of the files; made when it is needed.
-        rules: say which jobs are old.
+        rules: select old jobs.
         now_us: the wall clock, microseconds since 1970.
     """
 
@@ -72,7 +71,7 @@ class Archive:
         path: Path,
         folder: Path,
         rules: Retention,
-        now_us: Callable[[], int] = unix_us,
+        now_us: Callable[[], int] = unix_now_us,
     ) -> None:
         self._store = store
         self._written = written
@@ -84,7 +83,7 @@ class Archive:
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look for old jobs from now on, if the rules ever let one go."""
+        """Look for old jobs from now on, if the rules ever remove one."""
         if self._rules.days or self._rules.jobs:
             self._running = asyncio.get_running_loop().create_task(self._run())
 
@@ -127,7 +126,7 @@ class Archive:
         return len(due)
 
     async def _clear(self, file: int) -> None:
-        """Take out the rows of the tasks of a file's jobs, piece by piece, and give the room back."""
+        """Remove the rows of the tasks of a file's jobs, piece by piece, and release the room."""
         if not file or self._cleared == file:
             return
         retired, piece, rows = self._store.retired, list[tuple[JobId, int, int]](), 0
@@ -164,7 +163,7 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
         OSError: the disk is full, for example.
         sqlite3.Error: the store cannot be read.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # commands and their environment stand there
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # they hold commands and their environment
     with closing(reading(store)) as sql:
         sql.execute("BEGIN")
         jobs_path, tasks_path = paths_of(folder, file)

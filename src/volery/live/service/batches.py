@@ -1,6 +1,6 @@
 """Batches of writes to the store of jobs: while one commit is under way, the next batch gathers.
 
-The log of the database is moved to its place beside the commits, in a thread of its own, and seldom.
+Beside the commits, each in a thread of its own, the log of the database is moved to its place and brought to the disk.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
-from volery.core.model import Address, JobId, Message
+from volery.core.model import Address, JobId, Message, TaskId
 from volery.live.messages import ReportsStored
-from volery.live.service.acknowledgements import Acknowledgements, Ends
-from volery.live.service.errors import UnwrittenError
 from volery.live.service.store import JobStore, News
+from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
@@ -27,6 +26,10 @@ AGAIN_S: Final = 0.5
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+class UnwrittenError(Exception):
+    """The store could not be written just now; nothing has happened, and the same may be asked again."""
 
 
 class _Write:
@@ -41,7 +44,6 @@ class _Write:
         self._error: Exception | None = None
 
     def make(self) -> None:
-        """Write."""
         try:
             self._given = self._write()
         except sqlite3.Error:  # it may have ended the whole batch
@@ -49,15 +51,15 @@ class _Write:
         except Exception as error:
             self._error = error
 
-    def tell(self) -> None:
-        """It is committed."""
+    def succeed(self) -> None:
+        """Set the result of the committed write."""
         if self._error is not None:
             self.fail(self._error)
         elif not self._future.done():  # whoever waits may have given up
             self._future.set_result(self._given)
 
     def fail(self, error: Exception) -> None:
-        """It has come to nothing."""
+        """Set the error of the write."""
         if not self._future.done():
             self._future.set_exception(error)
 
@@ -68,7 +70,6 @@ class BatchWriter:
     Args:
         store: of jobs; the writer closes it.
         order: sends a message to a component.
-        on_commit: is called after each commit.
 
     Attributes:
         closed: whether it takes nothing more.
@@ -97,7 +98,6 @@ class BatchWriter:
         self._writing: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin to write."""
         self._writing = asyncio.get_running_loop().create_task(self._write())
 
     def note(self, event: News) -> None:
@@ -108,7 +108,7 @@ class BatchWriter:
 
     def acknowledge(self, agent: Address, end: tuple[int, int]) -> None:
         """Acknowledge an end (task, attempt) to an agent once the disk has it."""
-        self._ends.heard(agent, end)
+        self._ends.add(agent, end)
 
     async def written(self, write: Callable[[], T]) -> T:
         """The result of a write, once it is committed.
@@ -128,8 +128,12 @@ class BatchWriter:
         """An event that is set after the next commit, and when the writer is closed."""
         return self._committed
 
+    def refuse(self) -> None:
+        """Take no further writes; the last batch is written by `close`."""
+        self.closed = True
+
     async def close(self) -> None:
-        """Write the last batch, and close the store; call it after `closed` is set."""
+        """Write the last batch, and close the store; call it after `refuse`."""
         assert self.closed
         if self._writing is not None:
             self._wake.set()
@@ -179,7 +183,7 @@ class BatchWriter:
         self._store.begin(durable=bool(writes))
         for write in writes:
             write.make()
-        late = self._store.take_in(news, _now_us())
+        late = self._store.take_in(news, unix_now_us())
         # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
         # them would have to win the interpreter back from a busy loop after each.
         loop = asyncio.get_running_loop()
@@ -191,7 +195,7 @@ class BatchWriter:
         self._on_commit()
         self.commit_s += time.perf_counter() - began
         for write in writes:
-            write.tell()
+            write.succeed()
         for number in late:
             loop.call_later(self.reports_late_s, self._give_up_waiting, number)
         await self._checkpoints.after_batch()
@@ -204,12 +208,8 @@ class BatchWriter:
                 loop.create_future(),
             )
             written.add_done_callback(lambda done: done.exception() and again())
-            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, _now_us()), written))
+            self._writes.append(_Write(lambda: self._store.give_up_waiting(number, unix_now_us()), written))
             self._wake.set()
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 IDLE_S: Final = 1.0
@@ -233,7 +233,7 @@ class Checkpoints:
         self._moving: asyncio.Future[int] | None = None
         self._moved_s = 0.0
         self._written = True
-        """Whether the log's file may hold something; at the start, what an earlier life has left."""
+        """Whether the log's file may hold something; at the start, what an earlier incarnation has left."""
 
     async def until(self, something: asyncio.Event) -> None:
         """Wait until there is something to write; while there is nothing, the log is moved and its file emptied."""
@@ -272,5 +272,99 @@ class Checkpoints:
             return 0
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the checkpoint that is under way."""
         self._thread.shutdown()
+
+
+SYNC_PAUSE_S: Final = 0.25
+"""Between two syncs; nobody but the memory of nodes' hosts waits for them."""
+
+Ends = dict[Address, list[tuple[TaskId, int]]]
+"""Per agent, attempts (task, number) that have ended."""
+
+
+class Acknowledgements:
+    """Ends of attempts from their reports to their acknowledgements, which go to nodes once the disk has the ends.
+
+    A commit without a promise to a user does not wait for the disk (see `store`). A node's host acknowledged so early
+    would forget what the API's machine loses with its power, and the task would run again although its end was
+    reported. So the log of the database is brought to the disk a few times a second, beside the commits, and only then
+    are ends acknowledged; a commit that waits for the disk brings along what was committed before it.
+
+    Args:
+        sync: brings what is committed to the disk; called in a thread.
+        send: acknowledges ends to the agents that have reported them.
+    """
+
+    def __init__(self, sync: Callable[[], None], send: Callable[[Ends], None]) -> None:
+        self._sync = sync
+        self._send = send
+        self._heard: Ends = {}
+        self._committed: Ends = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._timer: asyncio.TimerHandle | None = None
+        self._syncing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def add(self, agent: Address, end: tuple[TaskId, int]) -> None:
+        """Add an end that an agent has reported to the next batch."""
+        self._heard.setdefault(agent, []).append(end)
+
+    def batch(self) -> Ends:
+        """The ends that the batch which begins now takes in."""
+        heard, self._heard = self._heard, {}
+        return heard
+
+    def failed(self, batch: Ends) -> None:
+        """Put the ends of a batch that was not written into the next one."""
+        _add(self._heard, batch)
+
+    def committed(self, batch: Ends, durable: bool) -> None:
+        """Note that a batch is committed; if `durable`, the disk has it and all before it."""
+        _add(self._committed, batch)
+        if not self._committed:
+            return
+        if durable:
+            self._acknowledge()
+        elif self._timer is None and self._syncing is None:
+            self._soon()
+
+    def _soon(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(SYNC_PAUSE_S, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._committed and not self._closed:
+            self._syncing = asyncio.get_running_loop().create_task(self._bring())
+
+    async def _bring(self) -> None:
+        bringing, self._committed = self._committed, {}
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
+        except OSError as error:
+            log.error("the log of the store could not be brought to the disk, and is tried again: %s", error)
+            _add(bringing, self._committed)
+            self._committed = bringing
+        else:
+            self._send(bringing)
+        self._syncing = None
+        if self._committed and not self._closed:
+            self._soon()
+
+    def _acknowledge(self) -> None:
+        committed, self._committed = self._committed, {}
+        self._send(committed)
+
+    async def close(self) -> None:
+        """Acknowledge nothing more; an agent reports its ends to the next incarnation again."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._syncing is not None:
+            await asyncio.wait((self._syncing,))
+        self._thread.shutdown()
+
+
+def _add(to: Ends, more: Ends) -> None:
+    for agent, ends in more.items():
+        to.setdefault(agent, []).extend(ends)

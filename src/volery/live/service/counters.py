@@ -55,14 +55,12 @@ class UserCounters:
         )  # fmt: skip
 
     def commit(self) -> None:
-        """Commit the changes."""
         # A commit may run in another thread than whoever asks: what was asked for stays whole.
         counts = self._counts | self._changed
         self._counts = {user: one for user, one in counts.items() if one != NOTHING}
         self._changed.clear()
 
     def roll_back(self) -> None:
-        """Nothing has changed."""
         self._changed.clear()
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
@@ -85,7 +83,7 @@ _READ: Final = (
 
 
 class UsageTable:
-    """The rows of a store that say what the last attempts at tasks have used.
+    """The rows of a store with the usage of the last attempts at tasks.
 
     Args:
         sql: writes; begin and commit are the store's.
@@ -104,13 +102,11 @@ class UsageTable:
             self._rows.append((job, place, report.number, used.cpu_us, peak, used.out_of_memory, used.held))
 
     def write(self) -> None:
-        """Write down what was noted."""
         if self._rows:
             self._sql.executemany(_WRITE, self._rows)
             self._rows.clear()
 
     def forget(self) -> None:
-        """Nothing of what was noted has happened."""
         self._rows.clear()
 
     def of(self, job: JobId, first: int, end: int) -> dict[tuple[int, int], TaskUsage]:

@@ -1,4 +1,4 @@
-"""Failover of schedulers: jobs of one that does not answer go to another, which the store of jobs knows first.
+"""Failover of schedulers: jobs of one that does not answer go to another, after the store of jobs has recorded it.
 
 `volery.core.assignment` decides; this module waits, writes down, and sends. A move is durable before anything that
 depends on it is sent: the number of its epoch must not be given twice, over a restart of this program either. So
@@ -18,8 +18,9 @@ from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
 from volery.core.events import Move, PeerBack, PeerLost
 from volery.core.model import SECOND, Address, JobId, Message, Time
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import AssignmentLedger
+from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Failover:
-    """Knows the scheduler of every job, and moves jobs between schedulers.
+    """Assigns jobs to schedulers, and moves them between schedulers.
 
     Args:
         entry_for: (job, user) -> the address that a job is submitted to while all schedulers answer.
@@ -110,7 +111,7 @@ class Failover:
             self._kept_max = max(KEPT_MIN, 2 * self._assignments.kept)
 
     def greet(self, entries: Iterable[Address]) -> None:
-        """Have schedulers that have begun anew, or answer again, know of moves before they are sent jobs."""
+        """Send moves to schedulers that have restarted, or answer again, before they are sent jobs."""
         for entry in entries:
             if entry in self._standins:
                 self._since.pop(entry, None)
@@ -127,7 +128,7 @@ class Failover:
         self.send(greet)
 
     def greet_all_but(self, elsewhere: Collection[Address]) -> None:
-        """As `greet`, all that begin together with the job service."""
+        """Greet all schedulers that begin together with the job service."""
         self.greet([entry for entry in self._standins if entry not in elsewhere])
 
     def on_peer(self, event: PeerLost | PeerBack) -> None:
@@ -179,7 +180,7 @@ class Failover:
     async def _write(self, move: Move, jobs: Sequence[JobId], note: str) -> None:
         while True:
             try:
-                await self._written(lambda: self._book.add(move, jobs, note, time.time_ns() // 1000))
+                await self._written(lambda: self._book.add(move, jobs, note, unix_now_us()))
             except UnwrittenError:
                 await asyncio.sleep(AGAIN_S)
             else:
@@ -192,7 +193,6 @@ class Failover:
         self._all_written.set()
 
     async def close(self) -> None:
-        """Move nothing more."""
         for timer in self._timers.values():
             timer.cancel()
         for task in self._moving:

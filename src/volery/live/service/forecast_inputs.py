@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Collection, Iterator, Mapping
 from operator import le
 from pathlib import Path
@@ -13,22 +12,23 @@ import msgspec
 from msgspec.structs import replace
 
 from volery.core.errors import InputError
+from volery.core.forecast import ActiveJob, FederationState, ForecastResult, Lifetime, RunningTask, WaitingTasks
 from volery.core.model import Address, Amounts, Cluster, JobId, Time
-from volery.core.standing import Lifetime, Outlook, RunningTask, Standing, StandingJob, WaitingTasks
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
+from volery.live.times import unix_now_us
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""
 JOBS_READ: Final = 200
-"""Of a user, and of the federation, so many of the last jobs tell how long tasks take."""
+"""Of a user, and of the federation, so many of the last jobs give the durations of tasks."""
 TASKS_READ: Final = 50
 """Of each of them."""
 DESCRIPTION_BYTES_MAX: Final = 20_000
-"""Larger descriptions tell nothing: to read them takes too long."""
+"""Larger descriptions are left out: to read them takes too long."""
 HISTORY_MIN: Final = 3
-"""Fewer finished tasks of a name tell less than an estimate."""
+"""Fewer finished tasks of a name are worth less than an estimate."""
 RATIOS_MIN: Final = 5
 _OPEN: Final = (
     "SELECT jobs.id, content FROM jobs JOIN descriptions ON descriptions.id = description "
@@ -72,17 +72,16 @@ class ForecastRequest(msgspec.Struct, frozen=True):
     lost: tuple[Address, ...] = ()
 
     def fleet(self) -> Fleet:
-        """The machines."""
         offered = [dict(zip(self.resources, amounts, strict=True)) for amounts in self.capacities]
         return Fleet(self.machines, self.slots, capacities=offered)
 
 
 class ForecastReply(msgspec.Struct, frozen=True):
-    """Reply of the forecast process; without an outlook `problem` says why there is none."""
+    """Reply of the forecast process; without an outlook `problem` is the reason."""
 
     at_us: Time
     next_job: JobId
-    outlook: Outlook | None = None
+    outlook: ForecastResult | None = None
     problem: str = ""
 
 
@@ -91,7 +90,7 @@ class UnplayableError(Exception):
 
 
 def reading(path: Path) -> sqlite3.Connection:
-    """The store of jobs, to be read.
+    """Open the store of jobs to be read.
 
     Raises:
         sqlite3.Error: it cannot be.
@@ -129,11 +128,7 @@ class _Earlier:
 
 
 class Lifetimes:
-    """The kinds of tasks that are met, each once.
-
-    Args:
-        sql: the store.
-    """
+    """The kinds of tasks that are met, each once."""
 
     def __init__(self, sql: sqlite3.Connection) -> None:
         self._sql = sql
@@ -172,12 +167,10 @@ class Lifetimes:
 def standing(
     path: Path, fleet: Fleet, nodes: Mapping[Address, int], asked: JobDescription | JobId,
     lost: Collection[Address] = (),
-) -> Standing:  # fmt: skip
+) -> FederationState:  # fmt: skip
     """The present state of a federation.
 
     Args:
-        path: of the store of jobs.
-        fleet: the machines.
         nodes: address of each node -> number of its machine.
         asked: the planned job, which gets the number that the next one will have; or the number of one under way.
         lost: nodes that do not answer.
@@ -191,11 +184,11 @@ def standing(
     try:
         sql.execute("BEGIN")  # all of what follows is of one moment
         (before,) = sql.execute("SELECT ifnull(max(id) + 1, 0) FROM jobs").fetchone()
-        at_us, lifetimes = time.time_ns() // 1000, Lifetimes(sql)
+        at_us, lifetimes = unix_now_us(), Lifetimes(sql)
         jobs, count, planned, number_asked = [], 0, None, None
         if isinstance(asked, JobDescription):
             waiting = tuple(_waiting(None, before, asked, fleet, lifetimes))
-            planned = StandingJob(before, asked.user, estimate_us(asked), (), waiting)
+            planned = ActiveJob(before, asked.user, estimate_us(asked), (), waiting)
             count = sum(some.count for some in planned.waiting)
         else:
             number_asked = asked
@@ -212,14 +205,14 @@ def standing(
         unusable = {*lost, *(node for (node,) in sql.execute("SELECT node FROM drained"))}
         drained = {nodes[node] for node in unusable if node in nodes}
         weights = tuple((name, weight) for name, weight, _ in sql.execute(_WEIGHTS))
-        return startable(Standing(
+        return startable(FederationState(
             at_us, tuple(jobs), planned, tuple(lifetimes.found), tuple(sorted(drained)), weights, number_asked
         ), fleet.cluster)  # fmt: skip
     finally:
         sql.close()
 
 
-def startable(found: Standing, cluster: Cluster) -> Standing:
+def startable(found: FederationState, cluster: Cluster) -> FederationState:
     """The same without tasks of other jobs that no usable machine can run: they wait until one is used again.
 
     Raises:
@@ -249,12 +242,12 @@ def startable(found: Standing, cluster: Cluster) -> Standing:
 def _open_job(
     sql: sqlite3.Connection, number: JobId, description: JobDescription, fleet: Fleet, nodes: Mapping[Address, int],
     lifetimes: Lifetimes, at_us: Time,
-) -> StandingJob:  # fmt: skip
+) -> ActiveJob:  # fmt: skip
     try:
         waiting = list(_waiting(sql, number, description, fleet, lifetimes))
         wanted = list(demands(description, fleet))
     except InputError:  # the fleet has changed since; the job will fail
-        return StandingJob(number, description.user, 0)
+        return ActiveJob(number, description.user, 0)
     running = []
     for place, node, started_us in sql.execute(_RUNNING, (number,)).fetchall():
         if node in nodes and started_us is not None:
@@ -263,7 +256,7 @@ def _open_job(
             running.append(RunningTask(nodes[node], max(0, at_us - started_us), kind, one.request))
     took_us = _took(sql, number) if running else ()
     told_us = estimate_us(description)
-    return StandingJob(number, description.user, told_us, tuple(running), tuple(waiting), took_us)
+    return ActiveJob(number, description.user, told_us, tuple(running), tuple(waiting), took_us)
 
 
 def _waiting(

@@ -10,26 +10,26 @@ import os
 import sqlite3
 import statistics
 import threading
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from volery.core.forecast import MomentQuantiles
 from volery.core.model import SECOND, JobId, Time
-from volery.core.standing import Moments
 from volery.live.jobs import JobDescription, merged
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.listings import digest_of, encoded
 from volery.live.service.meters import Meter
 from volery.live.status import ActualMoments, ForecastOutcome, ForecastRecord, MomentRecord
+from volery.live.times import unix_now_us
 
 COUNTS_US: Final = 60 * SECOND
 """A job that is submitted later finds another federation."""
 KEPT: Final = 10_000
 SHOWN: Final = 20
-NAMES: Final = Moments.__struct_fields__
+NAMES: Final = MomentQuantiles.__struct_fields__
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS forecasts (
   id INTEGER PRIMARY KEY, made_us INTEGER NOT NULL, next_job INTEGER NOT NULL, user TEXT NOT NULL,
@@ -47,14 +47,13 @@ class ForecastLedger:
 
     Args:
         path: of the file, made where it is missing.
-        jobs: the store of jobs.
 
     Raises:
         sqlite3.Error: it cannot be opened.
     """
 
     def __init__(self, path: Path, jobs: Path) -> None:
-        # Commands and their environment stand in it: nobody else may read them.
+        # It holds commands and their environment, which nobody else may read.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         self._sql = sqlite3.connect(path, timeout=5.0, check_same_thread=False, isolation_level=None)
         self._sql.execute("PRAGMA journal_mode = WAL")
@@ -64,18 +63,16 @@ class ForecastLedger:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close both files."""
         with self._lock:
             self._sql.close()
             self._jobs.close()
 
-    def keep(self, made_us: Time, next_job: JobId, job: JobDescription, moments: Moments) -> None:
+    def keep(self, made_us: Time, next_job: JobId, job: JobDescription, moments: MomentQuantiles) -> None:
         """Remember a forecast.
 
         Args:
             made_us: when it was made, microseconds since 1970.
             next_job: the first job number that was free then.
-            job: that was planned.
             moments: that were foretold.
         """
         row = (made_us, next_job, job.user, encoded(merged(job)), msgspec.json.encode(moments))
@@ -98,7 +95,7 @@ class ForecastLedger:
             (still_open,) = self._sql.execute(query, (user,)).fetchone()
         told = [
             ForecastOutcome(
-                job=row[0], made_us=row[1], moments=msgspec.json.decode(row[2], type=Moments),
+                job=row[0], made_us=row[1], moments=msgspec.json.decode(row[2], type=MomentQuantiles),
                 came=msgspec.json.decode(row[3], type=ActualMoments), delay_us=row[4],
             )
             for row in rows
@@ -108,7 +105,7 @@ class ForecastLedger:
 
     def _settle(self) -> None:
         """Find the jobs of forecasts, and what became of those that have ended."""
-        now_us = time.time_ns() // 1000
+        now_us = unix_now_us()
         query = "SELECT id, made_us, next_job, user, description FROM forecasts WHERE came IS NULL ORDER BY id DESC"
         for number, made_us, next_job, user, content in self._sql.execute(query).fetchall():
             found = self._jobs.execute(_JOB, (user, next_job, made_us + COUNTS_US, digest_of(content))).fetchone()

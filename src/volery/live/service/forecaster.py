@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from volery.core.forecast import PreemptedJob
 from volery.core.model import Address, JobId
-from volery.core.standing import Preempted
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, task_count
 from volery.live.loop import in_slices
@@ -35,7 +35,7 @@ from volery.live.service.requests import as_json, described, principal, seen_job
 from volery.live.service.tokens import Principal
 from volery.live.status import Forecast, ForecastRecord, JobStatus
 
-COMMAND: Final = (sys.executable, "-m", "volery.cli.forecasting")
+COMMAND: Final = (sys.executable, "-m", "volery.cli.forecast")
 BUDGET_S: Final = 5.0
 """Processor time for the runs of one forecast."""
 LIMIT_S: Final = 30.0
@@ -51,10 +51,9 @@ log = logging.getLogger(__name__)
 
 
 class Forecaster:
-    """Makes forecasts, one at a time, and keeps what became of them.
+    """Makes forecasts, one at a time, and keeps their outcomes.
 
     Args:
-        federation: whose.
         nodes: address of each node -> number of its machine.
         lost: gives the nodes that do not answer.
     """
@@ -89,7 +88,6 @@ class Forecaster:
         return meters(await self.record(None))
 
     def close(self) -> None:
-        """Nothing more is asked."""
         if self._book is not None:
             self._book.close()
 
@@ -106,7 +104,7 @@ class Forecaster:
         answer = await self._in_turn(await _sketch(job))
         if answer.outlook is not None and (isinstance(job.tasks, int) or len(job.tasks) <= RECORDED_MAX):
             await asyncio.to_thread(self.book.keep, answer.at_us, answer.next_job, job, answer.outlook.moments)
-        return _told(answer, task_count(job), who)
+        return _forecast_of(answer, task_count(job), who)
 
     async def _can_run(self, job: JobDescription) -> bool:
         async for one in in_slices(demands(job, self._fleet)):
@@ -122,10 +120,10 @@ class Forecaster:
         if made is None or (made.done() and time.monotonic() - self._made_s[job.id] > FRESH_S):
             made = self._made[job.id] = asyncio.ensure_future(self._in_turn(job.id))
             made.add_done_callback(lambda _: self._date(job.id))
-        return _told(await asyncio.shield(made), job.tasks, who)
+        return _forecast_of(await asyncio.shield(made), job.tasks, who)
 
     def _date(self, number: JobId) -> None:
-        """Note when an answer about a job came, and forget those that are old."""
+        """Store the time of an answer about a job, and forget old ones."""
         now_s = time.monotonic()
         self._made_s[number] = now_s
         for old in [one for one, at_s in self._made_s.items() if now_s - at_s > FRESH_S and self._made[one].done()]:
@@ -172,7 +170,7 @@ def _refused(tasks: int, problem: str) -> Forecast:
     return Forecast(made_us=0, tasks=tasks, runs=0, problem=problem)
 
 
-def _told(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
+def _forecast_of(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
     outlook = answer.outlook
     if outlook is None:
         return _refused(tasks, answer.problem)
@@ -183,7 +181,7 @@ def _told(answer: ForecastReply, tasks: int, who: Principal) -> Forecast:
 
 
 async def ask_lab(question: ForecastRequest) -> ForecastReply:
-    """Have the question answered by a process of its own, which is ended after `LIMIT_S`."""
+    """Answer a request in a process of its own, which is ended after `LIMIT_S`."""
     lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
         async with asyncio.timeout(LIMIT_S):
@@ -204,7 +202,7 @@ async def ask_lab(question: ForecastRequest) -> ForecastReply:
     return msgspec.msgpack.decode(answered, type=ForecastReply)
 
 
-def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ...]:
+def seen(preempts: tuple[PreemptedJob, ...], who: Principal) -> tuple[PreemptedJob, ...]:
     """The preempted jobs that the user may see; jobs of others are summed up without names."""
     if who.sees is None:
         return preempts
@@ -212,25 +210,23 @@ def seen(preempts: tuple[Preempted, ...], who: Principal) -> tuple[Preempted, ..
     others = [one for one in preempts if one.user != who.sees]
     if others:
         runs = max(one.runs for one in others)
-        own.append(Preempted(tasks=sum(one.tasks for one in others), runs=runs))
+        own.append(PreemptedJob(tasks=sum(one.tasks for one in others), runs=runs))
     return tuple(own)
 
 
 def forecast_operations(foreteller: Forecaster, queries: JobQueries) -> tuple[Operation, ...]:
-    """Forecasts, and what became of them."""
-
     async def forecast(request: Request) -> Response:
-        """When a job would start and end if it were submitted now, and whom it would preempt; nothing is submitted."""
+        """Forecast start and end of a job if it were submitted now, and its preemptions; nothing is submitted."""
         return as_json(await foreteller.forecast(await described(request), principal(request)))
 
     async def of_job(request: Request) -> Response:
-        """When what is left of a job that is under way would start and end, and whom it would preempt."""
+        """Forecast start and end of what is left of a job that is under way, and its preemptions."""
         who = principal(request)
         status = seen_job(queries, request.path_params["id"], who)
         return as_json(await foreteller.of_job(status, who))
 
     async def forecasts(request: Request) -> Response:
-        """How good forecasts were: of those whose job was submitted within a minute, word for word, and has ended."""
+        """The accuracy of forecasts of jobs that were submitted within a minute, word for word, and have ended."""
         return as_json(await foreteller.record(principal(request).sees))
 
     return (

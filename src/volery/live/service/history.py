@@ -30,11 +30,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Samples of a federation, the oldest first; they are not kept over a restart of the API.
-
-    Attributes:
-        samples: at most `KEPT`.
-    """
+    """Samples of a federation, the oldest first; they are not kept over a restart of the API."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=KEPT)
@@ -79,7 +75,7 @@ class AttemptCounts:
 
 
 def ended_of(told: Mapping[str, int]) -> int:
-    """Attempts that have ended, of what nodes have told of attempts by state."""
+    """Attempts that have ended, of reports counted by state."""
     return sum(count for state, count in told.items() if state not in ("running", "unknown"))
 
 

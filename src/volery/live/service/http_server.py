@@ -77,7 +77,6 @@ class Connections:
     """All connections, and which of them wait for a request's head or for the rest of its body.
 
     Args:
-        bounds: see there.
         clock_s: seconds that never go back.
     """
 
@@ -118,7 +117,6 @@ class Connections:
         return chain(self._waiting, self._receiving)
 
     def wait(self, connection: Connection) -> None:
-        """Expect a head from now on."""
         if connection in self._open:
             self.whole(connection)
             self._waiting[connection] = self._clock_s() + HEAD_S
@@ -141,7 +139,6 @@ class Connections:
         self._receiving.pop(connection, None)
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
         self.whole(connection)
         if connection in self._open:
             self._open.remove(connection)
@@ -184,47 +181,40 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
-        """It is open: from now on only the transport closes it, whose protocol has to learn of that."""
+        """Take over the transport, which alone closes the connection from now on."""
         self.connection.abort = transport.abort
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed."""
         self.known.gone(self.connection)
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """A new request."""
         self._head_bytes = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the address."""
         self._count(url)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
         self._count(name + value)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A whole head."""
         self.known.came(self.connection)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body."""
         self.known.received(self.connection, len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """A whole body, also an empty one."""
         self.known.whole(self.connection)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer is sent; a rest of its request's body is no reason to keep the connection."""
+        """Go on with the next request; a rest of the last request's body is no reason to keep the connection."""
         super().on_response_complete()
         if self.cycle.response_complete:
             self.known.wait(self.connection)
@@ -241,7 +231,6 @@ class Listener:
     Args:
         listening: the socket; it is closed with the listener.
         context: of TLS; None: without.
-        bounds: of connections.
     """
 
     def __init__(self, listening: socket.socket, context: ssl.SSLContext | None, bounds: ConnectionLimits) -> None:
@@ -251,7 +240,6 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, make: Callable[[], BoundedHttpProtocol]) -> None:
-        """Accept from now on."""
         self._socket.setblocking(False)
         self._begin(self._accept(make))
         self._begin(self._sweep())
@@ -263,7 +251,6 @@ class Listener:
         self._known.end_unfinished()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is accepted."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -334,11 +321,9 @@ class HttpServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take none."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept from now on."""
         assert sockets is None, "the listener has its own"
         await self.lifespan.startup()
         self.servers = [self._listener]  # type: ignore[list-item] # it closes as one of asyncio does

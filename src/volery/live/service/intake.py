@@ -20,7 +20,7 @@ import msgspec
 
 from volery.live.jobs import JobDescription, TaskDescription, job_from_json, jobs_from_json
 from volery.live.loop import in_slices
-from volery.live.service.errors import AwayError
+from volery.live.service.outputs import AwayError
 
 HERE_BYTES_MAX: Final = 32 << 10
 """Bodies up to this size are read within about 20 ms, in the worst case."""
@@ -89,7 +89,6 @@ class Intake:
             raise AwayError("body", f"{problem}; submit smaller jobs") from None
 
     def close(self) -> None:
-        """Nothing more is read."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 

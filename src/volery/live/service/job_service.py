@@ -1,6 +1,6 @@
 """Job service: the submitter between the API, which describes jobs in words, and the schedulers, which take messages.
 
-It stands on a host under the address `SUBMITTER` like any component, and is not journalled; its state is the store.
+It has the address `SUBMITTER` on its host like any component, and is not journalled; its state is the store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from volery.core.events import (
 )
 from volery.core.model import Address, JobId, Message, Time
 from volery.core.shares import Share
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, task_count
 from volery.live.messages import (
     AGENT,
@@ -46,8 +46,7 @@ from volery.live.service.node_table import NodeTable
 from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions
-from volery.live.service.throttle import Outgoing
+from volery.live.service.submissions import JobSubmissions, Outgoing
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
@@ -63,24 +62,14 @@ class JobService(Component):
     """Submits jobs, follows them, and gives orders to schedulers; all calls come from the event loop's thread.
 
     Args:
-        store: of jobs.
-        fleet: the machines of the federation.
-        nodes: of the federation.
-        counts: of attempts.
-        writer: of the store.
         submissions: the jobs that have not ended.
-        queries: of the same parts.
         outputs: asks other hosts for the output of tasks.
-        book: decisions of schedulers.
         capacity: asks schedulers for their views; None: they do not answer.
         order: sends a message to a component.
         observe: is called with each report of an attempt.
 
     Attributes:
-        nodes: of the federation.
-        queries: answer what users ask.
         outputs: asks other hosts for the output of tasks.
-        writer: of the store.
     """
 
     __slots__ = (
@@ -127,7 +116,6 @@ class JobService(Component):
             self._port.send(event.to, message)
 
     def on_report(self, event: TaskReport, source: Address, now: Time) -> None:
-        """Note what has become of an attempt."""
         self.writer.note(event)
         told = self._counts.told
         told[event.state] = told.get(event.state, 0) + 1
@@ -137,7 +125,6 @@ class JobService(Component):
             self._observe(event)
 
     def on_news(self, event: JobAccepted | JobRejected | JobDone, source: Address, now: Time) -> None:
-        """Note what has become of a job."""
         self.writer.note(event)
         if isinstance(event, JobRejected):
             self._port.set_timer(event.job, now + event.retry_after_us)
@@ -145,27 +132,21 @@ class JobService(Component):
             self._submissions.accepted(event.job, done=isinstance(event, JobDone))
 
     def on_decision(self, event: DecisionReport, source: Address, now: Time) -> None:
-        """Remember what a scheduler has decided."""
         self._book.note(event)
 
     def on_confined(self, event: ConfinementReport, source: Address, now: Time) -> None:
-        """Remember what holds tasks on some nodes."""
         self.nodes.confined(event)
 
     def on_preempted(self, event: PreemptionReport, source: Address, now: Time) -> None:
-        """Write a preemption down."""
         self.queries.sharing.note(event)
 
     def on_output(self, event: OutputReply, source: Address, now: Time) -> None:
-        """Take what the host of a node has read."""
-        self.outputs.told(event, source)
+        self.outputs.receive(event, source)
 
     def on_peer(self, event: PeerReport, source: Address, now: Time) -> None:
-        """Remember which component is lost to which."""
         self.nodes.peer(event)
 
     def on_seen(self, event: Seen, source: Address, now: Time) -> None:
-        """Take the view of a scheduler."""
         if self._capacity is not None:
             self._capacity.seen(event)
 
@@ -175,7 +156,6 @@ class JobService(Component):
         self._submissions.submit_rejected(event.key)
 
     def on_peer_lost_or_back(self, event: PeerLost | PeerBack, source: Address, now: Time) -> None:
-        """Take note that a scheduler does not answer, or answers again."""
         self._submissions.failover.on_peer(event)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
@@ -201,25 +181,25 @@ class JobService(Component):
         """Begin to write, and to submit what had not ended when the store was last closed; ended tasks stay ended.
 
         Args:
-            elsewhere: entries on other hosts. What is theirs is submitted when they are heard of (`resubmit`): said
-                before, it would wait for one that is away, and name tasks of which the ends are told meanwhile.
+            elsewhere: entries on other hosts. Their jobs are submitted when they are met (`resubmit`): before that,
+                a job would wait for one that is away, and name tasks of which the ends are reported meanwhile.
         """
         self.writer.open()
         self._repeat_orders()
         self._submissions.open(elsewhere)
 
     async def resubmit(self, entries: Collection[Address]) -> None:
-        """Submit what has not ended to entries that have restarted, or are heard of first: they may know nothing."""
+        """Submit unfinished jobs to entries that have restarted, or are met first: they may have lost them."""
         self.nodes.forget_lost(entries)
         self._submissions.failover.greet(entries)
-        self.queries.sharing.tell(entries)
+        self.queries.sharing.send_weights(entries)
         await self._submissions.resubmit(entries)
 
     async def close(self) -> None:
-        """Write down what was reported, and close the store."""
+        """Store what was reported, and close the store."""
         if self.writer.closed:
             return
-        self.writer.closed = True
+        self.writer.refuse()
         await self._submissions.stop()
         await self.writer.close()
 
@@ -227,7 +207,7 @@ class JobService(Component):
         """Take a job: it is in the store, committed, when this returns.
 
         Raises:
-            InputError: constraints that the fleet gives no meaning to, or a key that stands for another job.
+            InputError: constraints that the fleet gives no meaning to, or a key that belongs to another job.
         """
         (receipt,) = await self._take([description], ["job"])
         return receipt
@@ -257,7 +237,7 @@ class JobService(Component):
         return receipts
 
     async def cancel(self, number: JobId) -> JobStatus | None:
-        """Give a job up; None where there is no such job."""
+        """Cancel a job; None where there is no such job."""
         if await self.writer.written(lambda: self._store.cancel(number)):
             status = self._store.job(number)
             assert status is not None
@@ -265,7 +245,7 @@ class JobService(Component):
         return self._store.job(number)
 
     async def drain(self, node: Address, drained: bool) -> NodeStatus | None:
-        """Have nothing more placed on a node, or something again; None where there is no such node.
+        """Place nothing more on a node, or use it again; None where there is no such node.
 
         Raises:
             InputError: the scheduler cannot drain nodes.
@@ -277,19 +257,19 @@ class JobService(Component):
             raise InputError(f"nodes/{node}", problem)
         await self.writer.written(lambda: self._store.drain(node, drained))
         (self.nodes.drained.add if drained else self.nodes.drained.discard)(node)
-        self._tell_of_drain(node, drained)
+        self._order_drain(node, drained)
         return next(found for found in self.nodes.statuses() if found.address == node)
 
     def _repeat_orders(self) -> None:
-        """Tell of all drained nodes and of weights once more: a component may have restarted."""
+        """Repeat all drained nodes and weights: a component may have restarted."""
         if self.writer.closed:
             return
         for node in sorted(self.nodes.drained):
-            self._tell_of_drain(node, drained=True)
-        self.queries.sharing.tell()
+            self._order_drain(node, drained=True)
+        self.queries.sharing.send_weights()
         asyncio.get_running_loop().call_later(REPEAT_S, self._repeat_orders)
 
-    def _tell_of_drain(self, node: Address, drained: bool) -> None:
+    def _order_drain(self, node: Address, drained: bool) -> None:
         for master in self.nodes.masters(node):
             self._order(master, Drain(node, drained))
 
@@ -307,7 +287,6 @@ def job_service(
 
     Args:
         store: of jobs; closed with the service.
-        fleet: the machines of the federation.
         entry: the address that a job of a user is submitted to.
         nodes: address of each node -> number of its machine.
         post: hands an event to the service in the host's next turn.

@@ -49,7 +49,7 @@ NOBODY: Final = -1
 
 
 class ShareHistory:
-    """The two histories, in the database of jobs.
+    """The histories of weights and of preemptions, in the database of jobs.
 
     Args:
         write: the connection whose transaction the caller begins and commits.
@@ -86,7 +86,7 @@ class ShareHistory:
         return [WeightChange(*row) for row in rows]
 
     def note(self, told: PreemptionReport) -> None:
-        """Note a preemption; what was told before is noted once."""
+        """Note a preemption; one that was reported before is noted once."""
         fact = told.fact
         job, place, user = self._place(fact.task)
         for_job, for_place, for_user = self._place(fact.beneficiary)
@@ -101,7 +101,7 @@ class ShareHistory:
         """The number for people of an attempt, by what was reported of the task's last one."""
         query = "SELECT attempt, launched FROM tasks WHERE job = ? AND place = ?"
         for number, last in self._write.execute(query, (job, place)):
-            # A report of an attempt may be on its way when the preemption is told; or the next one has begun. Another
+            # A report of an attempt may be on its way when the preemption is reported, or the next one begun. Another
             # incarnation of the scheduler numbers from far away, so that only the sign of the difference counts.
             return max(0, int(number) + max(-1, min(launched - last, 1))) if last >= 0 else int(number)
         return 0
@@ -120,7 +120,6 @@ class ShareHistory:
         Args:
             user, job: only those by which this one has lost, or gained.
             before: only those with smaller numbers.
-            limit: at most so many.
         """
         wanted = [("user", user), ("job", job)]
         asked = [(f"({name} = ? OR for_{name} = ?)", value) for name, value in wanted if value is not None]

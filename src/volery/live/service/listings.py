@@ -43,10 +43,9 @@ class JobQuery(NamedTuple):
 
 
 class JobOrder(NamedTuple):
-    """In which order jobs are told, and where among them to begin; those that are equal: the newest first.
+    """The order of listed jobs, and the first of them; equal ones: the newest first.
 
     Args:
-        by: one of `ORDERS`.
         falling: the largest first.
         skip: so many are left out.
     """
@@ -73,7 +72,6 @@ def job_status(row: Sequence[Any]) -> JobStatus:
 
 
 def jobs(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-    """Jobs, the newest first unless another order is asked for."""
     assert order.by in ORDERS
     asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
     where = " AND ".join(words for words, _ in asked) or "1"
@@ -94,7 +92,7 @@ READ: Final = 500
 async def search(sql: sqlite3.Connection, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
     """As `jobs`, in pieces where many are looked at or read: between them the event loop does what else there is to do.
 
-    A job that changes meanwhile stands where it was when it was looked at, if the query still holds for it.
+    A job that changes meanwhile stays where it was when it was looked at, if the query still holds for it.
     """
     if is_indexed(query, order):
         return await _newest(sql, query, limit) if order == NEWEST else jobs(sql, query, limit, order)
@@ -149,7 +147,6 @@ def is_indexed(query: JobQuery, order: JobOrder) -> bool:
 
 
 def job(sql: sqlite3.Connection, number: JobId) -> JobStatus | None:
-    """One job."""
     row = sql.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
     return job_status(row) if row else None
 
@@ -158,7 +155,6 @@ def allocations_us(sql: sqlite3.Connection, limit: int) -> list[Time]:
     """From a job's submission until the first attempt of a task starts, in microseconds; of the last jobs' tasks.
 
     Args:
-        sql: the store.
         limit: at most so many jobs are looked at, and at most so many of their tasks.
     """
     rows = sql.execute(
@@ -241,7 +237,6 @@ class JobRow(msgspec.Struct):
         return counts_of(self.state, self.tasks - self.running - ended, self.running)
 
     def row(self, revision: int) -> tuple[Any, ...]:
-        """Its columns that change, in the order in which the store updates them, and its number."""
         return (
             self.answered, self.cancelling, self.state, self.reason, self.running, self.finished, self.failed,
             self.killed, self.started_us, self.ended_us, revision, self.id,
@@ -264,12 +259,12 @@ def digest_of(content: bytes) -> bytes:
 
 
 def key_of(user: str, key: str) -> str | None:
-    """A key as it is kept: each user has its own; no name or key holds what stands between them."""
+    """A key as it is kept: each user has its own; no name or key holds the character between them."""
     return f"{user}\n{key}" if key else None
 
 
 def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
-    """A task as its row tells it, with what its last attempt has used."""
+    """A task from its row, with the usage of its last attempt."""
     job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = row
     return TaskStatus(
         job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,

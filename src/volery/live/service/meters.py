@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, get_args
 
 import volery
+from volery.core.model import SECOND
 from volery.live.service.job_service import JobService
 from volery.live.service.requests import Traffic
 from volery.live.status import NodeState
-from volery.live.times import SECOND_US
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _KIB: Final = 1024
@@ -24,7 +24,7 @@ Meter = tuple[str, str, str, Sequence[Sample]]
 
 
 def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()) -> str:
-    """All that is known here, and what others know; users appear while they have something under way."""
+    """The meters of the service and of others; users appear while they have something under way."""
     loads, nodes, hosts = service.queries.loads(), service.queries.nodes(), service.queries.all_hosts()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     lines = [
@@ -50,7 +50,7 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
             ({"host": host.name}, int(host.state == "up")) for host in hosts
         ]),
         *_meter("volery_host_last_heard_timestamp_seconds", "gauge", "when a host was last heard, Unix time", [
-            ({"host": host.name}, host.heard_us / SECOND_US) for host in hosts if host.heard_us is not None
+            ({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None
         ]),
         *_meter("volery_host_info", "gauge", "the version and the incarnation that a host runs", [
             ({"host": host.name, "hostname": host.hostname, "version": host.version,

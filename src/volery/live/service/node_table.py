@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from msgspec.structs import replace
 
 from volery.core.model import Address, TaskId
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.messages import ConfinementReport, PeerReport, TaskReport
 from volery.live.runtime.presence import HostRegister
 from volery.live.status import HostStatus, NodeStatus
@@ -18,15 +18,12 @@ class NodeTable:
 
     Args:
         nodes: address of each node -> number of its machine.
-        fleet: the machines of the federation.
         drained: the nodes that are drained at the start.
-        owners_of: node -> the components that are told when it is drained; see `Deployment`.
+        owners_of: node -> the components that get an order when it is drained; see `Deployment`.
         register: of all hosts; None: they are not known.
 
     Attributes:
         machines: address of each node -> number of its machine.
-        drained: the nodes that are drained.
-        register: of all hosts.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class NodeTable:
         if state == "running":
             self._running[key] = event.node
             before = self._latest.get(event.task)
-            if before is not None and before < event.attempt:  # it ended with its host, which may never say so
+            if before is not None and before < event.attempt:  # it ended with its host, which may never report it
                 self._running.pop((event.task, before), None)
             self._latest[event.task] = event.attempt
             return False
@@ -60,11 +57,9 @@ class NodeTable:
         return True
 
     def confined(self, event: ConfinementReport) -> None:
-        """Remember what holds tasks on some nodes."""
         self._confined.update(dict.fromkeys(event.nodes, event.words))
 
     def peer(self, event: PeerReport) -> None:
-        """Remember which component is lost to which."""
         (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
 
     def forget_lost(self, entries: Collection[Address]) -> None:
@@ -77,15 +72,14 @@ class NodeTable:
         return self._owners_of is not None
 
     def masters(self, node: Address) -> tuple[Address, ...]:
-        """The components in charge of a node, where the scheduler has said so."""
+        """The components in charge of a node, where the scheduler names them."""
         return self._owners_of(node) if self._owners_of is not None else ()
 
     def partitions(self) -> dict[Address, tuple[Address, ...]]:
-        """The components in charge of each node, where the scheduler has said so."""
+        """The components in charge of each node."""
         return {} if self._owners_of is None else {node: self.masters(node) for node in self.machines}
 
     def running_on(self, node: Address, limit: int) -> list[TaskId]:
-        """Tasks that run on a node, at most so many."""
         return sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
 
     def lost(self) -> set[Address]:
@@ -94,11 +88,9 @@ class NodeTable:
         return lost if self.register is None else lost | self.register.lost_nodes
 
     def absent(self) -> tuple[str, ...]:
-        """A sentence about each host that does not answer."""
         return () if self.register is None else tuple(self.register.absent())
 
     def hosts(self) -> list[HostStatus]:
-        """All hosts of the federation."""
         return [] if self.register is None else self.register.statuses()
 
     def taken(self) -> dict[int, int]:
@@ -109,11 +101,9 @@ class NodeTable:
         return taken
 
     def drained_machines(self) -> set[int]:
-        """The machines of drained nodes."""
         return {self.machines[node] for node in self.drained if node in self.machines}
 
     def lost_machines(self) -> set[int]:
-        """The machines of lost nodes."""
         return {self.machines[node] for node in self.lost()}
 
     def statuses(self) -> list[NodeStatus]:

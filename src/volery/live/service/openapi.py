@@ -12,13 +12,13 @@ from starlette.responses import Response
 
 import volery
 from volery.live.service.tokens import Role
-from volery.live.status import Refusal
+from volery.live.status import ErrorResponse
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One thing that the API can do.
+    """One operation of the API.
 
     Args:
         method: GET, POST or PUT.
@@ -48,7 +48,9 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
     """An OpenAPI 3.1 document."""
     operations = list(operations)
     types = [kind for operation in operations for kind in (operation.answers, operation.takes) if _is_type(kind)]
-    schemas, components = msgspec.json.schema_components([*types, Refusal], ref_template="#/components/schemas/{name}")
+    schemas, components = msgspec.json.schema_components(
+        [*types, ErrorResponse], ref_template="#/components/schemas/{name}"
+    )
     found = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     refusal = schemas[-1]

@@ -58,7 +58,6 @@ def is_asked_for(
 def operator_operations(
     service: JobService, traffic: Traffic, foreteller: Forecaster | None = None
 ) -> tuple[Operation, ...]:
-    """Nodes, users, shares and metrics."""
     clusters: dict[Address, tuple[Address, ...]] = {}
 
     async def nodes(request: Request) -> Response:
@@ -94,7 +93,7 @@ def operator_operations(
         return as_json(status, 202)
 
     async def users(request: Request) -> Response:
-        """Users with something under way or a share, and what they have; who is no operator hears of themselves."""
+        """Users with something under way or a share; without the role of an operator only oneself."""
         return as_json(service.queries.users(principal(request).sees))
 
     async def metrics(_: Request) -> Response:
@@ -120,10 +119,8 @@ LIMIT_MAX: Final = 10_000
 
 
 def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
-    """Shares, their changes, preemptions."""
-
     async def shares(request: Request) -> Response:
-        """Who is due what of the federation, as a tree; who is no operator hears of the own share."""
+        """The shares of users and organisations, as a tree; without the role of an operator only the own one."""
         return as_json(queries.sharing.listed(principal(request).sees))
 
     async def show_share(request: Request) -> Response:
@@ -150,7 +147,7 @@ def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
         )
 
     async def changes(request: Request) -> Response:
-        """Who has changed weights, the last change first."""
+        """Changes of weights, the last change first."""
         limit = number(request, "limit", 100, LIMIT_MAX)
         return as_json(queries.sharing.changes(request.query_params.get("name"), limit))
 

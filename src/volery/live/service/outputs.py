@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 from starlette.responses import Response, StreamingResponse
 
+from volery.core.errors import InputError
 from volery.core.model import Address, Message
 from volery.live.messages import AGENT, OutputReply, OutputRequest
 from volery.live.node.output import PIECE_BYTES_MAX, Extent, blocks, extent, open_output, piece_from, piece_in
-from volery.live.service.errors import AwayError
 from volery.live.status import LOG_OFFSET, TaskStatus
 
 MEDIA_TYPE = "application/octet-stream"
@@ -26,8 +26,12 @@ AGAIN_S: Final = 0.1
 """A host that reads for many others is asked again."""
 
 
+class AwayError(InputError):
+    """A host that alone could answer does not."""
+
+
 class TaskOutput(Protocol):
-    """An output that is there.
+    """An output that exists.
 
     Attributes:
         there: how much of it.
@@ -39,11 +43,11 @@ class TaskOutput(Protocol):
         """The content between two offsets, in pieces; once, and then it is closed."""
 
     def close(self) -> None:
-        """Nothing of it is wanted."""
+        """Release the output without reading it."""
 
 
 class FileOutput:
-    """A file of this host.
+    """An output in a file of this host.
 
     Args:
         file: its descriptor.
@@ -54,11 +58,9 @@ class FileOutput:
         self.there = extent(file)
 
     def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `TaskOutput`."""
         return blocks(self._file, start, end)
 
     def close(self) -> None:
-        """See `TaskOutput`."""
         os.close(self._file)
 
 
@@ -100,24 +102,21 @@ class OutputRequests:
         self._open[number] = agent, answer
         try:
             self._send(agent, OutputRequest(number, folder, stream, offset, limit))
-            return await answer  # type: ignore[no-any-return] # it is what `told` has put there
+            return await answer  # type: ignore[no-any-return] # `receive` has put it there
         finally:
             del self._open[number]
 
-    def told(self, told: OutputReply, source: Address) -> None:
-        """An answer; it may come too late."""
+    def receive(self, told: OutputReply, source: Address) -> None:
+        """Take an answer, which may come too late."""
         agent, answer = self._open.get(told.number, ("", None))
         if answer is not None and agent == source and not answer.done():
             answer.set_result(told)
 
 
 class AskedOutput:
-    """A file of a node's host.
+    """An output in a file of a node's host.
 
     Args:
-        asking: asks.
-        task: whose.
-        stream: which.
         there: how much there was.
     """
 
@@ -128,7 +127,7 @@ class AskedOutput:
         self.there = there
 
     async def content(self, start: int, end: int) -> AsyncIterator[bytes]:
-        """See `TaskOutput`; a host that goes away meanwhile breaks the answer off."""
+        """Ask for the content piece by piece; a host that goes away meanwhile breaks the answer off."""
         while start < end:
             limit = min(PIECE_BYTES_MAX, end - start)
             told = await self._asking.ask(self._task.node, self._task.folder, self._stream, start, limit)
@@ -138,7 +137,7 @@ class AskedOutput:
             start += len(told.piece)
 
     def close(self) -> None:
-        """See `TaskOutput`."""
+        """Do nothing: no file is open on this host."""
 
 
 class Outputs:
@@ -146,7 +145,6 @@ class Outputs:
 
     Args:
         root: the folder of the folders of attempts on this host.
-        asking: asks other hosts.
     """
 
     def __init__(self, root: Path, asking: OutputRequests) -> None:
@@ -160,7 +158,7 @@ class Outputs:
             AwayError: the node's host does not answer.
         """
         if Path(task.folder).parent.name != str(task.job):
-            return None  # a node may tell of folders of its own job only
+            return None  # a node may report folders of its own job only
         file = await asyncio.to_thread(open_output, self._root, task.folder, stream)
         if file is not None:
             return FileOutput(file)

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
 
 from volery.core.events import Look, Seen
 from volery.core.model import Address, Amounts, JobId, Message, Time
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
 from volery.live.loop import in_slices
 from volery.live.runtime.decisions import DecisionBook, candidates, counted
 from volery.live.service.batches import BatchWriter
-from volery.live.service.counters import UserLoad
-from volery.live.service.history import AttemptCounts, History, Sample, ThroughputMeter
-from volery.live.service.ledgers import ArchivedJob
-from volery.live.service.listings import NEWEST, READ, JobOrder, JobQuery
+from volery.live.service.history import AttemptCounts, History, Sample
+from volery.live.service.listings import READ
 from volery.live.service.node_table import NodeTable
 from volery.live.service.store import JobStore
 from volery.live.service.user_shares import UserShares
 from volery.live.status import (
     FunnelStep,
-    HostStatus,
     JobPlan,
     JobStatus,
-    NodeStatus,
-    PairStatus,
     PlannedGroup,
     TaskStatus,
     UserStatus,
     Why,
 )
+from volery.live.times import unix_now_us
 
 NODES_NAMED: Final = 8
 GROUPS_MAX: Final = 1_000
@@ -44,22 +39,20 @@ LOOK_MAX: Final = 1_000
 
 
 class JobQueries:
-    """Answers about a federation as it stands now.
+    """Answers about a federation as it is now.
 
     Args:
-        store: of jobs.
-        fleet: the machines of the federation.
-        nodes: of the federation.
-        counts: of attempts.
-        writer: of the store.
         assigned: the address of the scheduler that has a job of a user.
-        sharing: the shares of users.
-        book: decisions of schedulers.
         capacity: asks schedulers for their views; None: they do not answer.
 
     Attributes:
-        history: the last hours.
+        told: reports of attempts, counted by state.
+        pace: ended attempts over time.
+        takes_orders: jobs can be cancelled here, unlike in a recording.
+        drains: nodes can be drained here.
     """
+
+    takes_orders = True
 
     def __init__(
         self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
@@ -68,24 +61,22 @@ class JobQueries:
     ) -> None:  # fmt: skip
         self.sharing = sharing
         self.history = History()
+        # Queries that one part answers by itself.
+        self.job, self.jobs, self.search, self.archived = store.job, store.jobs, store.search, store.retired.of
+        self.tasks, self.result, self.loads, self.allocations_us = (
+            store.tasks, store.result, store.loads, store.allocations_us
+        )  # fmt: skip
+        self.nodes, self.lost, self.absent = nodes.statuses, nodes.lost, nodes.absent
+        self.all_hosts, self.partitions, self.views = nodes.hosts, nodes.partitions, book.pairs
+        self.told, self.pace = counts.told, counts.pace
+        self.drains = nodes.can_drain
         self._store = store
         self._fleet = fleet
         self._table = nodes
-        self._counts = counts
         self._writer = writer
         self._assigned = assigned
         self._book = book
         self._capacity = capacity
-
-    @property
-    def told(self) -> Mapping[str, int]:
-        """Reports of attempts, counted by state."""
-        return self._counts.told
-
-    @property
-    def pace(self) -> ThroughputMeter:
-        """Ended attempts over time."""
-        return self._counts.pace
 
     @property
     def revision(self) -> int:
@@ -93,7 +84,6 @@ class JobQueries:
         return self._store.revision
 
     def users(self, user: str | None) -> list[UserStatus]:
-        """Users with something under way or a share, or only one."""
         loads = {load.user: load for load in self._store.loads(user)}
         due, weights = self.sharing.due(), self.sharing.weights()
         names = sorted({*loads, *due} if user is None else {user})
@@ -104,28 +94,7 @@ class JobQueries:
             found.append(UserStatus(**counts, share=None if share is None else float(share), weight=weights.get(name)))
         return found
 
-    def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
-        return self._store.job(number)
-
-    def archived(self, number: JobId) -> ArchivedJob | None:
-        """The user of an archived job, and the number of its file."""
-        return self._store.retired.of(number)
-
-    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-        """Jobs, the newest first unless another order is asked for."""
-        return self._store.jobs(query, limit, order)
-
-    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-        """As `jobs`, in pieces where many are looked at, so that nobody waits for the answer but who asks."""
-        return await self._store.search(query, limit, order)
-
-    def allocations_us(self, limit: int) -> list[Time]:
-        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
-        return self._store.allocations_us(limit)
-
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
-        """Tasks that run on a node, at most so many."""
         here = self._table.running_on(node, limit)
         return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
 
@@ -159,69 +128,27 @@ class JobQueries:
 
     @property
     def now_us(self) -> Time:
-        """The wall clock, microseconds since 1970."""
-        return time.time_ns() // 1000
-
-    @property
-    def takes_orders(self) -> bool:
-        """True: jobs can be cancelled."""
-        return True
-
-    def lost(self) -> set[Address]:
-        """Nodes that do not answer."""
-        return self._table.lost()
-
-    def absent(self) -> tuple[str, ...]:
-        """A sentence about each host that does not answer."""
-        return self._table.absent()
+        return unix_now_us()
 
     def samples(self) -> list[Sample]:
-        """The last hours, the oldest first."""
         return list(self.history.samples)
 
     def sample(self) -> None:
-        """Note how the federation stands now."""
+        """Add a sample of the federation to the history."""
         usable = [node for node in self.nodes() if node.state == "in use"]
         used, slots = sum(node.running for node in usable), sum(node.slots for node in usable)
         waiting = sum(load.tasks_pending for load in self._store.loads())
         self.history.note(self.now_us, used, slots, waiting, self.told.get("failed", 0))
 
     def description(self, number: JobId) -> JobDescription | None:
-        """A job as it was submitted."""
         found = self._store.described(number)
         return None if found is None else found[1]
 
-    def all_hosts(self) -> list[HostStatus]:
-        """All hosts of the federation."""
-        return self._table.hosts()
-
     def mistaken(self, by: Address) -> dict[Address, tuple[int, int]]:  # noqa: ARG002 - only recordings know
-        """The wrong parts of a scheduler's view: known to recordings only."""
         return {}
 
-    @property
-    def drains(self) -> bool:
-        """True if nodes can be drained here."""
-        return self._table.can_drain
-
-    def partitions(self) -> dict[Address, tuple[Address, ...]]:
-        """The components in charge of each node, where the scheduler has said so."""
-        return self._table.partitions()
-
-    def views(self) -> list[PairStatus]:
-        """Decisions of schedulers on their views of each other's parts, where they report them."""
-        return self._book.pairs()
-
-    def loads(self, user: str | None = None) -> list[UserLoad]:
-        """The loads of all users, or of one."""
-        return self._store.loads(user)
-
-    def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
-        """Tasks of a job, in order."""
-        return self._store.tasks(number, first, limit)
-
     async def all_tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
-        """As `tasks`, in pieces where they are many, so that nobody waits for the answer but who asks."""
+        """As `tasks`, in pieces where they are many, so that other requests do not wait for the answer."""
         found = self.tasks(number, first, min(limit, READ))
         while len(found) < limit and (piece := self.tasks(number, first + len(found), min(READ, limit - len(found)))):
             found += piece
@@ -229,7 +156,7 @@ class JobQueries:
         return found
 
     def why(self, number: JobId, place: int | None) -> Why | None:
-        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        """The reasons why a task is where it is; without a place: of the first that waits, or of the first."""
         job, described = self._store.job(number), self._store.described(number)
         if job is None or described is None or (place is not None and place >= job.tasks):
             return None
@@ -239,14 +166,13 @@ class JobQueries:
         again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
         return Why(
             job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
-            waiting=0 if job.ended else job.tasks - _heard(job),
+            waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
 
     def wanted(self, number: JobId, place: int) -> TaskDemand:
-        """The demand of a task of a job."""
         described = self._store.described(number)
         assert described is not None, "there is such a job"
         return demand_at(described[1], place, self._fleet)
@@ -285,19 +211,11 @@ class JobQueries:
 
     def _first_waiting(self, job: JobStatus) -> int:
         """The place of a task that has not been started, as a rule the first: they are in order as long as all fit."""
-        for first, count in ((_heard(job), 1), (0, LOOK_MAX)):
+        for first, count in ((_reported(job), 1), (0, LOOK_MAX)):
             for task in self._store.tasks(job.id, first, count):
                 if task.state == "pending":
                     return task.index
         return 0
-
-    def result(self, number: JobId, place: int) -> bytes:
-        """The pickled result or exception of a callable."""
-        return self._store.result(number, place)
-
-    def nodes(self) -> list[NodeStatus]:
-        """All nodes, in order of their addresses' machines."""
-        return self._table.statuses()
 
 
 def started_tasks(job: JobStatus) -> int:
@@ -305,7 +223,7 @@ def started_tasks(job: JobStatus) -> int:
     return job.running + job.finished + job.failed + job.killed
 
 
-def _heard(job: JobStatus) -> int:
+def _reported(job: JobStatus) -> int:
     return started_tasks(job) + job.unsatisfiable
 
 
@@ -340,7 +258,7 @@ class CapacityQueries:
             del self._open[number]
 
     def seen(self, told: Seen) -> None:
-        """An answer; it may come too late."""
+        """Take an answer, which may come too late."""
         answer = self._open.get(told.number)
         if answer is not None and not answer.done():
             answer.set_result(told.machines)

@@ -15,13 +15,15 @@ from starlette.responses import Response
 from volery.core.errors import InputError
 from volery.core.model import JobId
 from volery.live.jobs import JobDescription
-from volery.live.service.errors import AwayError, ConflictError, UnwrittenError
+from volery.live.service.admission import ConflictError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.intake import Intake
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.openapi import Endpoint, Operation
+from volery.live.service.outputs import AwayError
 from volery.live.service.sessions import Sessions, is_foreign
 from volery.live.service.tokens import Principal
-from volery.live.status import JobStatus, Problem, Refusal
+from volery.live.status import ErrorDetail, ErrorResponse, JobStatus
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10
@@ -78,7 +80,7 @@ def principal(request: Request) -> Principal:
 
 
 def by_whom(request: Request) -> str:
-    """` by olga`, for the log; nothing where the API has no tokens."""
+    """The user for a line of the log, as ` by olga`; nothing where the API has no tokens."""
     user = principal(request).user
     return f" by {user}" if user else ""
 
@@ -131,7 +133,7 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
             # A page of another site can make a browser send other types unasked, but not this one.
             return refusal("content-type", "orders are application/json", 415)
         if operation.role is not None:
-            # Where no token speaks for a request, nothing else tells it from one that another site's page has caused.
+            # Without a token, nothing else distinguishes a request from one that another site's page has caused.
             if operation.method != "GET" and "authorization" not in request.headers and is_foreign(request):
                 return refusal("origin", FOREIGN, 403)
             who = sessions.who(request)
@@ -168,7 +170,7 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
 
 def refusal(place: str, problem: str, status: int) -> Response:
     """The answer to what cannot be done."""
-    response = as_json(Refusal(Problem(place, problem)), status)
+    response = as_json(ErrorResponse(ErrorDetail(place, problem)), status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
     return response
@@ -206,13 +208,11 @@ def choice(request: Request, name: str, known: tuple[str, ...], default: str | N
 
 
 class JobLookup(Protocol):
-    """Knows jobs, and those that have left for the archive."""
+    """Finds jobs, and those that have left for the archive."""
 
-    def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
+    def job(self, number: JobId) -> JobStatus | None: ...
 
-    def archived(self, number: JobId) -> ArchivedJob | None:
-        """The user of an archived job, and the number of its file."""
+    def archived(self, number: JobId) -> ArchivedJob | None: ...
 
 
 def seen_job(jobs: JobLookup, number: JobId, who: Principal) -> JobStatus:
@@ -231,7 +231,7 @@ def seen_job(jobs: JobLookup, number: JobId, who: Principal) -> JobStatus:
 
 
 def no_job(job: int) -> NoReturn:
-    """Say that a job does not exist, which is also what those hear who may not see it.
+    """Raise the error for a job that does not exist, or that may not be seen.
 
     Raises:
         NotThereError: always.

@@ -27,7 +27,7 @@ from volery.live.service.listings import digest_of, encoded
 
 VERSION: Final = 2
 LOG_BYTES: Final = 64 << 20
-"""When a log that was longer is used anew, its file is cut to this."""
+"""When a log that was longer is used again, its file is cut to this."""
 BUSY_MS: Final = 50
 """A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
 TABLES: Final = (
@@ -44,7 +44,7 @@ CREATE TABLE jobs (
     "CREATE INDEX jobs_by_revision ON jobs (revision)",
     "CREATE INDEX jobs_by_description ON jobs (description)",
 )
-"""Rows of jobs change with each report, so descriptions, which may have many megabytes, stand apart, each once."""
+"""Rows of jobs change with each report, so descriptions, perhaps of many megabytes, have a table of their own."""
 _TASKS: Final = (
     """
 CREATE TABLE tasks (
@@ -85,7 +85,7 @@ class Database:
         self._log = path.with_name(path.name + "-wal")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Commands and their environment stand in it: nobody else may read them.
+            # It holds commands and their environment, which nobody else may read.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._lock = opened_lock(path.with_suffix(".lock"))
         except OSError as error:
@@ -107,7 +107,7 @@ class Database:
             raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
 
     def checkpoint(self, whole: bool) -> int:
-        """Move what is in the log to its place; in any thread, but one at a time.
+        """Move the log to its place; in any thread, but one at a time.
 
         Args:
             whole: all of it, and empty the log's file: nothing may be written meanwhile.
@@ -123,9 +123,9 @@ class Database:
         return pages
 
     def sync(self) -> None:
-        """Bring all that is committed to the disk; in any thread. A commit that is durable need not be followed by it.
+        """Sync all that is committed to the disk; in any thread. A commit that is durable need not be followed by it.
 
-        Checkpoints bring what they move to the disk themselves, so that what is not there stands in the log.
+        Checkpoints bring what they move to the disk themselves, so that what is not there is in the log.
 
         Raises:
             OSError: the disk refuses.
@@ -138,7 +138,7 @@ class Database:
                 os.close(log)
 
     def close(self) -> None:
-        """Leave everything in one file; what is not committed is lost."""
+        """Move everything to one file; what is not committed is lost."""
         self._moving.close()
         self.read.close()
         self.write.close()

@@ -1,4 +1,4 @@
-"""Sessions of browsers: a cookie stands for a token that was shown, see docs/decisions/0023.
+"""Sessions of browsers: a cookie represents a token that was shown, see docs/decisions/0023.
 
 The cookie holds a random name of the session, never the token. Scripts cannot read it, and a browser sends it only
 with requests of pages of this very site. A session ends after half a day, with its token, and with this program.
@@ -31,10 +31,10 @@ class _Session(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    """The sessions of a gate.
+    """The sessions of browsers.
 
     Args:
-        gate: knows who asks.
+        gate: finds the principal of a request.
         clock_s: seconds that never go back.
     """
 
@@ -98,7 +98,7 @@ def is_foreign(request: HTTPConnection) -> bool:
     return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
 
 
-def says_origin(request: HTTPConnection) -> bool:
+def names_origin(request: HTTPConnection) -> bool:
     """True if a browser names the origin of a request; all recent browsers do."""
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 

@@ -5,7 +5,7 @@ gets the last state of each job and task that has changed: a stream of events th
 
 Writes gather in a transaction until `commit`, which is slow where it waits for the disk, and may then run in another
 thread: meanwhile nothing is written, and what is read is what was committed last. Only promises wait for the disk
-(`begin(durable=True)`). What was heard of tasks survives this program without; when the whole machine fails, its tasks
+(`begin(durable=True)`). Reports of tasks survive this program without; when the whole machine fails, its tasks
 are gone as well, and run again.
 """
 
@@ -52,7 +52,7 @@ _WRITE_TASK: Final = (
     "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
-"""Nothing that is heard of another attempt changes it: at most one attempt succeeds."""
+"""No report of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
 
@@ -66,9 +66,9 @@ _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NE
 
 
 class JobStore:
-    """Jobs and tasks.
+    """The jobs and tasks of a federation, in a database.
 
-    Tasks of which nothing has been heard have no row; they are pending, or cancelled with their job.
+    Tasks without a report have no row; they are pending, or cancelled with their job.
 
     Args:
         path: of the database; made where it is missing.
@@ -96,7 +96,7 @@ class JobStore:
         """Of the last change that is committed."""
 
     def _refused_jobs(self) -> set[JobId]:
-        """The jobs of which the scheduler has said that it does not take them for now."""
+        """The jobs that the scheduler does not take for now."""
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
         return {number for (number,) in self._read.execute(query, (_REFUSED,))}
 
@@ -105,15 +105,12 @@ class JobStore:
         return row[0] if row else None
 
     def close(self) -> None:
-        """Leave the database in one file; what is not committed is lost."""
         self._database.close()
 
     def checkpoint(self, whole: bool) -> int:
-        """See `Database.checkpoint`."""
         return self._database.checkpoint(whole)
 
     def sync(self) -> None:
-        """See `Database.sync`."""
         self._database.sync()
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
@@ -122,7 +119,6 @@ class JobStore:
         return (row[0], _decode(row[1])) if row else None
 
     def first_task(self, number: JobId) -> TaskId | None:
-        """The number of a job's first task."""
         row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
         return row[0] if row else None
 
@@ -132,7 +128,6 @@ class JobStore:
         return bool(row and row[0])
 
     def drained(self) -> set[Address]:
-        """The nodes on which nothing is to be placed."""
         return {node for (node,) in self._read.execute("SELECT node FROM drained")}
 
     def drain(self, node: Address, drained: bool) -> None:
@@ -214,7 +209,7 @@ class JobStore:
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
     def cancel(self, number: JobId) -> bool:
-        """Note that the job is to be cancelled; whether it had not ended yet."""
+        """Note that the job is to be cancelled; true if it had not ended yet."""
         job = self._job_under_way(number)
         if job is None:
             return False
@@ -230,14 +225,14 @@ class JobStore:
             self._write_changes()
 
     def take_in(self, news: Iterable[News], now_us: int) -> list[JobId]:
-        """Take in what was heard.
+        """Take in reports of jobs and attempts.
 
         Returns:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
         for item in news:
             if type(item) is JobAccepted and item.job not in self._refused:
-                continue  # it says nothing new: most jobs are taken at once
+                continue  # nothing new: most jobs are taken at once
             job = self._job_under_way(item.job)
             if job is None:
                 continue
@@ -309,7 +304,7 @@ class JobStore:
             return
         state, number, launched, started_us = self._known(job, place)
         same = (number, launched) == (report.number, report.attempt)
-        # Either number may be smaller of a later attempt: a scheduler that begins anew may number anew, and a host may
+        # Either number may be smaller of a later attempt: a scheduler that restarts may number from 0, and a host may
         # have had to take a greater number for people than the next one will.
         late = report.number <= number and report.attempt <= launched
         if state in _FINAL or (state != "running" if same else late):
@@ -333,7 +328,7 @@ class JobStore:
             job.started_us = started_us
 
     def _known(self, job: JobRow, place: int) -> tuple[TaskState, int, int, Time | None]:
-        """State, both numbers of the attempt, and start of a task as it was last told, in this batch or before."""
+        """State, both numbers of the attempt, and start of a task as last reported, in this batch or before."""
         row = self._rows.get((job.id, place))
         if row is not None:
             return row[2], row[4], row[12], row[7]
@@ -376,7 +371,6 @@ class JobStore:
     # Reading: what is committed.
 
     def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
         return listings.job(self._read, number)
 
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
@@ -421,14 +415,7 @@ class JobStore:
     def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
-        """Changes since a revision, in order of revisions; the tasks of a job come before the job.
-
-        Args:
-            after: the revision.
-            job: only this one.
-            limit: at most so many.
-            user: only this one's.
-        """
+        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
         jobs = self._read.execute(
             f"SELECT {JOB_COLUMNS} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
             "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",

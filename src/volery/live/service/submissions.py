@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
 
 from volery.core.errors import InputError
-from volery.core.events import Cancel, Event, JobDone
-from volery.core.model import Address, JobId, Message, Time
-from volery.live.config.fleet import Fleet
-from volery.live.jobs import demands
-from volery.live.service.admission import NewJob, Submission, wanted
-from volery.live.service.batches import BatchWriter
-from volery.live.service.errors import UnwrittenError
+from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit
+from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
+from volery.live.command import decode_payload, encode_payload
+from volery.live.config.constraints import Fleet
+from volery.live.jobs import JobDescription, demands, plan, submission
+from volery.live.service.admission import NewJob, wanted
+from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.failover import Failover
 from volery.live.service.listings import OpenJob
 from volery.live.service.store import JobStore
-from volery.live.service.throttle import SubmitThrottle
+from volery.live.times import unix_now_us
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +31,6 @@ class JobSubmissions:
     """The jobs that schedulers have not finished, and the scheduler of each.
 
     Args:
-        store: of jobs.
-        fleet: the machines of the federation.
-        writer: of the store.
         post: hands an event to the job service in the host's next turn.
         order: sends a message to a component.
         entry: the address that a job of a user is submitted to.
@@ -97,7 +97,6 @@ class JobSubmissions:
         return Counter(self.failover.entry(number, user) for number, user in self._store.open_users())
 
     async def stop(self) -> None:
-        """Move and submit nothing more."""
         await self.failover.close()
         if self._resuming is not None:
             self._resuming.cancel()
@@ -114,7 +113,7 @@ class JobSubmissions:
             self._feed.submit(sent.number, owner.entry, sent.messages(owner.epoch))
 
     def withdraw(self, number: JobId, user: str) -> None:
-        """Give a job up: nothing more of it is sent, and nothing that waits to be sent is before the order."""
+        """Withdraw a job: nothing more of it is sent, and nothing that waits to be sent is before the order."""
         self._sent.pop(number, None)
         if self._held is not None:
             self._held.pop(number, None)
@@ -142,7 +141,7 @@ class JobSubmissions:
         except InputError as error:
             reason = f"not submitted again: {error}"
             try:
-                await self._writer.written(lambda: self._store.fail(job.id, reason, time.time_ns() // 1000))
+                await self._writer.written(lambda: self._store.fail(job.id, reason, unix_now_us()))
             except UnwrittenError:
                 log.error("job %d was %s; the next start will try it", job.id, reason)
             return
@@ -157,3 +156,147 @@ class JobSubmissions:
         else:
             self._sent.pop(job.id, None)
             self._writer.note(JobDone(job.id))
+
+
+class Submission(NamedTuple):
+    """A job on its way to its scheduler.
+
+    Args:
+        number, first, description: see `NewJob`.
+        left: so many of its tasks are to run.
+        ended: places of the others.
+        begun: see `JobStore.begun`.
+        again: its scheduler may have received the job, or a part of it, before.
+    """
+
+    number: JobId
+    first: TaskId
+    description: JobDescription
+    fleet: Fleet
+    left: int
+    ended: Set[int] = frozenset()
+    begun: Mapping[int, tuple[int, int]] = MappingProxyType({})
+    again: bool = False
+
+    def messages(self, epoch: int) -> Iterator[Message]:
+        """The messages that submit it, made as they are taken; each call begins from the first one.
+
+        Args:
+            epoch: since which its scheduler has it.
+        """
+        everything = plan(self.description, self.number, self.first, self.fleet)
+        tasks = still_to_run((task for task, _ in everything), self.ended, self.begun)
+        messages = submission(self.number, tasks, self.left, self.description.user, TASKS_PER_TURN)
+        first = next(messages)
+        assert isinstance(first, Submit)
+        yield msgspec.structs.replace(first, epoch=epoch)
+        if self.again and self._was_sent_in_parts(first.job):
+            # A scheduler that has the job takes nothing from `Submit`, and may lack some of these tasks.
+            yield MoreTasks(self.number, 0, first.job.tasks, left=self.left)
+        yield from messages
+
+    def _was_sent_in_parts(self, job: Job) -> bool:
+        """True if the job may have needed several messages when it was first sent; tasks that have ended had a size."""
+        return bool(self.ended) or len(job.tasks) < self.left
+
+
+def still_to_run(
+    tasks: Iterable[Task], ended: Set[int], begun: Mapping[int, tuple[int, int]]
+) -> Iterator[Task]:  # fmt: skip
+    """The tasks of a job that is submitted again, without those that ended; the others carry their earlier attempts.
+
+    Args:
+        tasks: all of the job, in order.
+        ended: the places of those that need not run again.
+        begun: see `JobStore.begun`.
+    """
+    for place, task in enumerate(tasks):
+        if place in begun and place not in ended:
+            attempts, launched = begun[place]
+            carried = msgspec.structs.replace(decode_payload(task.payload), attempts=attempts, launched=launched)
+            yield msgspec.structs.replace(task, payload=encode_payload(carried))
+        elif place not in ended:
+            yield task
+
+
+TASKS_PER_TURN: Final = 500
+"""A scheduler decides about so many, with its reasons, in about 20 ms."""
+WAITING_MAX: Final = 16
+"""With more jobs than this on their way, further submissions wait."""
+
+
+class Outgoing(Message, frozen=True):
+    """Messages that the job service sends in its next turn; they stay on its host."""
+
+    to: Address
+    messages: tuple[Message, ...]
+
+
+class SubmitThrottle:
+    """Hands messages of submissions to the host, a bounded number of tasks per turn.
+
+    A turn runs to its end before anything else does. A job of a million tasks, or a hundred thousand jobs that are
+    submitted again after a restart, must not make one turn of it: other requests would wait meanwhile. Jobs that wait
+    take turns, so that a small job is not behind a large one, and a job that is cancelled leaves at once. The messages
+    of a job are made as they are sent, so that a job that waits takes no memory for its tasks.
+
+    Args:
+        post: hands an event to the job service in the host's next turn.
+    """
+
+    def __init__(self, post: Callable[[Event], None]) -> None:
+        self._post = post
+        self._waiting: dict[JobId, tuple[Address, Iterator[Message]]] = {}
+        self._room = TASKS_PER_TURN
+        self._timer: asyncio.Handle | None = None
+        self._handed_s = 0.0
+        self._changed = asyncio.Event()
+
+    def submit(self, job: JobId, to: Address, messages: Iterator[Message]) -> None:
+        """Send the messages of a job in the next turn, or as soon as there is room; they replace what waits of it."""
+        self._waiting[job] = to, messages
+        self._hand_over()
+
+    def drop(self, job: JobId) -> None:
+        self._waiting.pop(job, None)
+        self._changed.set()  # with nothing left to hand over, nothing else would wake those that wait for room
+
+    async def room(self) -> None:
+        """Wait until few jobs are on their way."""
+        while len(self._waiting) > WAITING_MAX:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _hand_over(self) -> None:
+        waiting = self._waiting
+        while waiting and self._room > 0:
+            job = next(iter(waiting))
+            to, messages = waiting.pop(job)
+            message = next(messages, None)
+            if message is not None:
+                waiting[job] = to, messages
+                self._room -= _weight(message)
+                self._post(Outgoing(to, (message,)))
+        self._changed.set()
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._handed_s = loop.time()
+            self._timer = loop.call_soon(self._handled)
+
+    def _handled(self) -> None:
+        """The turn is over. While more waits, others get as much time as it took: tasks are started, for example."""
+        loop = asyncio.get_running_loop()
+        took_s = loop.time() - self._handed_s
+        self._timer = loop.call_later(took_s, self._go_on) if self._waiting else loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._timer = None
+        self._room = TASKS_PER_TURN
+        if self._waiting:
+            self._hand_over()
+
+
+def _weight(message: Message) -> int:
+    if isinstance(message, Submit):
+        return 1 + len(message.job.tasks)
+    return 1 + len(message.tasks) if isinstance(message, MoreTasks) else 1

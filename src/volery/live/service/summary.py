@@ -1,4 +1,4 @@
-"""A federation at a glance: what the live page shows first, as figures for programs."""
+"""A federation at a glance: the first figures of the live page, for programs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     used: Annotated[int, Meta(description="tasks that run on usable slots; utilisation is used / usable")]
 
 
-class AllocationTimes(msgspec.Struct, frozen=True, kw_only=True):
+class AllocationPercentiles(msgspec.Struct, frozen=True, kw_only=True):
     """From the submission of a task's job until its first attempt starts."""
 
     tasks: Annotated[int, Meta(description=f"of so many, at most {ALLOCATIONS:,}, of the jobs submitted last")]
@@ -48,7 +48,7 @@ class AllocationTimes(msgspec.Struct, frozen=True, kw_only=True):
     p99: Percentile
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class FederationSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The federation at a glance; figures of jobs are one's own for who is no operator, who gets no null ones."""
 
     nodes: int
@@ -66,15 +66,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     per_second: Annotated[
         float | None, Meta(description="tasks that ended, over the last minute; null: it may not be seen, or not yet")
     ] = None
-    allocation: Annotated[AllocationTimes | None, Meta(description="null: it may not be seen, or nothing has run")] = (
-        None
-    )
+    allocation: Annotated[
+        AllocationPercentiles | None, Meta(description="null: it may not be seen, or nothing has run")
+    ] = None
     views: Annotated[tuple[PairStatus, ...], Meta(description="of schedulers, where they report their decisions")] = ()
 
 
 class Pacing(Protocol):
-    """Tells how fast tasks end."""
-
     def per_second(self, ended: int) -> float | None:
         """Tasks per second over the last minute, given how many have ended so far; None: too soon to tell."""
 
@@ -82,18 +80,15 @@ class Pacing(Protocol):
 def summary_of(
     queries: FederationView, pace: Pacing, owners: Mapping[Address, Sequence[Address]], user: str | None,
     nodes: Sequence[NodeStatus],
-) -> Summary:  # fmt: skip
-    """The federation as far as this host knows it.
+) -> FederationSummary:  # fmt: skip
+    """The federation as far as this host sees it.
 
     Args:
-        queries: knows.
-        pace: knows how fast tasks end.
         owners: the components responsible for each node.
         user: who sees figures of their own jobs alone; None: those of all.
-        nodes: all.
     """
     loads = queries.loads(user)
-    known = Summary(
+    known = FederationSummary(
         **counts(nodes), jobs_pending=sum(load.jobs_pending for load in loads),
         jobs_running=sum(load.jobs_running for load in loads),
         tasks_pending=sum(load.tasks_pending for load in loads), clusters=clusters(nodes, owners),
@@ -135,13 +130,13 @@ def clusters(nodes: Sequence[NodeStatus], owners: Mapping[Address, Sequence[Addr
     )  # fmt: skip
 
 
-def allocation(found: Sequence[int]) -> AllocationTimes | None:
+def allocation(found: Sequence[int]) -> AllocationPercentiles | None:
     """Percentiles of microseconds, each the smallest that so many of a hundred do not exceed."""
     if not found:
         return None
     ordered = sorted(found)
     p50, p95, p99 = (ordered[max(0, -(-len(ordered) * q // 100) - 1)] for q in (50, 95, 99))
-    return AllocationTimes(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
+    return AllocationPercentiles(tasks=len(ordered), p50=p50, p95=p95, p99=p99)
 
 
 def summary_operation(queries: JobQueries) -> Operation:
@@ -154,4 +149,4 @@ def summary_operation(queries: JobQueries) -> Operation:
             owners.update(await asyncio.to_thread(queries.partitions))
         return as_json(summary_of(queries, queries.pace, owners, principal(request).sees, queries.nodes()))
 
-    return Operation("GET", "/summary", summary, Summary)
+    return Operation("GET", "/summary", summary, FederationSummary)

@@ -51,7 +51,6 @@ class _JobSpan:
     """A job whose span is open.
 
     Attributes:
-        span: of the job.
         within: the context of its attempts.
         first_task: number of its first task.
         queued_us: task -> when its next attempt was queued; else it was when the job was submitted.
@@ -68,13 +67,7 @@ class _JobSpan:
 
 
 class Telemetry:
-    """Makes spans and figures.
-
-    Args:
-        name: of the federation.
-        spans: takes spans.
-        reader: reads figures.
-    """
+    """Makes spans and figures for OpenTelemetry."""
 
     def __init__(self, name: str, spans: SpanProcessor, reader: MetricReader) -> None:
         resource = Resource.create({"service.name": "volery", "service.instance.id": name})
@@ -103,7 +96,6 @@ class Telemetry:
         return read
 
     def look(self, queries: JobQueries) -> None:
-        """Find the figures."""
         loads, nodes = queries.loads(), queries.nodes()
         count = {
             state: [sum(getattr(load, f"{what}_{state}") for load in loads) for what in ("jobs", "tasks")]
@@ -122,13 +114,13 @@ class Telemetry:
         }
 
     def attempt(self, store: JobStore, report: TaskReport) -> None:
-        """A node has told of an attempt."""
+        """Add the report of an attempt to the span of its job."""
         job = self._jobs.get(report.job) or self._begun(store, report.job)
         key, at_ns = (report.task, report.attempt), report.at_unix_us * _NS
         if job is None:
             return
         if report.state == "running":
-            if key not in self._attempts:  # it may be told again
+            if key not in self._attempts:  # it may be reported again
                 self._attempts[key] = (self._launched(job, report, at_ns), report.at_unix_us)
         elif key in self._attempts:
             span, started_us = self._attempts.pop(key)
@@ -159,7 +151,7 @@ class Telemetry:
         return job
 
     def ended(self, store: JobStore, status: JobStatus) -> None:
-        """A job has ended, and its end is written down."""
+        """Close the span of a job whose end is stored."""
         job = self._jobs.get(status.id) or self._begun(store, status.id)
         if job is None:
             return
@@ -172,7 +164,7 @@ class Telemetry:
         job.span.end(status.ended_us * _NS)
 
     def close(self) -> None:
-        """Hand over what there is; may take some seconds where nobody listens."""
+        """Export what there is; may take some seconds where no collector answers."""
         attempts = [span for span, _ in self._attempts.values()]
         for span in (*attempts, *(job.span for job in self._jobs.values())):
             span.set_attribute("volery.reason", "the API was closed")
@@ -192,12 +184,7 @@ def _end(span: Span, report: TaskReport, at_ns: int) -> None:
 
 
 class JobTracer:
-    """Follows a job service, and makes its jobs spans.
-
-    Args:
-        telemetry: makes them.
-        store: of jobs.
-    """
+    """Follows a job service, and makes its jobs spans."""
 
     def __init__(self, telemetry: Telemetry, store: JobStore) -> None:
         self._telemetry = telemetry
@@ -205,11 +192,9 @@ class JobTracer:
         self._tasks: list[asyncio.Task[None]] = []
 
     def on_report(self, event: TaskReport) -> None:
-        """Note what has become of a task."""
         self._telemetry.attempt(self._store, event)
 
     def open(self, queries: JobQueries) -> None:
-        """Begin to follow what is written."""
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._follow(queries, queries.revision)), loop.create_task(self._refresh(queries))
@@ -233,5 +218,4 @@ class JobTracer:
             task.cancel()
 
     async def close(self) -> None:
-        """Hand over what there is."""
         await asyncio.to_thread(self._telemetry.close)

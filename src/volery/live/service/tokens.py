@@ -14,7 +14,6 @@ import hmac
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from msgspec import Meta
 
 from volery.core.errors import InputError
 from volery.live.locks import opened_lock
+from volery.live.times import unix_now_us
 
 FILE: Final = "tokens.json"
 PREFIX: Final = "volery"
@@ -41,7 +41,7 @@ ROLES: Final[tuple[Role, ...]] = ("user", "operator", "admin")
 
 
 class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as it is kept."""
+    """A token as it is stored."""
 
     id: Annotated[str, Meta(description="the middle part of the token, to name it by")]
     user: str
@@ -59,9 +59,8 @@ class Principal(msgspec.Struct, frozen=True):
     """The user who makes a request, and the role of the token.
 
     Args:
-        user: the name; empty where nobody is asked.
-        role: what they may.
-        known: whether a token has said so.
+        user: the name; empty where there are no tokens.
+        known: whether a token names the user.
     """
 
     user: str
@@ -83,11 +82,7 @@ ANYBODY: Final = Principal("", "admin", known=False)
 
 
 class TokenFile:
-    """The tokens of a federation.
-
-    Args:
-        folder: of the federation.
-    """
+    """The tokens of a federation."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -96,8 +91,6 @@ class TokenFile:
         """A new token, which nobody can read again, and what is kept of it.
 
         Args:
-            user: whose it is.
-            role: what they may.
             days: it is void after so many; None: never.
 
         Raises:
@@ -106,7 +99,7 @@ class TokenFile:
         if not USER.fullmatch(user):
             problem = "a user has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit"
             raise InputError(f"user {user[:80]!r}", problem)
-        now_us = time.time_ns() // 1000
+        now_us = unix_now_us()
         identifier = secrets.token_hex(IDENTIFIER_BYTES)
         token = f"{PREFIX}_{identifier}_{secrets.token_urlsafe(SECRET_BYTES)}"
         kept = AccessToken(
@@ -118,7 +111,7 @@ class TokenFile:
         return token, kept
 
     def revoke(self, name: str) -> tuple[AccessToken, ...]:
-        """Remove the token of that id, or all of that user; what was removed.
+        """Remove the token of that id, or all of that user, and return what was removed.
 
         Raises:
             InputError: there is none, or the file cannot be written.
@@ -147,7 +140,7 @@ class TokenFile:
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[AccessToken, ...]]:
-        """The tokens, while nobody else changes them."""
+        """Lock the tokens, and change them."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = opened_lock(self.path.with_suffix(".lock"))
@@ -175,10 +168,10 @@ class TokenFile:
 
 
 class Authenticator:
-    """Tells who makes a request; looks into the file again when it has changed.
+    """Finds the principal of a request; reads the file again when it has changed.
 
     Args:
-        tokens: of the federation; None: nobody is asked.
+        tokens: of the federation; None: there are none.
 
     Raises:
         InputError: the file cannot be read.
@@ -211,7 +204,7 @@ class Authenticator:
         kept = self._tokens.get(parts[1])
         if kept is None or not hmac.compare_digest(kept.hash, _hash(token)):
             return None
-        if kept.expires_us is not None and time.time_ns() // 1000 >= kept.expires_us:
+        if kept.expires_us is not None and unix_now_us() >= kept.expires_us:
             return None
         return Principal(kept.user, kept.role)
 

@@ -1,14 +1,13 @@
-"""Shares of a live federation: who is due what, who may change it, and what was preempted by it.
+"""Shares of a live federation: the part that each user is due, its changes, and the preemptions for it.
 
-What an administrator orders is written down first, then told to those who place tasks, by the same message as in the
-lab, and told again from time to time: they may have begun anew.
+An order of an administrator is stored first, then sent to the components that place tasks, by the same message as in
+the lab, and sent again from time to time: they may have restarted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any, Final
@@ -20,9 +19,10 @@ from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
 from volery.core.shares import Share
 from volery.live.messages import PreemptionReport
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
+from volery.live.times import unix_now_us
 
 Written = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Writes in the next batch, and returns what that gave when it is committed."""
@@ -42,7 +42,6 @@ class UserShares:
 
     Args:
         due, shares, weight_subscribers: see `Deployment`.
-        book: what is kept.
         written: see `Written`.
         send: hands a message to a component.
     """
@@ -80,7 +79,6 @@ class UserShares:
         return shares(self._weights)
 
     def due(self) -> Mapping[str, Fraction]:
-        """Per user who has one, its share."""
         if not self.can_change:
             return self._due
         return {share.name: share.due for share in self._shares if not share.members}
@@ -113,33 +111,32 @@ class UserShares:
         """Give a user, or an organisation, another weight from now on.
 
         Args:
-            name: whose.
             weight: against its siblings in the tree.
             by: who orders it; it is written down.
 
         Raises:
-            InputError: the scheduler knows no shares, nobody has that name, or it is no weight.
+            InputError: the scheduler has no shares, nobody has that name, or it is no weight.
         """
         shares = self._shares_by
         if shares is None:
             problem = "this scheduler knows no shares that can change; of those in the registry, Megha with `shares`"
             raise InputError(f"shares/{name[:80]}", problem)
-        async with self._changing:  # a change is told under its own number
+        async with self._changing:  # a change is sent under its own number
             weights = {**self._weights, name: weight}
             due = shares(weights)
             before = self.found(name)
             assert before is not None, "whose weight can change has one"
             was = before.weight
-            self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, _now_us()))
+            self._number = await self._written(lambda: self._book.reweigh(name, weight, was, by, unix_now_us()))
             self._weights, self._shares = weights, due
         log.info("the weight of %r is %d, and was %d%s", name, weight, was, f", by {by}" if by else "")
-        self.tell()
+        self.send_weights()
         after = self.found(name)
         assert after is not None
         return after
 
-    def tell(self, only: Collection[Address] | None = None) -> None:
-        """Tell those who place tasks, or only some of them, which weights have changed."""
+    def send_weights(self, only: Collection[Address] | None = None) -> None:
+        """Send changed weights to the components that place tasks, or to some of them."""
         if self._number:
             message = Reweigh(self._number, tuple(sorted(self._weights.items())))
             for address in self._weight_subscribers:
@@ -147,11 +144,10 @@ class UserShares:
                     self._send(address, message)
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
-        """Changes of weights, the last one first."""
         return self._book.changes(name, limit)
 
     def note(self, told: PreemptionReport) -> None:
-        """Have a preemption written down, however often that has to be tried."""
+        """Store a preemption, however often that has to be tried."""
         noting = asyncio.get_running_loop().create_task(self._noted(told))
         self._noting.add(noting)
         noting.add_done_callback(self._noting.discard)
@@ -167,7 +163,7 @@ class UserShares:
                 return
 
     def why_again(self, job: JobId, place: int, attempt: int) -> str:
-        """Why an attempt of a task has ended, where it was preempted; else nothing. It does not name who gained."""
+        """The reason why an attempt of a task was preempted, without the name of who gained; else nothing."""
         lost = self._book.last_lost(job, place)
         if lost is None or lost.attempt != attempt:
             return ""
@@ -180,7 +176,7 @@ class UserShares:
 
         Args:
             user, job, before, limit: which.
-            sees: whose jobs alone may be seen; of the other side nothing is told then. None: everybody's.
+            sees: the user whose jobs alone may be seen; the other side is left out then. None: all users'.
         """
         if sees is None:
             return self._book.preemptions(user, job, before, limit)
@@ -195,7 +191,3 @@ def _seen_by(user: str, one: PreemptionStatus) -> PreemptionStatus:
     if one.for_user != user:
         one = msgspec.structs.replace(one, for_job=NOBODY, for_index=NOBODY, for_user="", gain=None)
     return one
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000

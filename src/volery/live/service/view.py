@@ -1,4 +1,4 @@
-"""View of a federation that pages ask: at work, as it stands now, or a recording, as it stood at some moment.
+"""View of a federation for pages: as it is now, or of a recording, as it was at some moment.
 
 The queries of the job service answer about now; `volery.playback` answers about then.
 """
@@ -33,10 +33,9 @@ class SharesView(Protocol):
     """Shares and preemptions; see `volery.live.service.user_shares.UserShares`."""
 
     def due(self) -> Mapping[str, Fraction]:
-        """Per user who has one, its share."""
+        """The share of each user who has one."""
 
-    def listed(self, user: str | None = None) -> list[ShareStatus]:
-        """Everybody's share, or one user's."""
+    def listed(self, user: str | None = None) -> list[ShareStatus]: ...
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
         """Changes of weights, the last one first."""
@@ -44,15 +43,14 @@ class SharesView(Protocol):
     def preemptions(
         self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
     ) -> list[PreemptionStatus]:  # fmt: skip
-        """Preemptions, the last one first."""
+        ...
 
 
 class FederationView(Protocol):
-    """Answers what views ask, all of it of one moment; see `volery.live.service.questions.Questions`."""
+    """Answers the queries of pages, all of one moment; see `volery.live.service.queries.JobQueries`."""
 
     @property
-    def sharing(self) -> SharesView:
-        """Shares and preemptions."""
+    def sharing(self) -> SharesView: ...
 
     @property
     def now_us(self) -> Time:
@@ -92,13 +90,12 @@ class FederationView(Protocol):
         """All nodes, in order of their machines."""
 
     def partitions(self) -> Mapping[Address, Sequence[Address]]:
-        """The components in charge of each node, where the scheduler has said so."""
+        """The components in charge of each node, where the scheduler names them."""
 
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         """Tasks that run on a node, at most so many."""
 
-    def job(self, number: JobId) -> JobStatus | None:
-        """One job."""
+    def job(self, number: JobId) -> JobStatus | None: ...
 
     def archived(self, number: JobId) -> ArchivedJob | None:
         """The user of an archived job, and the number of its file."""
@@ -110,7 +107,7 @@ class FederationView(Protocol):
         """Tasks of a job, in order."""
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
-        """Why a task is where it is; without a place: the first of the job that waits, or its first."""
+        """The reasons why a task is where it is; without a place: of the first that waits, or of the first."""
 
     def loads(self, user: str | None = None) -> list[UserLoad]:
         """The loads of all users, or of one."""

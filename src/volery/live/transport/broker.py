@@ -2,7 +2,7 @@
 
 Subjects: `volery.FEDERATION.to.RECEIVER.SENDER` for frames, `volery.FEDERATION.hello.SENDER` for presence. Core NATS
 delivers at most once and keeps the order per sender and subject. A frame larger than the broker's limit travels in
-pieces; each piece begins with a byte that says whether it is the first, the last, or both.
+pieces; each piece begins with a byte that marks it as the first, the last, or both.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from volery.core.errors import InputError
 from volery.live.config.tls import BrokerAccess
 from volery.live.messages import HostName
 from volery.live.transport.nats import NatsClient, NatsError
-from volery.live.transport.transport import KnownLife, OnFrame, OnLater
+from volery.live.transport.transport import KnownIncarnation, OnFrame, OnLater
 
 FIRST: Final = 1
 LAST: Final = 2
 WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
-"""A host that waits for others says so this often: who came too late to hear it answers then."""
+"""A host that waits for others sends a hello this often: one that came too late answers then."""
 OPEN_S: Final = 6.0
 DOUBT_S: Final = 1.0
 CLAIM_S: Final = 0.25
@@ -37,7 +37,7 @@ CLAIM_FIRST_S: Final = 2.0
 """In its first incarnation a host waits at most so long for all peers: one of them may have met a later one."""
 CLAIM_AGAIN_S: Final = 5.0
 """Where a peer has met a later incarnation, the other process may run and be slow to answer."""
-LIFE_MAX: Final = 1 << 22
+INCARNATION_MAX: Final = 1 << 22
 """A peer that names a later incarnation is not trusted: messages are numbered from it, 2^40 in each, in 64 bits."""
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FRAME_BYTES_MAX: Final = 1 << 30
@@ -51,9 +51,9 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         configuration: only hosts that agree on it belong together.
-        wants_answer: others are to say hello, too.
-        nonce: tells two processes apart that use one name.
-        life: of the sender, once it has begun; 0 before.
+        wants_answer: others are to send a hello, too.
+        nonce: distinguishes two processes that use one name.
+        incarnation: of the sender, once it has begun; 0 before.
         holds: the sender has claimed its name.
         known: by host, the latest incarnation that the sender has met.
     """
@@ -61,7 +61,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     configuration: str
     wants_answer: bool
     nonce: bytes
-    life: int = 0
+    incarnation: int = 0
     holds: bool = False
     known: dict[HostName, int] = {}
 
@@ -102,16 +102,16 @@ class FrameAssembly:
 
 
 class BrokerTransport:
-    """One host's connection.
+    """The connection of one host to the broker.
 
     Args:
         broker: its URL, for example nats://127.0.0.1:4222, or that with certificates and a login.
-        federation: hosts of other federations on the same broker are not heard.
+        federation: frames of other federations on the same broker are ignored.
         configuration: hosts that were started with another one are refused.
-        on_trouble: told in words when the connection is lost or another host does not fit.
+        on_trouble: is called, with words, when the connection is lost or another host does not fit.
 
     Attributes:
-        make_client: makes the connection; whoever measures it makes one that measures itself.
+        make_client: makes the connection; a measurement takes one that measures itself.
 
     Raises:
         InputError: a federation's name that cannot be part of a subject.
@@ -131,9 +131,9 @@ class BrokerTransport:
         self._nonce = os.urandom(8)
         self._client: NatsClient | None = None
         self._name = ""
-        self._life = self._remembered = 0
+        self._incarnation = self._remembered = 0
         self._holds = False
-        self._known_life: KnownLife = lambda _: 0
+        self._known_incarnation: KnownIncarnation = lambda _: 0
         self._on_later: OnLater | None = None
         self._doubted_at = -DOUBT_S
         self._met: set[HostName] = set()
@@ -142,7 +142,7 @@ class BrokerTransport:
         self._assemblies: dict[HostName, FrameAssembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
-    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
         """Connect under a name that no other process uses; see `Transport`.
 
         Raises:
@@ -153,7 +153,7 @@ class BrokerTransport:
             await self.connect(name)
         loop = asyncio.get_running_loop()
         began, greeted = loop.time(), -HELLO_S
-        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(life, peers)):
+        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers)):
             if now >= greeted + HELLO_S:
                 greeted = now
                 self._greet(wants_answer=True)
@@ -164,13 +164,13 @@ class BrokerTransport:
             await self.close()
             raise InputError(f"host {name}", self._misfit)
         self._holds = True
-        return life if self._remembered < life else self._remembered + 1
+        return incarnation if self._remembered < incarnation else self._remembered + 1
 
-    def _claim_s(self, life: int, peers: Collection[HostName]) -> float:
+    def _claim_s(self, incarnation: int, peers: Collection[HostName]) -> float:
         """The time to wait for answers to a claim, in seconds."""
-        if 0 < life <= self._remembered:
+        if 0 < incarnation <= self._remembered:
             return CLAIM_AGAIN_S
-        return CLAIM_FIRST_S if life == 1 and not self._met.issuperset(peers) else CLAIM_S
+        return CLAIM_FIRST_S if incarnation == 1 and not self._met.issuperset(peers) else CLAIM_S
 
     def measure(self, kind: type[NatsClient]) -> None:
         """Use a client that also measures itself, from now on: its methods are added to a connection that is open."""
@@ -197,7 +197,7 @@ class BrokerTransport:
             raise InputError(f"broker {self._url}", _why_not(error)) from None
         self._client = client
 
-    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
+    async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
         """Receive frames, under a name that is claimed first where it is not yet.
 
         Raises:
@@ -206,8 +206,8 @@ class BrokerTransport:
         if not self._holds:
             await self.claim(name)
         assert self._client is not None
-        self._on_frame, self._known_life = on_frame, known_life or self._known_life
-        self._client.subscribe(self._subject("to", name, "*"), self._heard)
+        self._on_frame, self._known_incarnation = on_frame, known_incarnation or self._known_incarnation
+        self._client.subscribe(self._subject("to", name, "*"), self._receive)
         await self._client.flush()
 
     async def meet(self, peers: Iterable[HostName]) -> None:
@@ -229,7 +229,7 @@ class BrokerTransport:
                 self._greet(wants_answer=True)
 
     def send(self, to: HostName, frame: bytes) -> None:
-        """Publish a frame; what a broker that is away does not hear is lost."""
+        """Publish a frame; it is lost where the broker is away."""
         client = self._client
         assert client is not None
         subject = self._subjects.get(to)
@@ -241,13 +241,13 @@ class BrokerTransport:
             for payload in pieces(frame, client.payload_max):
                 client.publish(subject, payload)
 
-    def begun(self, life: int, on_later: OnLater) -> None:
-        """Say that this life has begun, for an earlier one that still hears: the broker lets nobody else say so."""
-        self._life, self._on_later = life, on_later
+    def begun(self, incarnation: int, on_later: OnLater) -> None:
+        """Announce this incarnation to an earlier one that still runs: the broker lets nobody else announce it."""
+        self._incarnation, self._on_later = incarnation, on_later
         self._greet(wants_answer=False)
 
     def doubt(self) -> None:
-        """Ask, once in a while."""
+        """Ask, at most once a second."""
         now = asyncio.get_running_loop().time()
         if now >= self._doubted_at + DOUBT_S:
             self._doubted_at = now
@@ -263,11 +263,11 @@ class BrokerTransport:
         return ".".join(("volery", self._federation, *parts))
 
     def _greet(self, wants_answer: bool, known: Mapping[HostName, int] = {}) -> None:
-        hello = _Hello(self._configuration, wants_answer, self._nonce, self._life, self._holds, {**known})
+        hello = _Hello(self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, {**known})
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
-    def _heard(self, subject: str, payload: bytes) -> None:
+    def _receive(self, subject: str, payload: bytes) -> None:
         sender = subject.rpartition(".")[2]
         assembly = self._assemblies.get(sender)
         if assembly is None:
@@ -284,7 +284,7 @@ class BrokerTransport:
             self._on_trouble(f"host {self._name}: what {sender} says is no hello of this version: {error}")
             return
         if sender == self._name:
-            self._heard_oneself(hello)
+            self._receive_own(hello)
         elif hello.configuration != self._configuration:
             self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
         else:
@@ -293,27 +293,27 @@ class BrokerTransport:
                 self._remember(sender, hello.known.get(self._name, 0))
         self._changed.set()
         if hello.wants_answer:
-            self._greet(wants_answer=False, known={sender: self._known_life(sender)})
+            self._greet(wants_answer=False, known={sender: self._known_incarnation(sender)})
 
-    def _remember(self, sender: HostName, life: int) -> None:
-        if life < LIFE_MAX:
-            self._remembered = max(self._remembered, life)
+    def _remember(self, sender: HostName, incarnation: int) -> None:
+        if incarnation < INCARNATION_MAX:
+            self._remembered = max(self._remembered, incarnation)
         else:
-            log.error("host %s: what host %s has met is no incarnation: %d", self._name, sender, life)
+            log.error("host %s: what host %s has met is no incarnation: %d", self._name, sender, incarnation)
 
-    def _heard_oneself(self, hello: _Hello) -> None:
-        """Another process has this host's name: an earlier life, a later one, or one that was started by mistake."""
-        if self._life and hello.life > self._life:
+    def _receive_own(self, hello: _Hello) -> None:
+        """Handle the hello of another process with this host's name: an earlier incarnation, a later one, a mistake."""
+        if self._incarnation and hello.incarnation > self._incarnation:
             assert self._on_later is not None
-            self._on_later(hello.life)
-        elif not self._holds and (hello.holds or hello.life or hello.nonce < self._nonce):
+            self._on_later(hello.incarnation)
+        elif not self._holds and (hello.holds or hello.incarnation or hello.nonce < self._nonce):
             self._refuse(f"another process uses the name {self._name}; every host runs once")
-        elif self._life and hello.life == self._life:
+        elif self._incarnation and hello.incarnation == self._incarnation:
             self._on_trouble(f"another process uses the name {self._name}, too; stop one of them, every host runs once")
 
     def _refuse(self, misfit: str) -> None:
         self._misfit = misfit
-        if self._holds:  # else it is raised, and said once
+        if self._holds:  # else it is raised, and logged once
             self._on_trouble(misfit)
 
     def _trouble(self, problem: str) -> None:

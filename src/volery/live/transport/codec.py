@@ -1,7 +1,7 @@
 """Bytes for frames: MessagePack, made from the messages that an architecture declares and the submitter's protocol.
 
-A frame says which version of the format it is in. Within a version, messages may gain fields at their end: who does not
-know them passes over them. A message of an unknown type is refused by name, and so is a frame of another version.
+A frame names the version of its format. Within a version, messages may gain fields at their end: a host without them
+passes over them. A message of an unknown type is refused by name, and so is a frame of another version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HostFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
         incarnation: of the sender, so that a restart is seen.
         number: of this sender's frames for this receiver, from 1, so that a loss is seen; 0: never sent again.
         parcels: in the order of sending.
-        to: the incarnation of the receiver that is meant; 0: the sender does not know it yet.
+        to: the incarnation of the receiver that is meant; 0: the sender has not met it yet.
         heard: all the receiver's frames up to this number have come.
         oldest: number of the oldest frame that the sender can still send again.
     """
@@ -52,7 +52,7 @@ class Codec:
     """Encodes and decodes frames.
 
     Args:
-        messages: what the architecture declares; what hosts say to each other is added.
+        messages: what the architecture declares; messages between hosts are added.
 
     Raises:
         TypeError: two messages have the same name.
@@ -68,7 +68,6 @@ class Codec:
         self._encoder = msgspec.msgpack.Encoder()
 
     def encode(self, frame: HostFrame) -> bytes:
-        """The bytes of a frame."""
         return _VERSION_BYTE + self._encoder.encode(frame)
 
     def decode(self, encoded: bytes) -> HostFrame:

@@ -1,9 +1,9 @@
 """Frames that arrive: numbered, kept until they are acknowledged, and sent again.
 
 A transport may lose what it carries: a broker that was restarted forgets what it held. What one host sends another is
-handed over there once and in order while both live. A frame names the lives of both hosts; what was sent to an earlier
-life is void, and so is what an earlier life has sent. Acknowledgements ride on frames the other way, or come alone
-after a pause. See docs/decisions/0019.
+handed over there once and in order while both run. A frame names the incarnations of both hosts; what was sent to an
+earlier one, or by an earlier one, is void. Acknowledgements ride on frames the other way, or come alone after a pause.
+See docs/decisions/0019.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class LaterIncarnation(ValueError):  # noqa: N818 - it names a claim
     """A frame is for a later incarnation of this host than its present one, by what its sender has met.
 
     Attributes:
-        life: that later one.
+        incarnation: that later one.
     """
 
-    def __init__(self, life: int, present: int) -> None:
-        super().__init__(f"it has met incarnation {life} of this host, which runs as incarnation {present}")
-        self.life = life
+    def __init__(self, incarnation: int, present: int) -> None:
+        super().__init__(f"it has met incarnation {incarnation} of this host, which runs as incarnation {present}")
+        self.incarnation = incarnation
 
 
 class _Line:
     """The state of the link to one peer.
 
     Attributes:
-        life: of the peer; 0 until something was heard.
+        incarnation: of the peer; 0 until a frame came.
         sent: what is not acknowledged, with its number; kept_bytes: how much that is.
         number: of the last frame sent.
         heard: up to which all frames have come.
@@ -67,8 +67,8 @@ class _Line:
         "corrected_at",
         "early",
         "heard",
+        "incarnation",
         "kept_bytes",
-        "life",
         "number",
         "owes",
         "retry_s",
@@ -77,7 +77,7 @@ class _Line:
     )
 
     def __init__(self) -> None:
-        self.life = 0
+        self.incarnation = 0
         self.sent: deque[tuple[int, float, bytes]] = deque()
         self.again = self.until = self.kept_bytes = 0
         self.number = self.heard = 0
@@ -87,25 +87,24 @@ class _Line:
         self.again_at = 0.0
         self.corrected_at = -CORRECT_S
 
-    def begin_anew(self, life: int) -> None:
-        """The peer has; what is on its way to the life before is void."""
-        if self.life:
+    def begin_anew(self, incarnation: int) -> None:
+        """Begin with a new incarnation of the peer; what is on its way to the one before is void."""
+        if self.incarnation:
             self.sent.clear()
             self.number = self.kept_bytes = self.again = self.until = 0
-        self.life, self.heard, self.retry_s = life, 0, RETRY_S
+        self.incarnation, self.heard, self.retry_s = incarnation, 0, RETRY_S
         self.early.clear()
 
 
 class Delivery:
-    """One host's side of all its lines.
+    """The links of one host to its peers.
 
     Args:
-        incarnation: which life of this host it is, from 1.
-        codec: of the federation.
+        incarnation: which incarnation of this host it is, from 1.
         send: hands bytes to the transport.
         take: takes a peer's parcels, in order, with its name.
-        hear: takes what is said to this life aside (see `aside`), with its sender.
-        meet: told of each peer that has begun to live, and whether an earlier life of it was known; its frames follow.
+        hear: takes parcels that were sent aside (see `aside`), with their sender.
+        meet: is called for each incarnation of a peer, before its frames: its name, and if an earlier one was known.
     """
 
     def __init__(
@@ -129,7 +128,6 @@ class Delivery:
         self._retrying: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Send nothing again."""
         for timer in (self._acknowledging, self._retrying):
             if timer is not None:
                 timer.cancel()
@@ -140,7 +138,7 @@ class Delivery:
         line.number += 1
         oldest = line.sent[0][0] if line.sent else line.number
         encoded = self._codec.encode(
-            HostFrame(self._incarnation, line.number, parcels, line.life, line.heard, oldest)
+            HostFrame(self._incarnation, line.number, parcels, line.incarnation, line.heard, oldest)
         )  # fmt: skip
         now = self._loop.time()
         if not line.sent:
@@ -158,33 +156,33 @@ class Delivery:
         line = self._line(peer)
         return line.number, line.heard
 
-    def known_life(self, peer: HostName) -> int:
+    def known_incarnation(self, peer: HostName) -> int:
         """The latest incarnation of a peer that was met; 0: none."""
         line = self._lines.get(peer)
-        return line.life if line is not None else 0
+        return line.incarnation if line is not None else 0
 
     def aside(self, to: HostName, parcels: list[Parcel]) -> None:
-        """Say something that is not worth saying twice."""
+        """Send messages that are not repeated when they are lost."""
         line = self._line(to)
         line.owes = False
-        self._send(to, self._codec.encode(HostFrame(self._incarnation, 0, parcels, line.life, line.heard)))
+        self._send(to, self._codec.encode(HostFrame(self._incarnation, 0, parcels, line.incarnation, line.heard)))
 
     def arrived(self, sender: HostName, encoded: bytes) -> None:
         """Take a frame in.
 
         Raises:
             CodecError: it cannot be understood.
-            LaterLife: the sender has heard of a later life of this host; the frame is not for this one.
+            LaterIncarnation: the sender has met a later incarnation of this host; the frame is not for this one.
         """
         frame = self._codec.decode(encoded)
         line = self._line(sender)
-        if frame.incarnation < line.life:
+        if frame.incarnation < line.incarnation:
             self._correct(line, sender)
             return
         if frame.to > self._incarnation:
             raise LaterIncarnation(frame.to, self._incarnation)
-        if frame.incarnation > line.life:
-            known = line.life > 0
+        if frame.incarnation > line.incarnation:
+            known = line.incarnation > 0
             line.begin_anew(frame.incarnation)
             self._meet(sender, known)
         if frame.to == self._incarnation:
@@ -205,7 +203,7 @@ class Delivery:
         now = self._loop.time()
         if now >= line.corrected_at + CORRECT_S:
             line.corrected_at = now
-            self._send(peer, self._codec.encode(HostFrame(self._incarnation, 0, [], line.life, line.heard)))
+            self._send(peer, self._codec.encode(HostFrame(self._incarnation, 0, [], line.incarnation, line.heard)))
 
     def _in_order(self, line: _Line, frame: HostFrame, sender: HostName) -> None:
         if frame.oldest > line.heard + 1:

@@ -27,9 +27,9 @@ CONNECT_S: Final = 2.0
 AGAIN_S: Final = 0.1
 AGAIN_MAX_S: Final = 1.0
 PING_S: Final = 5.0
-"""A server that has said nothing for so long is asked; after twice as long it is given up."""
+"""A server that has sent nothing for so long is asked; after twice as long it is given up."""
 PENDING_BYTES_MAX: Final = 256 << 20
-"""What waits for a server that does not read; beyond that it is lost, and said so."""
+"""What waits for a server that does not read; beyond that it is lost, and an error is logged."""
 LINE_BYTES_MAX: Final = 1 << 16
 
 OnMessage = Callable[[str, bytes], None]
@@ -39,12 +39,10 @@ log = logging.getLogger(__name__)
 
 
 class NatsError(Exception):
-    """The server refuses, in its own words."""
+    """The server refuses; the message is its own."""
 
 
 class _About(msgspec.Struct, frozen=True):
-    """The server's INFO."""
-
     max_payload: int = 1 << 20
     tls_required: bool = False
     tls_available: bool = False
@@ -93,7 +91,7 @@ class _Wire(asyncio.Protocol):
                 if begin + size + 2 > len(said):
                     break
                 at = begin + size + 2
-                self._client.heard(words[0], words[1], said[begin : begin + size])
+                self._client.deliver(words[0], words[1], said[begin : begin + size])
             else:
                 line, at = said[at:end], end + 2
                 self._on_line(line)
@@ -132,7 +130,7 @@ class _Wire(asyncio.Protocol):
             self.transport.write(words)
 
     def pong(self) -> asyncio.Future[None]:
-        """Answered when the server has read all that was written before."""
+        """A future that is set when the server has read all that was written before."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pongs.append(waiting)
         self.write(b"PING\r\n")
@@ -145,7 +143,7 @@ class NatsClient:
     Args:
         url: nats://HOST:PORT, or tls://HOST:PORT.
         name: shown by the server.
-        on_trouble: told in words what the server refuses, and when it is lost.
+        on_trouble: is called, with words, when the server refuses something, and when it is lost.
         tls: certificates; None: those of the system, where the server wants TLS.
         login: user and pass, or auth_token.
 
@@ -183,7 +181,7 @@ class NatsClient:
 
         Raises:
             OSError: nothing answers, or it hangs up.
-            ssl.SSLError: one side does not believe the other.
+            ssl.SSLError: one side does not trust the other.
             NatsError: the server refuses this client, or is none.
         """
         self._wire = await self._connect()
@@ -258,11 +256,10 @@ class NatsClient:
 
     @property
     def connected(self) -> bool:
-        """True while the connection is open."""
         return self._wire is not None and not self._wire.lost.done()
 
     def subscribe(self, subject: str, on_message: OnMessage) -> None:
-        """Hear what is published under a subject, which may have wildcards, from now on or from `open`."""
+        """Receive what is published under a subject, which may have wildcards, from now on or from `open`."""
         sid = str(len(self._hears) + 1).encode()
         self._hears[sid] = (subject, on_message)
         if self._wire is not None:
@@ -272,8 +269,7 @@ class NatsClient:
         """Take what has come in."""
         wire.take(said)
 
-    def heard(self, subject: bytes, sid: bytes, payload: bytes) -> None:
-        """Hand a message over."""
+    def deliver(self, subject: bytes, sid: bytes, payload: bytes) -> None:
         name = self._subjects.get(subject)
         if name is None:
             name = self._subjects[subject] = subject.decode()
@@ -295,7 +291,7 @@ class NatsClient:
             return
         full = wire.transport.get_write_buffer_size() > PENDING_BYTES_MAX
         if full and not self._full:
-            self.on_trouble("the broker does not read; what is said to it is lost")
+            self.on_trouble("the broker does not read; what is sent to it is lost")
         self._full = full
         if not full:
             wire.write(b"".join(out))

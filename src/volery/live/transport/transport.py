@@ -1,11 +1,12 @@
-"""Transports carry frames between hosts: their interface.
+"""Transports carry frames between hosts: their interface, and one for several hosts on one event loop.
 
-A frame holds all that the components of one host have to say to those of another after one turn. A transport knows
+A frame holds the messages of the components of one host to those of another after one turn. A transport handles
 hosts and bytes; what is in a frame is the codec's business.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
@@ -15,21 +16,20 @@ OnFrame = Callable[[HostName, bytes], None]
 """Takes a frame and the name of the host that it comes from, on the event loop's thread; it only notes it down."""
 
 OnLater = Callable[[int], None]
-"""Takes the number of a later life."""
+"""Takes the number of a later incarnation."""
 
-KnownLife = Callable[[HostName], int]
+KnownIncarnation = Callable[[HostName], int]
 """Gives the latest incarnation of another host that this host has met; 0: none."""
 
 
 class Transport(Protocol):
     """The connection of one host to all others; frames from one host arrive in the order in which they were sent."""
 
-    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
         """Connect under a name that no other process uses, before this host sends or receives any frame.
 
         Args:
-            name: of this host.
-            life: the incarnation that the host is about to begin, as far as its own disk tells.
+            incarnation: the incarnation that the host is about to begin, as stored on its own disk.
             peers: the hosts that may have met a later one.
 
         Returns:
@@ -39,13 +39,11 @@ class Transport(Protocol):
             InputError: there is nothing to connect to, or another process uses the name.
         """
 
-    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
+    async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
         """Receive frames from now on, under a name that is claimed first where it is not yet.
 
         Args:
-            name: of this host.
-            on_frame: takes frames.
-            known_life: answers other hosts that claim their names.
+            known_incarnation: answers other hosts that claim their names.
 
         Raises:
             InputError: as `claim`.
@@ -57,16 +55,73 @@ class Transport(Protocol):
     def send(self, to: HostName, frame: bytes) -> None:
         """Send a frame; never waits. Order is kept per receiver."""
 
-    def begun(self, life: int, on_later: OnLater) -> None:
-        """Say under this host's own name that it lives now.
+    def begun(self, incarnation: int, on_later: OnLater) -> None:
+        """Announce under this host's own name that its incarnation runs.
 
         Args:
-            life: of this host, from 1.
-            on_later: told when the host itself says that it has begun a later life, in another process.
+            incarnation: of this host, from 1.
+            on_later: is called when a later incarnation of the host announces itself, in another process.
         """
 
     def doubt(self) -> None:
-        """Ask under this host's own name whether a later life of it has begun; another host's word is no proof."""
+        """Ask under this host's own name for a later incarnation; another host's word is no proof."""
 
     async def close(self) -> None:
-        """Hand over what has been sent so far, and disconnect."""
+        """Send what is queued, and disconnect."""
+
+
+class Memory:
+    """The medium that the transports of one process share."""
+
+    def __init__(self) -> None:
+        self.receivers: dict[HostName, OnFrame] = {}
+        self.changed = asyncio.Event()
+
+    def transport(self) -> MemoryTransport:
+        """A transport for one more host."""
+        return MemoryTransport(self)
+
+
+class MemoryTransport:
+    """Hands frames over on the loop's next turn."""
+
+    def __init__(self, medium: Memory) -> None:
+        self._medium = medium
+        self._name = ""
+
+    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:  # noqa: ARG002 - nobody else is asked
+        """Return the incarnation as given: a name is taken once here."""
+        return incarnation
+
+    async def open(
+        self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None  # noqa: ARG002 - nobody asks
+    ) -> None:  # fmt: skip
+        assert name not in self._medium.receivers, f"there are two hosts named {name}"
+        self._name = name
+        self._medium.receivers[name] = on_frame
+        self._medium.changed.set()
+
+    async def meet(self, peers: Iterable[HostName]) -> None:
+        wanted = set(peers)
+        while not wanted <= self._medium.receivers.keys():
+            self._medium.changed.clear()
+            await self._medium.changed.wait()
+
+    def send(self, to: HostName, frame: bytes) -> None:
+        """Hand the frame over soon; it is lost where the host has left."""
+        asyncio.get_running_loop().call_soon(self._hand_over, to, frame)
+
+    def _hand_over(self, to: HostName, frame: bytes) -> None:
+        receiver = self._medium.receivers.get(to)
+        if receiver is not None:
+            receiver(self._name, frame)
+
+    def begun(self, incarnation: int, on_later: OnLater) -> None:
+        """Do nothing: a name is taken once here, there is no other incarnation."""
+
+    def doubt(self) -> None:
+        """Do nothing: there is nobody to ask."""
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)  # what was sent before is handed over on the loop's next turn
+        self._medium.receivers.pop(self._name, None)

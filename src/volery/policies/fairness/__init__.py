@@ -10,24 +10,16 @@ from volery.policies.fairness.entitlements import entitlements
 from volery.policies.fairness.hdrf import HierarchicalDrf
 from volery.policies.fairness.ledger import ShareLedger
 from volery.policies.fairness.order import FairOrder, filling
-from volery.policies.fairness.patience import DrfTurns, HdrfTurns, PatientVectorQueue, Reservation
-from volery.policies.fairness.pools import Pool, Pools, fair_parts
 from volery.policies.fairness.queue import FairLines, FairQueue, FairVectorQueue
 from volery.policies.fairness.shares import Resources, dominant_share
 from volery.policies.fairness.tree import Sharer, equal_users, nodes, parse_shares, parse_shares_text, reweighed
 
 __all__ = [
-    "DrfTurns",
     "FairLines",
     "FairOrder",
     "FairQueue",
     "FairVectorQueue",
-    "HdrfTurns",
     "HierarchicalDrf",
-    "PatientVectorQueue",
-    "Pool",
-    "Pools",
-    "Reservation",
     "Resources",
     "ShareLedger",
     "Sharer",
@@ -35,7 +27,6 @@ __all__ = [
     "dominant_share",
     "entitlements",
     "equal_users",
-    "fair_parts",
     "filling",
     "fluid",
     "naive",

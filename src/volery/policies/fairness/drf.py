@@ -11,8 +11,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from volery.policies.fairness.order import Accepts
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Accepts, Ranking
 from volery.policies.fairness.shares import (
     Resources,
     checked_capacity,
@@ -96,7 +95,7 @@ class WeightedDrf:
         return share_key(self._used[number], self._capacity, self._weights[number])
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """What the user's next task asks for; None: nothing waits."""
+        """Set the request of the user's next task; None: nothing waits."""
         number = self._number(user)
         before = self._demand[number]
         if demand == before:

@@ -1,4 +1,4 @@
-"""What each user is due of a contended cluster: water filling on the tree of weights.
+"""Entitlements: the due share of each user of a contended cluster, by water filling on the tree of weights.
 
 The unit is the dominant share of the whole capacity, and entitlements sum to at most 1. Each node's part is dealt to
 its children by weight; a child that wants less gets what it wants, and its siblings share the rest: what a node leaves
@@ -31,7 +31,7 @@ def entitlements(tree: Sharer, wanted: Mapping[str, Fraction]) -> dict[str, Frac
 
 
 class _Wish:
-    """What a node wants, and its members' wishes."""
+    """The share that a node wants, and the wishes of its members."""
 
     __slots__ = ("members", "share")
 

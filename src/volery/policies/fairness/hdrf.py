@@ -23,8 +23,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import ClassVar, Final
 
-from volery.policies.fairness.order import Accepts
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Accepts, Ranking
 from volery.policies.fairness.shares import (
     SHARE_BITS,
     Resources,
@@ -44,7 +43,7 @@ Amounts = list[int]
 """Per resource, in shares of the capacity as whole numbers of 2^-128."""
 
 
-class Node:
+class TreeNode:
     """A user or an organisation, and what counts of it.
 
     Args:
@@ -58,9 +57,9 @@ class Node:
     __slots__ = ("amounts", "as_is", "blocked", "children", "demand", "name", "number", "open_count", "parent",
                  "passed", "per_minimum", "rank", "scaled", "share", "used", "weight")  # fmt: skip
 
-    def __init__(self, number: int, name: str, weight: int, parent: Node | None, width: int) -> None:
+    def __init__(self, number: int, name: str, weight: int, parent: TreeNode | None, width: int) -> None:
         self.number, self.name, self.weight, self.parent = number, name, weight, parent
-        self.children: list[Node] = []
+        self.children: list[TreeNode] = []
         self.used: Resources = (0,) * width
         self.demand: Resources | None = None
         self.passed = False
@@ -94,8 +93,8 @@ class HierarchicalDrf:
 
     def __init__(self, capacity: Sequence[int], tree: Sharer | None = None) -> None:
         self._capacity = self._whole = self._free = checked_capacity(capacity)
-        self._nodes: list[Node] = []
-        self._leaves: dict[str, Node] = {}
+        self._nodes: list[TreeNode] = []
+        self._leaves: dict[str, TreeNode] = {}
         self._waiting: dict[Resources, dict[int, None]] = {}
         self._fitting: dict[Resources, bool] = {}
         self._saturated = (False,) * len(self._capacity)
@@ -105,14 +104,14 @@ class HierarchicalDrf:
         self._grow(self._root, tree.members if tree is not None else ())
         self._count_all()
 
-    def _node(self, name: str, weight: int, parent: Node | None) -> Node:
-        node = Node(len(self._nodes), name, weight, parent, len(self._capacity))
+    def _node(self, name: str, weight: int, parent: TreeNode | None) -> TreeNode:
+        node = TreeNode(len(self._nodes), name, weight, parent, len(self._capacity))
         self._nodes.append(node)
         if parent is not None:
             parent.children.append(node)
         return node
 
-    def _grow(self, node: Node, members: Iterable[Sharer]) -> None:
+    def _grow(self, node: TreeNode, members: Iterable[Sharer]) -> None:
         for member in members:
             child = self._node(member.name, member.weight, node)
             if member.members:
@@ -120,14 +119,14 @@ class HierarchicalDrf:
             else:
                 self._leaves[member.name] = child
 
-    def _leaf(self, user: str) -> Node:
+    def _leaf(self, user: str) -> TreeNode:
         leaf = self._leaves.get(user)
         if leaf is None:
             leaf = self._leaves[user] = self._node(user, 1, self._root)
         return leaf
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """What the user's next task asks for; None: nothing waits."""
+        """Set the request of the user's next task; None: nothing waits."""
         leaf = self._leaf(user)
         if demand == leaf.demand:
             return
@@ -168,7 +167,7 @@ class HierarchicalDrf:
         """Follow the non-blocked child of the lowest share over weight; who is not accepted counts as blocked."""
         if not self._settle():
             return None
-        passed: list[Node] = []
+        passed: list[TreeNode] = []
         chosen = None
         while chosen is None and not self._root.blocked:
             leaf = self._descend()
@@ -183,7 +182,7 @@ class HierarchicalDrf:
             self._stale[leaf.number] = None
         return chosen
 
-    def _descend(self) -> Node:
+    def _descend(self) -> TreeNode:
         node = self._root
         while node.children:
             node = next(child for number in node.rank if not (child := self._nodes[number]).blocked)
@@ -250,8 +249,8 @@ class HierarchicalDrf:
                 known.add(-node.parent.number)
                 heapq.heappush(pending, -node.parent.number)
 
-    def _measure(self, node: Node) -> None:
-        """What a node uses in shares, its own share, and whether it is blocked."""
+    def _measure(self, node: TreeNode) -> None:
+        """The use of a node in shares, its own share, and its state, blocked or not."""
         if node.children:
             node.blocked = not node.open_count
             node.amounts = list(node.as_is)
@@ -269,10 +268,10 @@ class HierarchicalDrf:
             counted = [units for units, full in zip(node.amounts, self._saturated, strict=True) if not full]
         node.share = max(counted or node.amounts)
 
-    def _rescaled(self, child: Node) -> bool:
+    def _rescaled(self, child: TreeNode) -> bool:
         return self.rescales and not (child.blocked and self.spares_blocked)
 
-    def _enter(self, parent: Node, child: Node) -> None:
+    def _enter(self, parent: TreeNode, child: TreeNode) -> None:
         """Add a child to its organisation's sums, as it is or per unit of the poorest child's share."""
         if self._rescaled(child):
             share = child.share
@@ -286,10 +285,10 @@ class HierarchicalDrf:
         if not child.blocked or not self.spares_blocked:
             parent.rank.place(child.number, self._key(child))
 
-    def _key(self, node: Node) -> int:
+    def _key(self, node: TreeNode) -> int:
         return (node.share // node.weight + _HALF) >> TIE_BITS
 
-    def _leave(self, parent: Node, child: Node, was_blocked: bool) -> None:
+    def _leave(self, parent: TreeNode, child: TreeNode, was_blocked: bool) -> None:
         """Take a child out of its organisation's sums, as it was entered."""
         assert child.scaled is not None
         if self.rescales and not (was_blocked and self.spares_blocked):

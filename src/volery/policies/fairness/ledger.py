@@ -1,4 +1,4 @@
-"""Who has more than its share, and by how much: what decides whose tasks are preempted under contention.
+"""A ledger of shares: it selects the users whose tasks are preempted under contention.
 
 Megha's algorithm 2 (Thiyyakat et al., "Megha: Decentralized Global Fair Scheduling for Federated Clusters", section
 IV-C) asks users in decreasing order of violation. A violation is the dominant share that a user has less what it is due
@@ -12,13 +12,13 @@ from fractions import Fraction
 
 from volery.core.shares import MILLIONTHS
 from volery.policies.fairness.entitlements import NOTHING, entitlements
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Ranking
 from volery.policies.fairness.shares import SHARE_BITS, Resources, checked_capacity, dominant_share, minus, plus
 from volery.policies.fairness.tree import Sharer
 
 
 class ShareLedger:
-    """What every user has, wants and is due; users that the tree does not name are not in it.
+    """The used, wanted and due shares of all users that the tree names.
 
     What users are due is counted anew, O(n log n), only after a wish has crossed what its user was due or has changed
     below it: under contention most wishes are far above. All else is O(log n).
@@ -95,26 +95,26 @@ class ShareLedger:
         return self._due[self._numbers[user]]
 
     def has(self, user: str) -> tuple[int, int]:
-        """What the user is due, and its dominant share: millionths of the whole, rounded down."""
+        """The due share of a user, and its dominant share: millionths of the whole, rounded down."""
         self._settle()
         number = self._numbers[user]
         due, pairs = self._due[number], zip(self._used[number], self._capacity, strict=True)
         return due.numerator * MILLIONTHS // due.denominator, max([used * MILLIONTHS // of for used, of in pairs])
 
     def violation(self, user: str) -> Fraction:
-        """By how much the user's dominant share is above what it is due; below 0 where it is short of it."""
+        """The user's dominant share less its due share; below 0 where it is short of that."""
         self._settle()
         number = self._numbers[user]
         return self._violation(number, self._used[number])
 
     def may_claim(self, user: str, demand: Resources) -> bool:
-        """Whether the user, with this much more, would have no more than it is due."""
+        """True if the user, with this much more, would have no more than it is due."""
         self._settle()
         number = self._numbers[user]
         return self._violation(number, plus(self._used[number], demand)) <= 0
 
     def can_lose(self, user: str, losing: Resources) -> bool:
-        """Whether the user, with this much less, would still have all that it is due; so it cannot claim it back."""
+        """True if the user, with this much less, would still have all that it is due; so it cannot claim it back."""
         self._settle()
         number = self._numbers[user]
         rest = minus(self._used[number], losing)
@@ -129,7 +129,7 @@ class ShareLedger:
             yield self._names[number]
 
     def largest_violator(self, losing: Resources | None = None) -> str | None:
-        """Whom to take from first; None where nobody has more than it is due.
+        """The user to preempt first; None where nobody has more than it is due.
 
         Args:
             losing: what one of its tasks gives back: a user that would have less than its due without it is passed

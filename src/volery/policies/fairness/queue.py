@@ -1,4 +1,4 @@
-"""Waiting tasks of several users: a line per user, and a fair order that says whose turn it is.
+"""Waiting tasks of several users: a line per user, and a fair order of the users.
 
 Each queue stands where the queue of first come first served stands. Inside a user's line it is first come first served
 among the tasks that fit.
@@ -13,8 +13,7 @@ from volery.core.model import JobId, Task
 from volery.core.resources import Packing
 from volery.policies.fairness.order import FairOrder
 from volery.policies.fairness.shares import Resources
-from volery.policies.queueing import ConstraintQueue
-from volery.policies.vectorqueue import Kind, VectorQueue
+from volery.policies.queues import ConstraintQueue, Kind, VectorQueue
 
 SLOT: Resources = (1,)
 
@@ -22,7 +21,7 @@ Line = TypeVar("Line", ConstraintQueue, VectorQueue)
 
 
 class FairLines(Generic[Line]):
-    """What both queues do alike.
+    """Base of both queues: a line of tasks per user.
 
     Args:
         order: between users.
@@ -42,7 +41,7 @@ class FairLines(Generic[Line]):
         self.length = 0
 
     def belongs(self, job: JobId, user: str) -> None:
-        """Whose job it is; said before anything of it is pushed or launched."""
+        """Set the user of a job; called before anything of it is pushed or launched."""
         self._user[job] = user
 
     def launched(self, task: Task) -> None:
@@ -92,12 +91,12 @@ class FairLines(Generic[Line]):
         return found[0]
 
     def _joined(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
-        """Tell the order what the user wants, a task having joined its line."""
+        """Report the user's wish to the order: a task has joined its line."""
         if self._lines[user].length == 1:
             self._order.wants(user, SLOT)
 
     def _left(self, user: str, task: Task) -> None:  # noqa: ARG002 - slots are all alike, vectors are not
-        """Tell the order what the user wants, a task having left its line."""
+        """Report the user's wish to the order: a task has left its line."""
         if not self._lines[user].length:
             self._order.wants(user, None)
 

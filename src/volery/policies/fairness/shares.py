@@ -30,7 +30,7 @@ def minus(one: Resources, other: Resources) -> Resources:
 
 
 def fits(demand: Resources, free: Resources) -> bool:
-    """Whether there is enough of everything."""
+    """True if there is enough of everything."""
     return all(map(le, demand, free))
 
 

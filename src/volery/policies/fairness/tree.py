@@ -1,4 +1,4 @@
-"""Who shares a cluster with whom: a tree of organisations and users with weights, from tables or from a short text.
+"""Shares: a tree of organisations and users with weights, from tables or from a short text.
 
 As tables (TOML, JSON), a user is a weight and an organisation a table with `users`:
 

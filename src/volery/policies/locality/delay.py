@@ -17,7 +17,7 @@ from volery.core.model import JobId, Time
 
 
 class DelayPolicy(ABC):
-    """What both ways to measure waiting have in common.
+    """Base of the two measures of waiting.
 
     Args:
         node_wait: how long a job waits for machines that hold its input (W1, D1): microseconds, or opportunities.
@@ -41,11 +41,11 @@ class DelayPolicy(ABC):
         self._waited: dict[JobId, int] = {}
 
     def allowed(self, job: JobId) -> int:
-        """How far from its input a task of the job may run now: `NODE`, `RACK` or `ANY`."""
+        """The largest distance from its input at which a task of the job may run now: `NODE`, `RACK` or `ANY`."""
         return self._reached(job)[0]
 
     def remaining(self, job: JobId) -> int:
-        """How much longer a job that is passed over waits before it may go farther; 0 where it may go anywhere."""
+        """The time that a job which is passed over waits before it may go farther; 0 where it may go anywhere."""
         level, waited = self._reached(job)
         return self._needed[level] - waited if level < ANY else 0
 
@@ -95,7 +95,6 @@ class BySkips(DelayPolicy):
         """Nothing to note: jobs count for themselves."""
 
     def passed_over(self, job: JobId) -> None:
-        """One more."""
         self._waited[job] = self._waited.get(job, 0) + 1
 
 

@@ -10,7 +10,7 @@ from volery.core.model import Cluster, Task, TaskId
 
 
 class Sites:
-    """What machines satisfy and in which racks they stand: the same for all jobs.
+    """The constraints and racks of machines: the same for all jobs.
 
     Args:
         cluster: the machines.
@@ -83,7 +83,6 @@ class PlacedTasks:
         self._replicas: dict[TaskId, tuple[int, ...]] = {}
 
     def __len__(self) -> int:
-        """How many tasks wait."""
         return len(self.waiting)
 
     def add(self, task: Task, replicas: Sequence[int] = ()) -> None:
@@ -116,7 +115,7 @@ class PlacedTasks:
         return list(self._machines)
 
     def fits(self, machine: int) -> bool:
-        """Whether the machine satisfies any task that waits."""
+        """True if the machine satisfies any task that waits."""
         lacking = ~self._sites.constraints[machine]
         return any(not mask & lacking for mask in self.masks)
 

@@ -1,4 +1,4 @@
-"""What a served page is told beyond what it embeds: any job of a range, any pair, and why of any task."""
+"""Answers to a served page beyond its embedded content: any job of a range, any pair, the reasons of any task."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any, Final
 import numpy as np
 
 from volery.core.errors import InputError
-from volery.report.explore.content import ToldTask
+from volery.report.explore.content import TaskExplanation
 from volery.report.explore.delays import rows_at
-from volery.report.explore.grid import Grid
 from volery.report.explore.pairs import Pair, pair
-from volery.report.explore.ranked import Ranked
+from volery.report.explore.ranked import DelayGrid, RankedJobs
 from volery.report.groups import CLASSES, JobClass
 
 COUNT_MAX: Final = 500
 PAIRS_KEPT: Final = 1000
-Why = Callable[[int, str], Sequence[ToldTask]]
+Why = Callable[[int, str], Sequence[TaskExplanation]]
 Query = Mapping[str, str]
 
 
@@ -33,12 +32,12 @@ class Answers:
         why: tells of a run, by its number among those that explain themselves, a job or a task.
     """
 
-    def __init__(self, grid: Grid, ranked: Sequence[Ranked], explaining: int, why: Why) -> None:
+    def __init__(self, grid: DelayGrid, ranked: Sequence[RankedJobs], explaining: int, why: Why) -> None:
         self._grid, self._ranked, self._explaining, self._why = grid, ranked, explaining, why
         self._compared = functools.lru_cache(maxsize=PAIRS_KEPT)(self._compare)
 
     def answer(self, question: str, query: Query) -> Any:
-        """What is asked, ready to be encoded.
+        """The answer to a question, ready to be encoded.
 
         Raises:
             InputError: what is asked is not there, or the query is wrong.
@@ -78,7 +77,7 @@ class Answers:
     def _compare(self, a: int, b: int) -> Pair:
         return pair(a, b, self._ranked[a], self._ranked[b], self._grid)
 
-    def _task(self, query: Query) -> Sequence[ToldTask]:
+    def _task(self, query: Query) -> Sequence[TaskExplanation]:
         run = _number(query, "run")
         if run >= self._explaining:
             raise InputError("run", f"{self._explaining} runs explain themselves; there is no number {run}")
@@ -90,12 +89,12 @@ class Answers:
         return number
 
 
-Span = tuple[Ranked, int, int]
+Span = tuple[RankedJobs, int, int]
 """Ranks [first, last) of a label."""
 
 
 def part(spans: Sequence[Span], first: int, count: int, jobs: JobClass = "all") -> list[tuple[int, int]]:
-    """Where the jobs with the places [first, first + count) are in spans merged by falling delay, then span and rank.
+    """Span and rank of the jobs at the places [first, first + count) of all spans, merged by falling delay.
 
     Neither the length of the spans nor how far down the part begins matters: nothing is merged that is not in it.
     """

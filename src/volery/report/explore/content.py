@@ -1,4 +1,4 @@
-"""What the scripts of a report read: labels, settings, delays, courses over time, pairs and reasons, within bounds.
+"""The content that a report's scripts read: labels, settings, delays, courses, pairs and reasons, within bounds.
 
 The bounds keep a page of ten architectures on 300,000 tasks well below 5 MB; the same page, served, asks for the rest.
 """
@@ -11,12 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.report.explore.conflicts import Conflicts, conflicts_of
-from volery.report.explore.course import Course, course
-from volery.report.explore.delays import Counted, Rows, counted, kept_rows
-from volery.report.explore.grid import CELLS, Grid
+from volery.report.explore.course import ConflictCourse, Course, conflicts_of, course
+from volery.report.explore.delays import DelayCounts, Rows, counted, kept_rows
 from volery.report.explore.pairs import Pair, pair
-from volery.report.explore.ranked import Ranked, rank
+from volery.report.explore.ranked import CELLS, DelayGrid, RankedJobs, rank
 from volery.report.folder import StoredResults
 from volery.report.groups import by_setting, group_runs
 from volery.report.page import shown
@@ -27,8 +25,8 @@ ROWS_MAX, ROWS_PER_LABEL_MAX = 30_000, 2_000
 PAIRS_MAX: Final = 150
 
 
-class ToldTask(msgspec.Struct, frozen=True, array_like=True):
-    """What happened to a task, and the decisions about it; times in seconds, None where it did not happen.
+class TaskExplanation(msgspec.Struct, frozen=True, array_like=True):
+    """The course of a task and the decisions about it; times in seconds, None where it did not happen.
 
     Args:
         job, place: the task is the one at this place of the job, from 0.
@@ -45,16 +43,16 @@ class ToldTask(msgspec.Struct, frozen=True, array_like=True):
     steps: list[tuple[float, str, str, int, str, float, list[tuple[str, str, int]], int]]
 
 
-class ToldRun(msgspec.Struct, frozen=True):
+class RunExplanation(msgspec.Struct, frozen=True):
     """A run that explains itself: its tasks that waited longest, of so many."""
 
     label: str
     seed: int
     total: int
-    tasks: list[ToldTask]
+    tasks: list[TaskExplanation]
 
 
-class Setting(msgspec.Struct, frozen=True):
+class ComparedLabels(msgspec.Struct, frozen=True):
     """Labels, by number, that were run on the same workload and cluster."""
 
     name: str
@@ -75,19 +73,19 @@ class Content(msgspec.Struct, frozen=True):
     serves: bool
     labels: list[str]
     seeds: int
-    settings: list[Setting]
-    grid: Grid
-    counted: list[dict[str, Counted]]
+    settings: list[ComparedLabels]
+    grid: DelayGrid
+    counted: list[dict[str, DelayCounts]]
     rows: list[Rows]
     courses: list[Course | None]
     cells: int
     pairs: list[Pair]
-    why: list[ToldRun]
-    conflicts: list[Conflicts] = []
+    why: list[RunExplanation]
+    conflicts: list[ConflictCourse] = []
     edition: str = ""
 
 
-class Explored(msgspec.Struct, frozen=True, eq=False):
+class ExploredContent(msgspec.Struct, frozen=True, eq=False):
     """The content, and the jobs behind it for what a server is asked.
 
     Args:
@@ -96,10 +94,10 @@ class Explored(msgspec.Struct, frozen=True, eq=False):
     """
 
     content: Content
-    ranked: list[Ranked]
+    ranked: list[RankedJobs]
 
 
-def explored(results: StoredResults, why: Sequence[ToldRun] = (), *, serves: bool = False) -> Explored:
+def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serves: bool = False) -> ExploredContent:
     """Everything that the page holds of a results folder.
 
     Args:
@@ -111,7 +109,7 @@ def explored(results: StoredResults, why: Sequence[ToldRun] = (), *, serves: boo
     labels = [group.label for _, members in settings for group in members]
     number = {label: place for place, label in enumerate(labels)}
     grid, ranked = rank([under_label(results.jobs, label) for label in labels])
-    groups = [Setting(shown(name), [number[group.label] for group in members]) for name, members in settings]
+    groups = [ComparedLabels(shown(name), [number[group.label] for group in members]) for name, members in settings]
     most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
     curves, waiting, refused = results.curves, results.waiting, results.refused
     found = Content(
@@ -131,10 +129,10 @@ def explored(results: StoredResults, why: Sequence[ToldRun] = (), *, serves: boo
         why=[msgspec.structs.replace(run, label=shown(run.label)) for run in why],
         conflicts=[conflicts_of(one) for one in results.conflicts[:SETTINGS_MAX]],
     )
-    return Explored(found, ranked)
+    return ExploredContent(found, ranked)
 
 
-def _pairs(settings: Sequence[Setting], *, everything: bool) -> list[tuple[int, int]]:
+def _pairs(settings: Sequence[ComparedLabels], *, everything: bool) -> list[tuple[int, int]]:
     """As many as a page bears: of each setting first those with its first label, and no others where a server can."""
     first = [(one.members[0], other) for one in settings for other in one.members[1:]]
     others = [both for one in settings for both in itertools.combinations(one.members[1:], 2)]

@@ -1,4 +1,4 @@
-"""Utilisation, tasks that wait and jobs that are not done, over time, as a page holds them: means over seeds."""
+"""Courses over time as a page holds them: utilisation, waiting tasks, unfinished jobs, conflicts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 
 from volery.metrics import busy_time_us
 from volery.metrics.columns import Floats
+from volery.report.demand import ConflictTable
+from volery.report.page import shown
 from volery.report.parquet import RunJobs
-from volery.report.plots import Curve, over_seeds
+from volery.report.plots import SeedCurves, over_seeds
 
 POINTS: Final = 1000
 """As many as a run keeps."""
@@ -39,7 +41,9 @@ class Course(msgspec.Struct, frozen=True):
     refused: list[float] = []
 
 
-def course(curve: Curve, waiting: Curve | None, runs: Sequence[RunJobs], refused: Curve | None = None) -> Course | None:
+def course(
+    curve: SeedCurves, waiting: SeedCurves | None, runs: Sequence[RunJobs], refused: SeedCurves | None = None
+) -> Course | None:
     """One label over time; None where its runs have no curve.
 
     Args:
@@ -65,7 +69,7 @@ def course(curve: Curve, waiting: Curve | None, runs: Sequence[RunJobs], refused
     )
 
 
-def _mean(curve: Curve | None) -> list[float]:
+def _mean(curve: SeedCurves | None) -> list[float]:
     """Over seeds; empty where it is not known of all."""
     mean = over_seeds(curve)[2] if curve is not None else np.zeros(0)
     return short(mean) if np.isfinite(mean).all() else []
@@ -93,3 +97,36 @@ def short(values: Floats) -> list[float]:
     """Numbers of three digits; whole numbers stay whole."""
     found: list[Any] = [float(f"{value:.3g}") for value in values.tolist()]
     return [int(value) if value == int(value) else value for value in found]
+
+
+class ConflictCourse(msgspec.Struct, frozen=True):
+    """Conflicts per second of one workload, in intervals evenly spaced from begin_s to (but without) end_s.
+
+    Args:
+        name: of workload and cluster.
+        waiting, collisions: mean of the interval, mean over seeds.
+        waiting_max, collisions_max: of the worst second, of any seed.
+    """
+
+    name: str
+    begin_s: float
+    end_s: float
+    waiting: list[float]
+    waiting_max: list[float]
+    collisions: list[float]
+    collisions_max: list[float]
+
+
+def conflicts_of(found: ConflictTable) -> ConflictCourse:
+    """As the page's script reads them; the last interval may end before the place that its width gives it."""
+    begin = float(found.begin_s[0])
+    width = float(found.end_s[0]) - begin
+    return ConflictCourse(
+        shown(found.title),
+        begin,
+        begin + width * len(found.begin_s),
+        short(found.mean["waiting"]),
+        short(found.largest["waiting"]),
+        short(found.mean["collisions"]),
+        short(found.largest["collisions"]),
+    )

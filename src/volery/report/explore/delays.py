@@ -15,15 +15,14 @@ import numpy as np
 
 from volery.metrics import Distribution, distribution
 from volery.metrics.columns import Longs
-from volery.report.explore.grid import Grid
-from volery.report.explore.ranked import Ranked
+from volery.report.explore.ranked import DelayGrid, RankedJobs
 from volery.report.groups import CLASSES, JobClass
 
 LONGEST_SHARE: Final = 2
 """One of so many jobs that a page keeps of a label are its most delayed; the others are spread over all ranks."""
 
 
-class Counted(msgspec.Struct, frozen=True):
+class DelayCounts(msgspec.Struct, frozen=True):
     """The delays of one class of jobs under one label, all seeds together.
 
     Args:
@@ -35,11 +34,11 @@ class Counted(msgspec.Struct, frozen=True):
     bins: list[int]
 
 
-def counted(of: Ranked) -> dict[str, Counted]:
+def counted(of: RankedJobs) -> dict[str, DelayCounts]:
     """Per class of jobs that occurs; without short and long where one of them does not."""
     apart = of.total("short") and of.total("long")
     return {
-        jobs: Counted(distribution(of.delays_s(jobs)), sparse(np.diff(of.below[jobs], prepend=0)))
+        jobs: DelayCounts(distribution(of.delays_s(jobs)), sparse(np.diff(of.below[jobs], prepend=0)))
         for jobs in CLASSES
         if of.total(jobs) and (jobs == "all" or apart)
     }
@@ -71,7 +70,7 @@ class Rows(msgspec.Struct, frozen=True):
     delay_s: list[float]
 
 
-def kept_rows(of: Ranked, grid: Grid, most: int) -> Rows:
+def kept_rows(of: RankedJobs, grid: DelayGrid, most: int) -> Rows:
     """The most delayed jobs of a label and some of all the others, at most so many, evenly over the ranks."""
     total = of.total()
     chosen = np.arange(total)
@@ -82,7 +81,7 @@ def kept_rows(of: Ranked, grid: Grid, most: int) -> Rows:
     return rows_at(of, grid, chosen.tolist())
 
 
-def rows_at(of: Ranked, grid: Grid, ranks: Iterable[int], jobs: JobClass = "all") -> Rows:
+def rows_at(of: RankedJobs, grid: DelayGrid, ranks: Iterable[int], jobs: JobClass = "all") -> Rows:
     """The jobs at these ranks."""
     found = [of.job(rank, jobs) for rank in ranks]
     delays = np.array([run.delay_s[row] for run, row in found])

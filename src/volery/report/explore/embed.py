@@ -46,7 +46,7 @@ def scripted(content: Any, text: str) -> str:
 
 
 def mount(view: str) -> str:
-    """Where a script draws a view; empty without scripts."""
+    """The element in which a script draws a view; empty without scripts."""
     return f'<div data-view="{escaped(view)}"></div>'
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from volery.metrics.columns import Floats, Longs
 from volery.report.explore.delays import sparse
-from volery.report.explore.grid import CELLS, UNMEASURED, Grid
-from volery.report.explore.ranked import Bytes, Ranked
+from volery.report.explore.ranked import CELLS, UNMEASURED, Bytes, DelayGrid, RankedJobs
 from volery.report.parquet import RunJobs
 
 OUTLIERS: Final = 20
@@ -54,7 +53,7 @@ class Shared(NamedTuple):
     cell_b: Bytes
 
 
-def pair(a: int, b: int, of_a: Ranked, of_b: Ranked, grid: Grid) -> Pair:
+def pair(a: int, b: int, of_a: RankedJobs, of_b: RankedJobs, grid: DelayGrid) -> Pair:
     """Two labels on the jobs that both have measured under the same seeds."""
     counts = np.zeros((CELLS + 1) ** 2, dtype=np.int64)
     jobs = a_lower = b_lower = 0
@@ -97,7 +96,7 @@ class Furthest:
             self._least = self.found[-1][0]
 
 
-def _shared(of_a: Ranked, of_b: Ranked) -> Iterator[Shared]:
+def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:
     """The jobs of both, some at a time."""
     runs_b = {run.seed: run for run in of_b.runs}
     for a in of_a.runs:

@@ -1,4 +1,4 @@
-"""The jobs of a label in the order of their delay: what is counted, listed and compared of them is read off that.
+"""The jobs of a label in the order of their delay, and the bins of delay that every view of a page shares.
 
 Ranks are worked out once. A place counts the rows of the runs of a label, one run after the other.
 """
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.metrics.columns import Floats, Longs
-from volery.report.explore.grid import UNMEASURED, Grid
 from volery.report.groups import CLASSES, JobClass
 from volery.report.parquet import RunJobs
 
@@ -22,9 +21,15 @@ Places = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 SMALL: Final = 1 << 32
 """As many places are told apart by four bytes."""
+BINS: Final = 1024
+"""Above zero; eight decades of delay make bins 1.8 % wide."""
+CELLS: Final = 48
+"""On each side of a density of pairs, above zero."""
+UNMEASURED: Final = 255
+"""Stands for the cell of a job without a delay."""
 
 
-class Ranked(msgspec.Struct, frozen=True, eq=False):
+class RankedJobs(msgspec.Struct, frozen=True, eq=False):
     """The measured jobs of a label, all seeds together.
 
     Args:
@@ -40,7 +45,7 @@ class Ranked(msgspec.Struct, frozen=True, eq=False):
     cells: Bytes
 
     def total(self, jobs: JobClass = "all") -> int:
-        """How many there are."""
+        """The number of measured jobs of a class."""
         return int(self.order[jobs].size)
 
     def within(self, from_bin: int, to_bin: int, jobs: JobClass = "all") -> tuple[int, int]:
@@ -73,7 +78,7 @@ class Ranked(msgspec.Struct, frozen=True, eq=False):
         return self.cells[begin : begin + run.delay_s.size]
 
 
-def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[Grid, list[Ranked]]:
+def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[DelayGrid, list[RankedJobs]]:
     """One grid for the runs of all labels, so that a choice means the same for each; and their jobs by rank."""
     orders = [_orders(runs) for runs in labels]
     low, high = np.inf, 0.0
@@ -84,7 +89,7 @@ def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[Grid, list[Ranked]]:
         above = int(np.searchsorted(rising, 0.0, side="right"))
         if above < rising.size:
             low, high = min(low, float(rising[above])), max(high, float(rising[-1]))
-    grid = Grid(low, max(high, 10 * low)) if high > 0 else Grid(1.0, 10.0)
+    grid = DelayGrid(low, max(high, 10 * low)) if high > 0 else DelayGrid(1.0, 10.0)
     return grid, [_ranked(*one, grid) for one in zip(labels, orders, sorted_s, strict=True)]
 
 
@@ -101,7 +106,7 @@ def _orders(runs: Sequence[RunJobs]) -> dict[JobClass, Places]:
     return {"all": order, "short": order[short], "long": order[~short]}
 
 
-def _ranked(runs: Sequence[RunJobs], order: dict[JobClass, Places], rising: Floats, grid: Grid) -> Ranked:
+def _ranked(runs: Sequence[RunJobs], order: dict[JobClass, Places], rising: Floats, grid: DelayGrid) -> RankedJobs:
     bounds = np.append(0.0, grid.bounds_s())
     below: dict[JobClass, Longs] = {"all": np.searchsorted(rising, bounds, side="right")}
     delays = _delays(runs)
@@ -110,4 +115,31 @@ def _ranked(runs: Sequence[RunJobs], order: dict[JobClass, Places], rising: Floa
     cells = np.full(delays.size, UNMEASURED, dtype=np.uint8)
     of_bin = grid.cells(np.arange(grid.bins + 1)).astype(np.uint8)
     cells[order["all"][::-1]] = np.repeat(of_bin, np.diff(below["all"], prepend=0))
-    return Ranked(runs, order, below, cells)
+    return RankedJobs(runs, order, below, cells)
+
+
+class DelayGrid(msgspec.Struct, frozen=True):
+    """Bounds of bins: bin 0 holds delays of zero, bin i those in (bound i-1, bound i] with bounds from low_s to high_s.
+
+    The bounds are low_s * (high_s / low_s) ** ((i - 1) / (bins - 1)); bin 1 holds all above zero up to low_s.
+    """
+
+    low_s: float
+    high_s: float
+    bins: int = BINS
+
+    def bounds_s(self) -> Floats:
+        """The upper bounds of bins 1 to `bins`, seconds."""
+        steps = np.arange(self.bins) / max(1, self.bins - 1)
+        bounds: Floats = self.low_s * (self.high_s / self.low_s) ** steps
+        bounds[0], bounds[-1] = self.low_s, self.high_s
+        return bounds
+
+    def bin_of(self, delays_s: Floats) -> Longs:
+        """The bin of each delay."""
+        found = np.searchsorted(self.bounds_s(), delays_s, side="left") + 1
+        return np.where(delays_s > 0, np.minimum(found, self.bins), 0)
+
+    def cells(self, bins: Longs) -> Longs:
+        """Row or column of a density per bin; bins side by side, and that of zero in a cell of its own."""
+        return np.where(bins > 0, (bins - 1) * CELLS // self.bins + 1, 0)

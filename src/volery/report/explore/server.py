@@ -37,7 +37,7 @@ class Page(NamedTuple):
 
 
 class Site(msgspec.Struct, frozen=True, eq=False):
-    """What is served.
+    """The pages and answers that a server sends.
 
     Args:
         page: gives what / shows now.
@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def url_of(server: ThreadingHTTPServer) -> str:
-    """Where a browser finds it."""
+    """The address of a server for a browser."""
     host, port = server.server_address[:2]
     name = f"[{host!s}]" if server.address_family == socket.AF_INET6 else str(host)
     return f"http://{name}:{port}/"

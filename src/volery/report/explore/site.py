@@ -18,7 +18,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.report.explore import embed
 from volery.report.explore.answers import Answers, Query, Why
-from volery.report.explore.content import ToldRun, ToldTask, explored
+from volery.report.explore.content import RunExplanation, TaskExplanation, explored
 from volery.report.explore.server import LOCAL_NAMES, Page, Site
 from volery.report.folder import glance, read_results, tables
 from volery.report.html import render
@@ -32,13 +32,13 @@ AGAIN: Final = '<meta http-equiv="refresh" content="1">\n'
 Told = Callable[[str], None]
 
 
-class Explaining(Protocol):
+class WaitExplainer(Protocol):
     """Tells why the tasks of a folder's runs waited."""
 
-    def longest(self) -> Sequence[ToldRun]:
+    def longest(self) -> Sequence[RunExplanation]:
         """Of each run that explains itself the tasks that waited longest."""
 
-    def answer(self, run: int, question: str) -> Sequence[ToldTask]:
+    def answer(self, run: int, question: str) -> Sequence[TaskExplanation]:
         """A job or a task of one of these runs."""
 
 
@@ -51,7 +51,7 @@ class Edition(msgspec.Struct, frozen=True, eq=False):
 
 
 class ResultsSite:
-    """What is served of a folder.
+    """The report of a results folder as a site, with answers to its page.
 
     Args:
         folder: of the results.
@@ -63,7 +63,7 @@ class ResultsSite:
     def __init__(
         self,
         folder: Path,
-        explaining: Callable[[], Explaining],
+        explaining: Callable[[], WaitExplainer],
         told: Told = lambda _: None,
         failed: Callable[[Exception], None] = lambda _: None,
     ) -> None:
@@ -105,7 +105,7 @@ class ResultsSite:
         return _still(HTTPStatus.ACCEPTED, "Getting ready", self._said, AGAIN)
 
     def answer(self, question: str, query: Query) -> object:
-        """What a page asks.
+        """The answer to a request of the page.
 
         Raises:
             InputError: the page is of another edition, or asks what is not there.
@@ -154,7 +154,7 @@ class ResultsSite:
         self._told(text)
 
 
-def site_of(folder: Path, explaining: Explaining, names: Sequence[str] = LOCAL_NAMES) -> Site:
+def site_of(folder: Path, explaining: WaitExplainer, names: Sequence[str] = LOCAL_NAMES) -> Site:
     """A folder that is ready, as it is now.
 
     Raises:
@@ -164,7 +164,7 @@ def site_of(folder: Path, explaining: Explaining, names: Sequence[str] = LOCAL_N
     return Site(lambda: found.page, found.answers.answer, tuple(names))
 
 
-def prepared(folder: Path, mark: str, explaining: Explaining, told: Told) -> Edition:
+def prepared(folder: Path, mark: str, explaining: WaitExplainer, told: Told) -> Edition:
     """All that is shown of a folder and answered about it.
 
     Raises:

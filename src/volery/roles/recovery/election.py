@@ -185,7 +185,7 @@ class Leadership:
         self._port = port
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Take one of the events of `LEADERSHIP`."""
+        """Take one of the events of `LEADERSHIP` and `MOVES_AND_DRAINS`."""
         self._handlers[type(event)](event, source, now)
 
     def start(self, now: Time) -> None:
@@ -444,6 +444,8 @@ def _lead(master: Any, event: Event, source: Address, now: Time) -> None:
 
 
 LEADERSHIP: Final[Mapping[type, Handler]] = dict.fromkeys(
-    (Standing, Deposed, Status, Fenced, Drain, PeerLost, PeerBack, Renewed), _lead
+    (Standing, Deposed, Status, PeerLost, PeerBack, Renewed), _lead
 )
 """For the table of a master that keeps its leadership in this attribute."""
+MOVES_AND_DRAINS: Final[Mapping[type, Handler]] = dict.fromkeys((Fenced, Drain), _lead)
+"""Beside it, where clients' jobs can be moved and nodes drained."""

@@ -1,4 +1,4 @@
-"""Readers of public trace formats, each a module; which one fits is told by what is in a file, never by its name."""
+"""Readers of public trace formats, a module each; the content of a file decides its format, never its name."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _rows_means(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 
 
 def parents_of(name: str) -> tuple[str, list[str]] | None:
-    """A task's number and those it waits for; None where the name tells neither."""
+    """A task's number and those it waits for; None where the name holds neither."""
     found = IN_GRAPH.fullmatch(name)
     return None if found is None else (found[1], found[2].split("_")[1:])
 

@@ -2,6 +2,9 @@
 
 Requests are shares of the largest machine. The event tables are clusterdata-2011-2 (schema.csv) and version 3 of 2019
 (clusterdata_trace_format_v3.proto), the latter as its export to JSON, one event per line.
+
+Events of a task are put together into rows. A row is complete when its task ends or the file does, so memory holds the
+tasks alive at once. A task that is submitted again after its end has a row per attempt.
 """
 
 from __future__ import annotations
@@ -9,12 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from volery.workload.files import numbered_lines
-from volery.workload.formats.events import Event, rows_of_events
 from volery.workload.formats.source import (
     PRIORITY_END,
     Format,
@@ -47,8 +49,50 @@ KINDS_2019: Final = (
 )  # fmt: skip
 AFTER_TRACE: Final = str((1 << 63) - 1)
 """The time of what happened later than the trace."""
+BEFORE_TRACE_US: Final = 0
+"""The time of events before the trace, in both years."""
+ENDS: Final = {"evict": "evicted", "fail": "failed", "finish": "finished", "kill": "killed", "lost": "lost"}
 RELATIONS: Final = ("=", "!=", "<", ">", "<=", ">=", " present", " absent")
 _CPUS, _MEMORY = re.compile(r"'cpus': ([0-9.e+-]+)"), re.compile(r"'memory': ([0-9.e+-]+)")
+
+
+class Event(NamedTuple):
+    """A change of a task's state; fields of the row that the event does not state are None."""
+
+    time_us: int
+    kind: str
+    row: TaskRow
+
+
+def _rows_of_events(events: Iterator[Event], noticed: Noticed) -> Iterator[TaskRow]:
+    """A row per attempt of a task, in order of its end; those still alive at the end come last."""
+    alive: dict[tuple[str | None, str | None], TaskRow] = {}
+    for time_us, kind, stated in events:
+        key = (stated.job, stated.task)
+        row = alive.get(key)
+        if row is None:
+            row = alive[key] = stated
+            if kind != "submit":
+                noticed["attempts whose submission is not in the file"] += 1
+        else:
+            row.cpu_share = stated.cpu_share if row.cpu_share is None else row.cpu_share
+            row.memory_share = stated.memory_share if row.memory_share is None else row.memory_share
+            row.user = row.user or stated.user
+            row.constraints = stated.constraints if row.constraints is None else row.constraints
+            row.priority = stated.priority if row.priority is None else row.priority
+        if kind == "submit" and row.submit_us is None:
+            row.submit_us = row.task_submit_us = time_us
+            noticed["attempts submitted before the trace begins"] += time_us <= BEFORE_TRACE_US
+        elif kind == "schedule":
+            row.start_us, row.status = time_us, "running"
+        elif kind in ENDS:
+            row.end_us, row.status = time_us, ENDS[kind]
+            row.runtime_us = span(row.start_us, time_us)
+            yield alive.pop(key)
+    for row in alive.values():
+        row.status = row.status or "waiting"
+        noticed["attempts that do not end in the file"] += 1
+        yield row
 
 
 def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Noticed) -> Iterator[Event]:
@@ -59,7 +103,7 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
         with place(path, number, title):
             noticed["events that were not recorded but inferred"] += bool(row["missing"])
             apart = row.get("different_machine") == "1"
-            said = TaskRow(
+            stated = TaskRow(
                 job=known(row["job"]),
                 task=known(row["task"]) if "task" in row else "0",
                 user=known(row["user"]),
@@ -71,16 +115,16 @@ def _events_2011(path: Path, names: tuple[str, ...], title: str, noticed: Notice
                 line=number,
                 priority=priority(row.get("priority", "")),
             )
-            event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], said)
+            event = Event(microseconds(row["time"], 1), KINDS_2011[row["event"]], stated)
         yield event
 
 
 def _task_events(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    yield from rows_of_events(_events_2011(path, TASK_EVENTS, "Google 2011 task_events", noticed), noticed)
+    yield from _rows_of_events(_events_2011(path, TASK_EVENTS, "Google 2011 task_events", noticed), noticed)
 
 
 def _job_events(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    yield from rows_of_events(_events_2011(path, JOB_EVENTS, "Google 2011 job_events", noticed), noticed)
+    yield from _rows_of_events(_events_2011(path, JOB_EVENTS, "Google 2011 job_events", noticed), noticed)
 
 
 def _reduced(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -141,7 +185,7 @@ class Resources(msgspec.Struct):
 
 
 class Condition(msgspec.Struct):
-    """What a machine must be."""
+    """A condition on the machine of a task."""
 
     name: str = ""
     value: str | None = None
@@ -166,24 +210,24 @@ def _events_2019(path: Path, noticed: Noticed) -> Iterator[Event]:
         if not line.strip():
             continue
         with place(path, number, "Google 2019 instance_events"):
-            said = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
-            noticed["events that were not recorded but inferred"] += bool(said.missing_type)
-            if str(said.time) == AFTER_TRACE:
+            found = msgspec.convert(msgspec.json.decode(line), InstanceEvent, strict=False)
+            noticed["events that were not recorded but inferred"] += bool(found.missing_type)
+            if str(found.time) == AFTER_TRACE:
                 noticed["events after the trace ends, passed over"] += 1
                 continue
-            request = said.resource_request or Resources()
+            request = found.resource_request or Resources()
             row = TaskRow(
-                job=str(said.collection_id),
-                task=None if said.instance_index is None else str(said.instance_index),
+                job=str(found.collection_id),
+                task=None if found.instance_index is None else str(found.instance_index),
                 cpu_share=request.cpus,
                 memory_share=request.memory,
-                constraints=None if said.constraint is None else [_condition(one) for one in said.constraint],
+                constraints=None if found.constraint is None else [_condition(one) for one in found.constraint],
                 line=number,
-                priority=said.priority,
+                priority=found.priority,
             )
-            if said.type < 0:
-                raise ValueError(f"{said.type} is no type of event")
-            event = Event(microseconds(str(said.time), 1), KINDS_2019[said.type], row)
+            if found.type < 0:
+                raise ValueError(f"{found.type} is no type of event")
+            event = Event(microseconds(str(found.time), 1), KINDS_2019[found.type], row)
         yield event
 
 
@@ -194,7 +238,7 @@ def _condition(one: Condition) -> str:
 
 
 def _instance_events(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    yield from rows_of_events(_events_2019(path, noticed), noticed)
+    yield from _rows_of_events(_events_2019(path, noticed), noticed)
 
 
 def _has(head: Head, names: tuple[str, ...], separator: str = ",") -> bool:

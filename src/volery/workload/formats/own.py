@@ -1,4 +1,4 @@
-"""Our own: the `.tr` format of the probe-based simulators, and the canonical table."""
+"""The formats that Volery writes: the `.tr` of the probe-based simulators, and the canonical table."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ import pyarrow as pa
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import Format, Head, Noticed, microseconds, place
 from volery.workload.table import AS_NEAR, TaskRow, is_table, manifest_of, read_table
-
-JOB_FIELDS: Final = 3
+from volery.workload.tr import JOB_FIELDS, has_its_durations
 
 
 def fits_tr(head: Head) -> bool:
-    """Every row has as many durations as it says."""
-    rows = [line.split() for line in head.lines]
-    return bool(rows) and all(_sound(row) for row in rows)
-
-
-def _sound(words: list[str]) -> bool:
-    return len(words) > JOB_FIELDS and words[1].isdigit() and len(words) == JOB_FIELDS + int(words[1])
+    return bool(head.lines) and all(has_its_durations(line.split()) for line in head.lines)
 
 
 def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -37,7 +30,7 @@ def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             noticed["blank lines"] += 1
             continue
         with place(path, number, ".tr"):
-            if not _sound(words):
+            if not has_its_durations(words):
                 raise ValueError(f"it has {len(words) - JOB_FIELDS} durations where field 2 says {words[1:2]}")
             submit, estimate = microseconds(words[0]), microseconds(words[2])
             runtimes = [microseconds(word) for word in words[JOB_FIELDS:]]
@@ -49,7 +42,6 @@ def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 
 
 def fits_table(head: Head) -> bool:
-    """By its metadata."""
     return bool(head.columns) and head.path.is_file() and is_table(head.path)
 
 
@@ -66,7 +58,7 @@ TR: Final = Format(
 
 
 def far_of(path: Path, form: Format) -> tuple[int, int]:
-    """What distance from their input costs the tasks of a file, in thousandths; a canonical table alone says so."""
+    """Slowdown of tasks far from their input, in thousandths; only a canonical table states one."""
     return manifest_of(path).far_permille if form is TABLE else AS_NEAR
 
 

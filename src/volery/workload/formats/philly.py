@@ -47,18 +47,18 @@ def _rows_table(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         yield made
 
 
-class Machine(msgspec.Struct):
-    """Where an attempt ran."""
+class LoggedMachine(msgspec.Struct):
+    """A machine of an attempt, with its GPUs."""
 
     gpus: list[str] = []
 
 
-class Attempt(msgspec.Struct):
-    """One of a job's."""
+class LoggedAttempt(msgspec.Struct):
+    """An attempt of a job."""
 
     start_time: str | None = None
     end_time: str | None = None
-    detail: list[Machine] = []
+    detail: list[LoggedMachine] = []
 
 
 class LoggedJob(msgspec.Struct):
@@ -68,7 +68,7 @@ class LoggedJob(msgspec.Struct):
     submitted_time: str | None = None
     status: str | None = None
     user: str | None = None
-    attempts: list[Attempt] = []
+    attempts: list[LoggedAttempt] = []
 
 
 def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:

@@ -1,4 +1,4 @@
-"""What a reader of a trace format is, and what readers share: heads of files, lines with their places, numbers."""
+"""Readers of trace formats: their interface, and the heads, rows and numbers that they share."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
 Noticed = Counter[str]
-"""What a reader passed over or could not tell, and how often."""
+"""Oddities that a reader passed over or could not decide, with their counts."""
 
 
 class Head(NamedTuple):
-    """What tells one format from another.
+    """The beginning of a file, from which its format is recognised.
 
     Attributes:
         path: the file or folder.
@@ -82,7 +82,7 @@ def parquet_parts(path: Path) -> list[Path]:
 
 
 def head_of(path: Path) -> Head:
-    """What a file begins with.
+    """The head of a file, or of the first part of a folder.
 
     Raises:
         InputError: it cannot be read.
@@ -177,7 +177,7 @@ def table_rows(
 
 
 def microseconds(text: str | float, unit: float = SECOND) -> int:
-    """A time of the source in microseconds; it may be negative, which is for the doctor to say.
+    """A time of the source in microseconds; it may be negative, which the doctor reports.
 
     Args:
         text: the number.
@@ -204,7 +204,7 @@ def known(text: str) -> str | None:
 
 
 def amount(text: str, scale: float = 1.0) -> float | None:
-    """What is asked for, times a scale; None where the field is empty.
+    """A requested amount, times a scale; None where the field is empty.
 
     Raises:
         ValueError: it is no number, or negative.
@@ -218,7 +218,7 @@ def amount(text: str, scale: float = 1.0) -> float | None:
 
 
 def priority(text: str) -> int | None:
-    """How urgent, as the source counts; None where the field is empty.
+    """A priority as the source counts; None where the field is empty.
 
     Raises:
         ValueError: it is no whole number, or too large for 31 bits.

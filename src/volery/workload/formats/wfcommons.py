@@ -20,7 +20,7 @@ Bytes = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class WorkflowTask(msgspec.Struct, rename="camel"):
-    """A task: what it is, how it ran, or both."""
+    """A task: its specification, its execution, or both."""
 
     name: str | None = None
     id: str | None = None
@@ -38,8 +38,8 @@ class Tasks(msgspec.Struct):
     tasks: list[WorkflowTask] = []
 
 
-class Workflow(msgspec.Struct):
-    """The graph, and how it ran."""
+class DocumentGraph(msgspec.Struct):
+    """The graph of a document, and its execution."""
 
     tasks: list[WorkflowTask] = []
     specification: Tasks = msgspec.field(default_factory=Tasks)
@@ -47,10 +47,10 @@ class Workflow(msgspec.Struct):
 
 
 class Document(msgspec.Struct, rename="camel"):
-    """The file."""
+    """A whole file: one named workflow."""
 
     name: str
-    workflow: Workflow
+    workflow: DocumentGraph
     schema_version: str | None = None
 
 

@@ -78,7 +78,7 @@ def _canonical(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
 
 
 def _cores(batch: pa.RecordBatch, amount: Any, noticed: Noticed) -> Any:
-    """What is asked for where that is processors."""
+    """Requested amounts of processors; None where the resource is another."""
     if "resource_type" not in batch.schema.names:
         return amount
     kinds = pc.utf8_lower(pc.cast(batch.column("resource_type"), pa.string()))

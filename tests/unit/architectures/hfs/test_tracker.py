@@ -18,7 +18,7 @@ from volery.core.streams import Streams
 from volery.metrics import locality_summary
 from volery.roles.node import Completed, Kill, Launch
 from volery.sim import simulate
-from volery.sim.recording import TimerSet
+from volery.sim.effects import TimerSet
 from volery.workload import load_cluster, load_trace
 
 CLUSTER = Cluster.uniform(4)

@@ -24,7 +24,7 @@ from volery.core.events import Cancel, JobDone, PeerLost, TaskFinished, TimerFir
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.roles.reservations import TaskRequest
-from volery.sim.recording import TimerSet
+from volery.sim.effects import TimerSet
 
 SCHEDULER, CENTRAL, NODE, MONITOR = "scheduler/0", "central/0", "node/0", "monitor/0"
 BEAT = TimerFired("beat")

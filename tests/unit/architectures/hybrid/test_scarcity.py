@@ -9,7 +9,7 @@ import pytest
 from volery.architectures.hybrid.scarcity import (
     LOAD_MAX,
     WINDOW,
-    Demand,
+    ConstraintDemand,
     Negotiation,
     RecentService,
     scarcity,
@@ -28,7 +28,7 @@ def test_the_crv_is_what_waits_everywhere_over_who_has_it() -> None:
 
 
 def test_demand_counts_each_constraint_of_a_set() -> None:
-    demand = Demand(3)
+    demand = ConstraintDemand(3)
     demand.add(0b101, 4)
     demand.add(0b001, 2)
     demand.add(0b101, -1)

@@ -23,7 +23,7 @@ from volery.core.events import Cancel, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
-from volery.sim.recording import TimerSet
+from volery.sim.effects import TimerSet
 
 CENTRAL = "central/0"
 LONG_US = 2_000 * SECOND

@@ -11,16 +11,9 @@ from volery.architectures.hydra.messages import (
     Container,
     Entitle,
     Grant,
-    Load,
-    Locate,
-    Located,
-    News,
-    Policy,
-    Read,
     Refused,
     Register,
     Release,
-    Standing,
     Start,
     Vacated,
     Welcome,
@@ -28,7 +21,7 @@ from volery.architectures.hydra.messages import (
 from volery.core.events import TimerFired
 from volery.core.model import SECOND, Cluster, Task
 from volery.roles.recovery.channel import Linked, Renewed
-from volery.sim.recording import Launched, RecordingPort, Sent, TimerSet
+from volery.sim.effects import Launched, RecordingPort, Sent, TimerSet
 
 AT_ONCE: dict[str, Any] = {"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0, "subclusters": 1}
 A, B = "proxy/0/0", "proxy/0/1"
@@ -116,17 +109,3 @@ def test_a_registration_voids_what_was_given_before_and_keeps_what_runs() -> Non
     assert port.drain() == [Sent(A, Refused(7, 71, 0))]
     node.handle(Start(3, Container(3, 0, 5, 7, 0), "", Task(72, 7), 0), A, 4)
     assert port.drain() == [Launched(Task(72, 7), 0)]
-
-
-def test_the_store_keeps_the_first_home_and_the_generator_sets_policies_when_there_is_news() -> None:
-    store = Alone("hydra", "store/0", Cluster.uniform(4), subclusters=2)
-    assert store.hear(Locate(1, 1), "router/0") == [("router/0", Located(1, 1))]
-    assert store.hear(Locate(1, 0), "router/1") == [("router/1", Located(1, 1))]
-    load = Load(1, 2, 0, 5, ("",), (2,), (9,))
-    assert messages(store.hear(load, "rm/0"), News) == [("gpg/0", News())]
-    assert not store.hear(load, "rm/0"), "stale"
-    ((_, standing),) = messages(store.hear(Read(), "gpg/0"), Standing)
-    gpg = Alone("hydra", "gpg/0", Cluster.uniform(4), subclusters=2, pending_low=0, pending_high=10)
-    assert gpg.hear(News(), "store/0", now=3 * SECOND) == [TimerSet("look", 10 * SECOND)]
-    assert gpg.hear(TimerFired("look"), "gpg/0", now=10 * SECOND) == [("store/0", Read())]
-    assert gpg.hear(standing, "store/0") == [("store/0", Policy((500, 1000), ()))]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from volery.architectures import configure, lookup
-from volery.architectures.jockey.profiles import Run, estimated, profiled
+from volery.architectures.jockey.profiles import JobRun, estimated, profiled
 from volery.architectures.jockey.rehearsal import Rehearsal, RehearsalSetting, listed, rehearse, samples_of
 from volery.architectures.jockey.stages import JobStage, stages_of, with_paths
 from volery.conformance.cases import trace_of
@@ -14,7 +14,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.core.workflows import with_parents
 from volery.sim import Network, Options, simulate
-from volery.workload.shapes import layered
+from volery.workload.synthesis import layered
 
 WAITS = [(), (), (0,), (1,), (2, 3), (2, 3)]
 TOOK = [5, 3, 2, 2, 1, 1]
@@ -61,9 +61,9 @@ def test_a_rehearsal_is_a_pure_function_and_more_tokens_leave_less_time() -> Non
 
 
 def test_a_profile_pools_runs_with_the_same_stages() -> None:
-    first = Run(tuple(WAITS), (0, 0, 5, 3, 9, 9), (0, 1, 5, 4, 9, 9), (5, 4, 9, 8, 10, 10))
-    other = Run(((), ()), (0, 0), (0, 0), (900, 900))
-    last = Run(tuple(WAITS), (0, 0, 7, 3, 9, 9), (0, 0, 7, 3, 9, 12), (7, 3, 9, 8, 12, 16))
+    first = JobRun(tuple(WAITS), (0, 0, 5, 3, 9, 9), (0, 1, 5, 4, 9, 9), (5, 4, 9, 8, 10, 10))
+    other = JobRun(((), ()), (0, 0), (0, 0), (900, 900))
+    last = JobRun(tuple(WAITS), (0, 0, 7, 3, 9, 9), (0, 0, 7, 3, 9, 12), (7, 3, 9, 8, 12, 16))
     profile = profiled([first, other, last])
     assert profile.stage_of == (0, 0, 1, 1, 2, 2)
     assert profile.run_us == ((3, 3, 5, 7), (2, 4, 4, 5), (1, 1, 3, 4))

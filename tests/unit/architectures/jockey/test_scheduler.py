@@ -10,16 +10,16 @@ import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, submit
 
 from volery.architectures import configure, lookup
-from volery.architectures.jockey.profiles import Learned, Run, profiled
+from volery.architectures.jockey.completion import BINS, Remaining
+from volery.architectures.jockey.profiles import JobModel, JobRun, profiled
 from volery.architectures.jockey.rehearsal import rehearse
-from volery.architectures.jockey.remaining import BINS, Remaining
 from volery.core.errors import InputError
 from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.recording import ComputeAsked, Observed, TimerSet
+from volery.sim.effects import ComputeAsked, Observed, TimerSet
 
 MINUTE = 60 * SECOND
 FINE: dict[str, Any] = {"tokens_step": 1, "slack": 1.0, "dead_zone_s": 0.0, "alpha": 1.0}
@@ -120,14 +120,14 @@ def test_a_job_in_chunks_is_controlled_when_all_of_it_is_known() -> None:
     assert allotted(scheduler, MoreTasks(0, 5, whole.tasks[5:]), 20) == [(0, 3)], "11 tasks are left"
 
 
-def recurring(tasks: int = 4, task_us: int = MINUTE, left_us: int = MINUTE) -> Learned:
+def recurring(tasks: int = 4, task_us: int = MINUTE, left_us: int = MINUTE) -> JobModel:
     """A job of one stage, of which the table says the same whatever its progress and allocation."""
     times = tuple([task_us] * tasks)
-    profile = profiled([Run(((),) * tasks, (0,) * tasks, (0,) * tasks, times)])
-    return Learned("daily", profile, Remaining((1, 4), ((2 * left_us,) * (BINS + 1), (left_us,) * (BINS + 1))))
+    profile = profiled([JobRun(((),) * tasks, (0,) * tasks, (0,) * tasks, times)])
+    return JobModel("daily", profile, Remaining((1, 4), ((2 * left_us,) * (BINS + 1), (left_us,) * (BINS + 1))))
 
 
-def taught(model: Learned, **parameters: Any) -> Alone:
+def taught(model: JobModel, **parameters: Any) -> Alone:
     return alone(4, models=msgspec.to_builtins((model,)), **parameters)
 
 
@@ -146,10 +146,10 @@ def deviating(**parameters: Any) -> Alone:
     """A known job of two stages that takes three times as long as its model says, when the first has ended."""
     waits = ((), (), (0, 1), (0, 1))
     profile = profiled(
-        [Run(waits, (0, 0, MINUTE, MINUTE), (0, 0, MINUTE, MINUTE), (MINUTE, MINUTE, *[2 * MINUTE] * 2))]
+        [JobRun(waits, (0, 0, MINUTE, MINUTE), (0, 0, MINUTE, MINUTE), (MINUTE, MINUTE, *[2 * MINUTE] * 2))]
     )
     table = Remaining((1, 4), ((4 * MINUTE,) * (BINS + 1), (2 * MINUTE,) * (BINS + 1)))
-    scheduler = taught(Learned("daily", profile, table), deviation_periods=2, **parameters)
+    scheduler = taught(JobModel("daily", profile, table), deviation_periods=2, **parameters)
     message = job(0, 4, 60 * MINUTE, user="daily").job
     scheduler.hear(Submit(msgspec.structs.replace(message, parents=((), (), (0, 1), (0, 1)))))
     for task in (0, 1):

@@ -9,11 +9,10 @@ import pytest
 
 from volery.architectures.megha.allocations import SlotAllocations, Told
 from volery.architectures.megha.amounts import AmountAllocations
-from volery.architectures.megha.layout import Layout
 from volery.architectures.megha.messages import UNIT_SHIFT, Request
+from volery.architectures.megha.partitions import Capacities, Layout
 from volery.architectures.megha.recovery import Alone
 from volery.architectures.megha.shares import NoShares
-from volery.architectures.megha.vector_layout import VectorLayout
 from volery.core.model import Cluster, Task
 from volery.policies.match import bytes_vector
 from volery.roles.node import Launch
@@ -46,8 +45,10 @@ def slots(*, twice: bool = False) -> tuple[SlotAllocations, Any]:
 
 
 def amounts(*, repartition: bool = False) -> tuple[AmountAllocations, Any]:
-    layout = VectorLayout(ROOM, 2, 1)
-    allocations = AmountAllocations(layout, range(2), snapshots=False, twice=False, repartition=repartition)
+    layout = Layout(ROOM, 2, 1, by_machine=True)
+    allocations = AmountAllocations(
+        layout, Capacities(ROOM, layout), range(2), snapshots=False, twice=False, repartition=repartition
+    )
     return allocations, around(allocations)
 
 

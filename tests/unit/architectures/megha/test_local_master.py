@@ -7,11 +7,11 @@ from typing import Any
 from tests.unit.architectures.megha.words import news, refusal, request
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
-from volery.architectures.megha.messages import Ended, Inconsistency, Update
+from volery.architectures.megha.messages import Ended, Refusal, StateUpdate
 from volery.core.events import Counted, TaskFinished, TimerFired
 from volery.core.model import Cluster
 from volery.roles.node import Completed, Launch
-from volery.sim.recording import Observed, TimerSet
+from volery.sim.effects import Observed, TimerSet
 
 A, B, C = tasks(0, 0, 0, 0)
 PERIOD_US = 5_000_000
@@ -49,10 +49,10 @@ def test_an_invalid_placement_is_refused_with_the_news_that_the_gm_lacks() -> No
     master.hear(request(1, 1, (A, 0)), "gm/0")
     effects = master.hear(request(1, 1, (B, 0), (C, 1)), "gm/1")
     assert messages(effects, Launch) == [("node/3", Launch(2, C))]
-    assert messages(effects, Inconsistency) == [("gm/1", refusal((B.id,), news(1, {})))]
+    assert messages(effects, Refusal) == [("gm/1", refusal((B.id,), news(1, {})))]
     master.hear(request(2, 0, (B, 1)), "gm/1")
     third = tasks(1, 0)[0]
-    ((to, refused),) = messages(master.hear(request(2, 0, (third, 1)), "gm/0"), Inconsistency)
+    ((to, refused),) = messages(master.hear(request(2, 0, (third, 1)), "gm/0"), Refusal)
     assert (to, refused) == ("gm/0", refusal((third.id,), news(1, {1: (0, 0b10)}))), "gm/0 has not heard of C"
 
 
@@ -75,7 +75,7 @@ def test_what_was_taken_and_freed_between_two_updates_is_never_mentioned() -> No
     master = lm()
     effects = master.hear(request(1, 0, (A, 0)), "gm/0", 10)
     fire(master, master.hear(Completed(A.id), "node/0", 20), 20)
-    assert messages(heartbeat(master, effects), Update) == []
+    assert messages(heartbeat(master, effects), StateUpdate) == []
 
 
 def test_the_owner_hears_of_a_completion_in_its_instant_and_the_unit_is_free() -> None:
@@ -101,14 +101,14 @@ def test_own_completions_are_repeated_only_where_the_first_design_is_asked_for()
         master = lm(completion_notice=completion_notice)
         effects = master.hear(request(1, 0, (A, 0)), "gm/0", 10)
         fire(master, master.hear(Completed(A.id), "node/0", 20), 20)
-        assert messages(heartbeat(master, effects), Update) == expected
+        assert messages(heartbeat(master, effects), StateUpdate) == expected
 
 
 def test_snapshots_carry_the_whole_state_of_all_partitions() -> None:
     master = lm(updates="snapshots")
     effects = master.hear(request(1, 0, (A, 0)), "gm/0", 10)
     whole = news(1, {0: (0b10, 0), 1: (0b11, 0)}, snapshot=True)
-    assert messages(heartbeat(master, effects), Update) == [("gm/1", whole)]
+    assert messages(heartbeat(master, effects), StateUpdate) == [("gm/1", whole)]
 
 
 def test_update_entries_are_counted() -> None:

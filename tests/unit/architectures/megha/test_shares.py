@@ -24,7 +24,7 @@ from volery.architectures.megha.messages import (
     Withdraw,
     Yield,
 )
-from volery.architectures.megha.user_lines import UserLines
+from volery.architectures.megha.users import UserLines
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.events import JobDone, Preemption, Submit, TimerFired
@@ -38,7 +38,7 @@ from volery.live.config.plan import FederationPlan
 from volery.policies.match import vector_bytes
 from volery.roles.node import Completed, Kill, Launch
 from volery.sim import Options, simulate
-from volery.sim.recording import Observed, Sent, TimerSet
+from volery.sim.effects import Observed, Sent, TimerSet
 
 CLUSTER = Cluster.uniform(4)
 """node/0 and node/1 are gm/0's partition 0, node/2 and node/3 are gm/1's partition 1."""

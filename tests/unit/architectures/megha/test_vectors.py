@@ -13,7 +13,7 @@ from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.policies.match import vector_bytes
 from volery.roles.node import Completed, Launch
-from volery.sim.recording import Observed, TimerSet
+from volery.sim.effects import Observed, TimerSet
 
 NAMES = ("cpu_milli", "memory_mb")
 WHOLE: Amounts = (4000, 8192)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.architectures.parts import messages
 
-from volery.architectures.megha.messages import Change, Ended, Inconsistency, Request, Update
+from volery.architectures.megha.messages import Change, Ended, Refusal, Request, StateUpdate
 from volery.core.model import Address, Task
 from volery.policies.match import vector_bytes
 
@@ -30,12 +30,12 @@ def notice(*tasks: int) -> Ended:
     return Ended(tasks)
 
 
-def news(number: int, changes: Mapping[int, tuple[int, int]], snapshot: bool = False) -> Update:
+def news(number: int, changes: Mapping[int, tuple[int, int]], snapshot: bool = False) -> StateUpdate:
     """Partition > (freed, taken), as vectors."""
     told = tuple(Change(part, vector_bytes(freed), vector_bytes(taken)) for part, (freed, taken) in changes.items())
-    return Update(number, snapshot, told)
+    return StateUpdate(number, changes=told, snapshot=snapshot)
 
 
-def refusal(tasks: tuple[int, ...], update: Update) -> Inconsistency:
+def refusal(tasks: tuple[int, ...], update: StateUpdate) -> Refusal:
     """These placements were invalid."""
-    return Inconsistency(tasks, update)
+    return Refusal(tasks, update)

@@ -10,7 +10,7 @@ from volery.architectures.omega.layout import Layout
 from volery.core.model import Cluster, Task, Time
 from volery.core.streams import Streams
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.recording import RecordingPort, Sent
+from volery.sim.effects import RecordingPort, Sent
 
 
 class Cell:

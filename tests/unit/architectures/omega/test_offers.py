@@ -12,7 +12,7 @@ from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, TimerFired
 from volery.core.model import SECOND, Cluster, Task
 from volery.roles.node import Completed, Launch
-from volery.sim.recording import ComputeAsked, TimerSet
+from volery.sim.effects import ComputeAsked, TimerSet
 
 FRONT, CELL, BATCH, SERVICE = "front/0", "cell/0", "framework/0", "framework/1"
 GUARD = 1 << 40

@@ -12,7 +12,7 @@ from volery.architectures.omega.messages import Changes, Commit, Ended, Refresh,
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobAccepted, JobDone, MoreTasks, TimerFired, Transaction
 from volery.core.model import SECOND, Cluster, Job, Task, Time
-from volery.sim.recording import ComputeAsked, Observed, Sent, TimerSet
+from volery.sim.effects import ComputeAsked, Observed, Sent, TimerSet
 
 FRONT, CELL, ME = "front/0", "cell/0", "scheduler/0"
 

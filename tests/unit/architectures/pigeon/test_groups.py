@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.architectures.pigeon.groups import Supply, divide, published_occurrences
+from volery.architectures.pigeon.groups import GroupSupply, divide, published_occurrences
 from volery.core.errors import InputError
 from volery.core.model import Cluster
 
@@ -30,7 +30,7 @@ def test_supply_counts_the_units_that_suffice(
     cluster = Cluster(tuple(constraints), (1,) * len(constraints))
     reserved = min(reserved, len(constraints) // groups - 1)
     made = divide(cluster, groups, (), reserved)
-    supply = Supply(made, "exact")
+    supply = GroupSupply(made, "exact")
     for mask in [0, *constraints[:3], *masks]:
         for short in (True, False):
             total, expected = 0, []
@@ -45,7 +45,7 @@ def test_supply_counts_the_units_that_suffice(
 
 @given(constraints=st.lists(st.integers(0, (1 << 63) - 1), min_size=2, max_size=10))
 def test_supply_knows_sets_of_up_to_63_constraints(constraints: list[int]) -> None:
-    supply = Supply(divide(Cluster(tuple(constraints), (1,) * len(constraints)), 1, (), 0), "exact")
+    supply = GroupSupply(divide(Cluster(tuple(constraints), (1,) * len(constraints)), 1, (), 0), "exact")
     for mask in constraints:
         assert list(supply.cumulative(mask, True)) == [sum(not mask & ~offered for offered in constraints)]
 
@@ -88,12 +88,12 @@ def test_under_published_counting_weak_workers_attract_tasks_that_they_cannot_ru
     """The finding of this project's first step: see docs/papers.md."""
     strong_then_weak = Cluster((0b11, 0b01, 0b01, 0b11), (1,) * 4)
     groups = divide(strong_then_weak, 2, (), 0)
-    assert list(Supply(groups, "exact").cumulative(0b11, True)) == [1, 2]
-    assert list(Supply(groups, "published-code").cumulative(0b11, True)) == [2, 3]
+    assert list(GroupSupply(groups, "exact").cumulative(0b11, True)) == [1, 2]
+    assert list(GroupSupply(groups, "published-code").cumulative(0b11, True)) == [2, 3]
 
 
 def test_published_counting_knows_reserved_workers_too() -> None:
     """A long task that only a reserved worker fits would wait for ever: it has to be found unsatisfiable."""
-    supply = Supply(divide(Cluster((1, 0), (1, 1)), 1, (), 1), "published-code")
+    supply = GroupSupply(divide(Cluster((1, 0), (1, 1)), 1, (), 1), "published-code")
     assert list(supply.cumulative(1, short=False)) == [0]
     assert list(supply.cumulative(1, short=True)) == [2], "the weak worker counts as the strong one before it"

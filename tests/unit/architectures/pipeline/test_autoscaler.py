@@ -172,7 +172,7 @@ def test_links_that_fail_are_weathered_where_messages_are_reliable() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"R6": "biggest"}, "always on without a policy R7"),
+        ({"R6": "biggest"}, "all are always on without a policy of R7"),
         ({"R7": "plan", "lrms": "2"}, "take lrms=0"),
         ({"R7": "raect"}, "did you mean 'react'"),
     ],

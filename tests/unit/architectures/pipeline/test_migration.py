@@ -83,5 +83,5 @@ def test_random_work_keeps_all_rules(given: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("given", [{"T9": "fixed"}, {"T11": "restart"}, {"T3": "easy"}])
 def test_what_does_not_go_together_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="it goes neither with"):
+    with pytest.raises(InputError, match="migration cannot be combined with"):
         run("pipeline", job_of([1.0]), Cluster.uniform(2), T12="rebalance", **given)

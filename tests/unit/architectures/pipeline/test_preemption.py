@@ -130,9 +130,9 @@ def test_whoever_is_within_its_share_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"T10": "priority", "T3": "easy"}, "easy reserves by what runs"),
-        ({"T10": "fairness"}, "take T2=drf"),
-        ({"T10": "fairness/shares:a:1", "T2": "drf"}, "take T2=drf/shares:a:1"),
+        ({"T10": "priority", "T3": "easy"}, "easy reserves by the ends of running tasks"),
+        ({"T10": "fairness"}, "it needs T2=drf"),
+        ({"T10": "fairness/shares:a:1", "T2": "drf"}, "it needs T2=drf/shares:a:1"),
         ({"T10": "fairness/shares:a:1+b:1(c:1)", "T2": "drf"}, "a tree has no place here"),
     ],
 )

@@ -104,5 +104,5 @@ def test_links_that_fail_are_weathered_where_messages_are_reliable(given: dict[s
 
 
 def test_recovery_and_reliable_links_exclude_each_other() -> None:
-    with pytest.raises(InputError, match="who is cut off cannot be told from who is dead"):
+    with pytest.raises(InputError, match="reliable and T11 exclude each other"):
         run("pipeline", job_of([1.0]), Cluster.uniform(2), reliable="true", T11="restart")

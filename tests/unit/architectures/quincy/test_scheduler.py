@@ -17,7 +17,7 @@ from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.recording import ComputeAsked, Observed, Sent, TimerSet
+from volery.sim.effects import ComputeAsked, Observed, Sent, TimerSet
 from volery.study.runs import execute
 from volery.study.spec import RunSpec
 

@@ -10,7 +10,7 @@ from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLen
 from volery.core.events import TaskFinished
 from volery.core.model import SECOND, Cluster
 from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
-from volery.sim.recording import Launched
+from volery.sim.effects import Launched
 
 ONE, TWO = "scheduler/0", "scheduler/1"
 TASKS = tasks(0, *[0] * 6)

@@ -17,13 +17,13 @@ from volery.architectures.tetrisched.expressions import (
     Sum,
     members,
 )
-from volery.architectures.tetrisched.parts import Supply
+from volery.architectures.tetrisched.parts import MachineSupply
 
 Use = tuple[tuple[int, int], ...]
 """(time, machines as a bit vector) of single machines: here nothing is grouped."""
 
 
-def best_worth(requests: list[Expression], sets: Sets, supply: Supply, machines: int) -> float:
+def best_worth(requests: list[Expression], sets: Sets, supply: MachineSupply, machines: int) -> float:
     """The most that the expressions can be worth together, over all that may be given to them."""
     free_from = {m: 0 for m in range(machines) if supply.idle >> m & 1}
     free_from |= {m: since for since, held in supply.held for m in range(machines) if held >> m & 1}

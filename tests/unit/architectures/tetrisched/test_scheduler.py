@@ -11,7 +11,7 @@ from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit
 
 from volery.architectures import configure, lookup
 from volery.architectures.tetrisched.expressions import leaves
-from volery.architectures.tetrisched.planning import PlanProblem, solve, unpacked
+from volery.architectures.tetrisched.plan import PlanProblem, solve, unpacked
 from volery.architectures.tetrisched.text import written
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
@@ -19,7 +19,7 @@ from volery.core.model import SECOND, Cluster, Preference, Task
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
-from volery.sim.recording import ComputeAsked, TimerSet
+from volery.sim.effects import ComputeAsked, TimerSet
 
 GPU, RACKS = 1, 0b110
 FOUR = Cluster((GPU | 2, GPU | 2, 4, 4), (1,) * 4)

@@ -6,11 +6,11 @@ import pytest
 
 from volery.architectures.tetrisched.expressions import Max, Min, ncks
 from volery.architectures.tetrisched.text import written
-from volery.architectures.tetrisched.wishes import FLOOR, Grid, Wishes, value_at, wizard
+from volery.architectures.tetrisched.wishes import FLOOR, TimeGrid, Wishes, value_at, wizard
 from volery.core.model import NEVER, SECOND
 
 MINUTE = 60 * SECOND
-GRID = Grid(now_us=0, quantum_us=10 * MINUTE, ahead=2, horizon_us=60 * MINUTE)
+GRID = TimeGrid(now_us=0, quantum_us=10 * MINUTE, ahead=2, horizon_us=60 * MINUTE)
 
 
 def test_eight_gpus_in_one_rack_twice_as_slow_elsewhere_in_half_an_hour() -> None:
@@ -29,7 +29,7 @@ def test_a_deadline_that_cannot_be_met_leaves_nothing() -> None:
 
 
 def test_presets() -> None:
-    now = Grid(0, 10 * MINUTE, 0, 60 * MINUTE)
+    now = TimeGrid(0, 10 * MINUTE, 0, 60 * MINUTE)
     late = 60 * MINUTE
     assert wizard(Wishes(3, MINUTE, deadline_us=late), now) == ncks("all", 3, 1.0)
     hard = wizard(Wishes(3, MINUTE, ("gpu",), everywhere="", deadline_us=late), now)

@@ -86,7 +86,7 @@ def test_a_file_becomes_a_plan(tmp_path: Path) -> None:
         ("[[machines]]\ncapacity = 3", r"machines\[0\].capacity: is a table, as capacity ="),
         ("[[machines]]\ncapacity = { gpus = -1 }", r"machines\[0\].capacity.gpus: expected a whole number"),
         ("[[machines]]\nslots = 2\ncapacity = { gpus = 1 }", "one or the other"),
-        ("[[machines]]\ncapacity = { gpus = 1 }\n[[machines]]", "some offer gpus and some do not say; write 0"),
+        ("[[machines]]\ncapacity = { gpus = 1 }\n[[machines]]", "some offer gpus and some leave it out; write 0"),
         ('architecture = "pigeon"\n[[machines]]\ncapacity = { gpus = 1 }', "pigeon: places slots only"),
     ],
 )

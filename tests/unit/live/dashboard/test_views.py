@@ -13,16 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from volery.core.why import Chosen, Decision
-from volery.live.dashboard.cells import CELLS_MAX, Cell, cells_of
 from volery.live.dashboard.html import Markup, duration, escaped, moment, name_of, tag
 from volery.live.dashboard.logs import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
-from volery.live.dashboard.overview import ages, inconsistencies, waits
+from volery.live.dashboard.overview import CELLS_MAX, Cell, ages, cells_of, inconsistencies, waits
 from volery.live.messages import DecisionReport
 from volery.live.runtime.decisions import DecisionBook
 from volery.live.service.history import ThroughputMeter
 from volery.live.service.outputs import OutputRequests, Outputs
 from volery.live.service.sessions import SESSION_S, Sessions
-from volery.live.service.summary import AllocationTimes, allocation
+from volery.live.service.summary import AllocationPercentiles, allocation
 from volery.live.service.tokens import Authenticator, TokenFile
 from volery.live.status import NodeStatus, PairStatus, TaskStatus
 
@@ -68,12 +67,12 @@ def test_the_pace_is_that_of_the_last_minute() -> None:
 
 
 def test_allocation_times_are_told_by_the_smallest_that_so_many_do_not_exceed() -> None:
-    assert allocation([1000 * value for value in range(100, 0, -1)]) == AllocationTimes(
+    assert allocation([1000 * value for value in range(100, 0, -1)]) == AllocationPercentiles(
         tasks=100, p50=50_000, p95=95_000, p99=99_000
     )
-    assert allocation([7]) == AllocationTimes(tasks=1, p50=7, p95=7, p99=7)
+    assert allocation([7]) == AllocationPercentiles(tasks=1, p50=7, p95=7, p99=7)
     assert allocation([]) is None
-    drawn = waits(AllocationTimes(tasks=3, p50=1000, p95=2000, p99=4000))
+    drawn = waits(AllocationPercentiles(tasks=3, p50=1000, p95=2000, p99=4000))
     assert drawn is not None
     assert re.findall(r'class="count">(.*?)</span>.*?width="(.*?)"', drawn) == [
         ("1 ms", "25.00"), ("2 ms", "50.00"), ("4 ms", "100.00"),

@@ -1,4 +1,4 @@
-"""Starts and ends of tasks are reported until they are received, by whichever life of a host comes."""
+"""Starts and ends of tasks are reported until they are received, by whichever incarnation of a host comes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_
     forgotten: list[tuple[int, int]] = []
     kept: UnreceivedReports = {}
 
-    def life() -> Reporter:
+    def incarnation() -> Reporter:
         return Reporter(
             "node-a",
             lambda report, source="": told.append((report.task, source)) if isinstance(report, TaskReport) else None,
@@ -20,12 +20,12 @@ def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_
             kept,
         )
 
-    first = life()
+    first = incarnation()
     states: tuple[AttemptState, ...] = ("running", "finished", "failed")
     for number, state in enumerate(states):
         first.report(TaskReport(number, 0, 0, "node/1", state, 5))
     assert told == [(number, "agent/node-a") for number in range(3)]
-    second = life()
+    second = incarnation()
     second.again()
     assert [number for number, _ in told[3:]] == [1, 2]
     second.on_received(ReportsStored(((1, 0), (9, 0))), "submitter", 0)

@@ -56,7 +56,7 @@ class Pair:
             for item in arrived:
                 self._on_the_way.remove(item)
                 other = "node" if item[1] == "master" else "master"
-                self.ends[item[1]].heard(other, item[2], self.now)
+                self.ends[item[1]].receive(other, item[2], self.now)
             for name, end in self.ends.items():
                 if name != self.stopped and self.now >= self._next[name]:
                     end.beat(self.now)
@@ -106,7 +106,7 @@ def test_a_host_that_was_stopped_learns_of_it_as_of_then_before_it_hears_anythin
     assert [(name, what) for name, what, _ in pair.told] == [("master", "lost")]
     node = pair.ends["node"]
     pair.now += 1
-    node.heard("master", HostHeartbeat(10**6, 0, 0), pair.now)
+    node.receive("master", HostHeartbeat(10**6, 0, 0), pair.now)
     (news,) = node.news
     assert isinstance(news.event, PeerLost)
     assert news.at <= 6 * DETECTION

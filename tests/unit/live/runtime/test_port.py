@@ -23,7 +23,7 @@ from volery.live.runtime.journal import Entry, JournalReader, JournalWriter
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.replay import replay
 from volery.live.transport.codec import Codec, HostFrame
-from volery.live.transport.transport import KnownLife, OnFrame, OnLater
+from volery.live.transport.transport import KnownIncarnation, OnFrame, OnLater
 
 LIMIT_S = 20
 
@@ -200,16 +200,16 @@ class Spies:
     def kill(self, task: TaskId, attempt: int) -> None:
         self.done.append("kill")
 
-    def begun(self, life: int, on_later: OnLater) -> None:
+    def begun(self, incarnation: int, on_later: OnLater) -> None:
         pass
 
     def doubt(self) -> None:
         pass
 
-    async def claim(self, name: HostName, life: int = 0, peers: Collection[HostName] = ()) -> int:
-        return life
+    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
+        return incarnation
 
-    async def open(self, name: HostName, on_frame: OnFrame, known_life: KnownLife | None = None) -> None:
+    async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
         self.on_frame = on_frame
 
     async def meet(self, peers: object) -> None:

@@ -1,113 +1,80 @@
-"""Jobs that are submitted again to a scheduler that has received a part: no task is skipped, none runs twice."""
+"""Jobs on their way into the store: all of a request or none, and each key of a user belongs to one job."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
-from volery.core.events import JobDone, MoreTasks, Submit
-from volery.core.model import Message, Task
-from volery.live.config.fleet import Fleet
+from volery.core.errors import InputError
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
-from volery.live.service.admission import Submission
-from volery.live.service.throttle import TASKS_PER_TURN
-from volery.roles.submission import JobLedger
-from volery.sim.recording import RecordingPort
+from volery.live.service import admission
+from volery.live.service.admission import ConflictError, NewJob, admit, planned_jobs
+from volery.live.service.store import JobStore
+from volery.live.status import Receipt
 
 FLEET = Fleet([Machine("x86_64", "linux", "6.1", 4, 1024, {})], [1])
-FIRST = 1_000
-SUBMITTER = "submitter"
-LARGE_BYTES = 200_000
 
 
-class Scheduler:
-    """A ledger, and the tasks that it has brought: some wait, some have ended."""
-
-    def __init__(self) -> None:
-        self.port = RecordingPort("gm/0")
-        self.ledger = JobLedger(self.port.send)
-        self.received: Counter[int] = Counter()
-        self.waiting: list[int] = []
-
-    def take(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            if isinstance(message, Submit):
-                self._note(self.ledger.admit(message, SUBMITTER, 0))
-            else:
-                assert isinstance(message, MoreTasks)
-                self._note(self.ledger.more(message))
-
-    def _note(self, tasks: Sequence[Task]) -> None:
-        numbers = [task.id - FIRST for task in tasks]
-        self.received.update(numbers)
-        self.waiting += numbers
-
-    def end(self, count: int) -> list[int]:
-        """The places of tasks that end now."""
-        ended, self.waiting = self.waiting[:count], self.waiting[count:]
-        for _ in ended:
-            self.ledger.finished(0)
-        return ended
-
-    def is_told_done(self) -> bool:
-        return any(effect.message == JobDone(0) for effect in self.port.sent())
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[JobStore]:
+    opened = JobStore(tmp_path / "jobs.sqlite")
+    yield opened
+    opened.close()
 
 
-def described(tasks: int, drawn: random.Random) -> Submission:
-    large = [drawn.random() < 0.02 for _ in range(tasks)]
-    listed = [{"stdin": "x" * (LARGE_BYTES if is_large else place % 7)} for place, is_large in enumerate(large)]
-    description = job_from_table({"command": "cat", "tasks": listed}, "job")
-    return Submission(0, FIRST, description, FLEET, tasks)
+def planned(*tables: dict[str, object]) -> list[NewJob]:
+    jobs = [job_from_table({"command": "true", "user": "ann", **table}, "job") for table in tables]
+    places = [f"jobs[{at}]" for at in range(len(jobs))]
+    return asyncio.run(planned_jobs(jobs, places, 5, 100, FLEET))
 
 
-def again(sent: Submission, ended: set[int], begun: Sequence[int]) -> Submission:
-    """What the desk submits after a restart."""
-    carried = dict.fromkeys(begun, (1, 0))
-    return sent._replace(left=sent.left - len(ended), ended=frozenset(ended), begun=carried, again=True)
+def admitted(store: JobStore, jobs: Sequence[NewJob]) -> tuple[list[Receipt], list[tuple[int, str]]]:
+    assigned: list[tuple[int, str]] = []
+    store.begin(durable=False)
+    try:
+        return admit(store, jobs, 7, lambda number, user: assigned.append((number, user))), assigned
+    finally:
+        store.commit()
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_job_whose_submitter_restarts_again_and_again_has_each_task_received_once(seed: int) -> None:
-    drawn = random.Random(seed)
-    tasks = drawn.choice([1, 7, TASKS_PER_TURN, TASKS_PER_TURN + 1, 3 * TASKS_PER_TURN + 17])
-    first, scheduler, ended = described(tasks, drawn), Scheduler(), set[int]()
-    submitted = first
-    for _ in range(drawn.randrange(1, 4)):
-        messages = list(submitted.messages(0))
-        scheduler.take(messages[: drawn.randrange(1, len(messages) + 1)])
-        ended.update(scheduler.end(drawn.randrange(tasks + 1)))
-        if len(ended) == tasks:
-            break
-        submitted = again(first, ended, scheduler.waiting[:5])
-    scheduler.take(list(submitted.messages(0)))
-    scheduler.end(tasks)
-    assert scheduler.received == Counter(range(tasks))
-    assert scheduler.is_told_done()
+def test_jobs_and_tasks_are_numbered_one_after_the_other() -> None:
+    jobs = planned({"tasks": 3}, {}, {"tasks": [{"count": 2}, {"command": "false"}]})
+    assert [(job.number, job.first, job.tasks) for job in jobs] == [(5, 100, 3), (6, 103, 1), (7, 104, 3)]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_tasks_that_end_elsewhere_before_their_scheduler_receives_them_keep_no_job_open(seed: int) -> None:
-    """They ran when another scheduler had the job."""
-    drawn = random.Random(seed)
-    tasks = 3 * TASKS_PER_TURN + 17
-    first, scheduler = described(tasks, drawn), Scheduler()
-    messages = list(first.messages(1))
-    scheduler.take(messages[: drawn.randrange(1, len(messages) - 1)])
-    elsewhere = [place for place in range(tasks) if not scheduler.received[place] and drawn.random() < drawn.random()]
-    if not seed:
-        elsewhere = [place for place in range(tasks) if not scheduler.received[place]]
-    ended = {*elsewhere, *scheduler.end(drawn.randrange(1, len(scheduler.waiting)))}
-    scheduler.take(list(again(first, ended, ()).messages(1)))
-    scheduler.end(tasks)
-    assert scheduler.received == Counter({*range(tasks)} - {*elsewhere})
-    assert scheduler.is_told_done()
+def test_a_key_that_is_used_again_for_the_same_job_gives_its_receipt(store: JobStore) -> None:
+    receipts, assigned = admitted(store, planned({"key": "k", "tasks": 2}, {"key": "k", "tasks": 2}))
+    assert [(one.id, one.tasks, one.known) for one in receipts] == [(5, 2, False), (5, 2, True)]
+    assert assigned == [(5, "ann")]
+    later, assigned = admitted(store, planned({"key": "k", "tasks": 2}))
+    assert (later[0].id, later[0].known, assigned) == (5, True, [])
 
 
-def test_a_job_that_was_received_whole_is_not_sent_twice_when_it_is_submitted_again() -> None:
-    sent = again(described(7, random.Random(1)), set(), ())
-    (only,) = sent.messages(0)
-    assert isinstance(only, Submit)
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_key_of_another_job_is_refused_and_nothing_is_written(store: JobStore, earlier: bool) -> None:
+    if earlier:
+        admitted(store, planned({"key": "k"}))
+    before = store.next_numbers()
+    first: list[dict[str, object]] = [] if earlier else [{"key": "k"}]
+    jobs = planned(*first, {}, {"key": "k", "tasks": 2})
+    with pytest.raises(ConflictError) as caught:
+        admitted(store, jobs)
+    assert caught.value.place == f"jobs[{len(jobs) - 1}].key"
+    assert store.next_numbers() == before
+
+
+def test_a_task_that_no_machine_can_run_is_a_warning_and_too_many_an_error(
+    store: JobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs = {"constraints": ["cores >= 8"], "tasks": 3}
+    (receipt,), _ = admitted(store, planned(needs))
+    assert receipt.warnings == ("task 0 will never run: no machine has cores >= 8; there is 4",)
+    assert [task.state for task in store.tasks(5, 0, 9)] == ["unsatisfiable"] * 3
+    monkeypatch.setattr(admission, "IMPOSSIBLE_MAX", 2)
+    with pytest.raises(InputError, match="no machine can run 3 of its tasks"):
+        planned(needs)

@@ -9,7 +9,7 @@ from typing import Any
 
 from volery.core.events import Cancel, Move, Moved, PeerBack, PeerLost
 from volery.core.model import Address, JobId, Message
-from volery.live.service.errors import UnwrittenError
+from volery.live.service.batches import UnwrittenError
 from volery.live.service.failover import KEPT_MIN, Failover
 from volery.live.service.ledgers import TABLES, AssignmentLedger
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volery.live.config.fleet import Fleet
+from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.messages import AttemptState, ConfinementReport, PeerReport, TaskReport
 from volery.live.service.node_table import NodeTable

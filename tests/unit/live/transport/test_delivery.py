@@ -1,4 +1,4 @@
-"""Frames on a link that loses: handed over once and in order while both ends live, never from one life to another."""
+"""Frames on a link that loses: handed over once and in order while both ends run, never between incarnations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from volery.live.runtime.host import Host
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.codec import Codec, Parcel
 from volery.live.transport.delivery import ACKNOWLEDGE_S, RETRY_S, Delivery, LaterIncarnation
-from volery.live.transport.memory import Memory
+from volery.live.transport.transport import Memory
 
 LIMIT_S = 20
 
@@ -38,13 +38,13 @@ class Link:
 class End:
     """A host at the end of the link."""
 
-    def __init__(self, link: Link, name: str, life: int = 1) -> None:
+    def __init__(self, link: Link, name: str, incarnation: int = 1) -> None:
         self.taken: list[int] = []
         self.met: list[tuple[str, bool]] = []
         self._name = name
         self.changed = asyncio.Event()
         self.delivery = Delivery(
-            life, Codec(()), lambda to, encoded: link.carry(name, to, encoded), self._take, lambda *_: None,
+            incarnation, Codec(()), lambda to, encoded: link.carry(name, to, encoded), self._take, lambda *_: None,
             lambda peer, known: self.met.append((peer, known)),
         )  # fmt: skip
         link.ends[name] = self
@@ -91,12 +91,12 @@ def test_what_was_meant_for_an_earlier_life_is_void_and_the_new_one_is_met() -> 
         left, right = End(link, "left"), End(link, "right")
         left.send("right", 1)
         await right.until(1)
-        await asyncio.sleep(0.05)  # acknowledged: its life is known now
+        await asyncio.sleep(0.05)  # acknowledged: its incarnation is known now
         del link.ends["right"]
         right.delivery.close()
         left.send("right", 2)
         await asyncio.sleep(0)
-        again = End(link, "right", life=2)
+        again = End(link, "right", incarnation=2)
         again.send("left", 7)
         await left.until(1)
         left.send("right", 3)
@@ -104,7 +104,7 @@ def test_what_was_meant_for_an_earlier_life_is_void_and_the_new_one_is_met() -> 
         await asyncio.sleep(0.5)
         assert again.taken == [3]
         assert left.met == [("right", False), ("right", True)]
-        stale = End(link, "right", life=1)
+        stale = End(link, "right", incarnation=1)
         with pytest.raises(LaterIncarnation):
             stale.delivery.arrived("left", _frame_for(2))
         for end in (left, again, stale):
@@ -118,8 +118,8 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
         medium, codec, begun = Memory(), Codec(()), asyncio.Event()
         where = {"gm/0": "gm", "node/0": "node"}
 
-        def host(name: str, life: int) -> Host:
-            return Host(name, {}, Inbox(where), codec=codec, transport=medium.transport(), incarnation=life)
+        def host(name: str, incarnation: int) -> Host:
+            return Host(name, {}, Inbox(where), codec=codec, transport=medium.transport(), incarnation=incarnation)
 
         gm, node = host("gm", 1), host("node", 1)
         async with asyncio.timeout(LIMIT_S):
@@ -140,10 +140,10 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
     asyncio.run(scenario())
 
 
-def _frame_for(life: int) -> bytes:
+def _frame_for(incarnation: int) -> bytes:
     from volery.live.transport.codec import HostFrame
 
-    return Codec(()).encode(HostFrame(1, 9, [], to=life))
+    return Codec(()).encode(HostFrame(1, 9, [], to=incarnation))
 
 
 def test_a_long_loss_is_made_up_for_as_fast_as_it_is_acknowledged_and_nothing_is_sent_twice_without_need() -> None:

@@ -20,7 +20,7 @@ from volery.policies.fairness import (
     equal_users,
     filling,
 )
-from volery.policies.fairness.ranking import Ranking
+from volery.policies.fairness.order import Ranking
 
 BOTH = pytest.mark.parametrize("kind", [WeightedDrf, HierarchicalDrf])
 

@@ -14,7 +14,7 @@ from volery.core.component import Component, UnknownMessageError
 from volery.core.events import TimerFired
 from volery.core.model import SUBMITTER, Address, Message, Time
 from volery.roles.recovery.channel import WINDOW, Acknowledgement, Frame, Greeting, Linked, Linking, LinkPort, Renewed
-from volery.sim.recording import RecordingPort, Sent, TimerSet
+from volery.sim.effects import RecordingPort, Sent, TimerSet
 
 RETRY_US = 50_000
 

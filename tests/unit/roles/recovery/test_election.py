@@ -11,9 +11,9 @@ from volery.core.events import Move, PeerBack, PeerLost, TimerFired
 from volery.core.model import SECOND, Address, Message, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.election import LEADERSHIP, Leadership, Standing, seated
+from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, Standing, seated
 from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
-from volery.sim.recording import RecordingPort, TimerCancelled, TimerSet
+from volery.sim.effects import RecordingPort, TimerCancelled, TimerSet
 
 PAIR = ("m/0", "m/0/standby")
 NODES = ("node/0", "node/1")
@@ -73,6 +73,7 @@ class Pupil(Component):
 
     receives = {  # noqa: RUF012 - the table
         **LEADERSHIP,
+        **MOVES_AND_DRAINS,
         TimerFired: on_timer,
     }
 

@@ -21,7 +21,7 @@ from volery.roles.recovery.leases import (
     Run,
     Status,
 )
-from volery.sim.recording import Killed, Launched, RecordingPort, TimerCancelled, TimerSet
+from volery.sim.effects import Killed, Launched, RecordingPort, TimerCancelled, TimerSet
 
 PAIR = ("lm/0", "lm/0/standby")
 LEASE = Lease(SECOND)

@@ -23,7 +23,7 @@ from volery.workload.formats.source import Noticed
 from volery.workload.table import (
     BATCH_ROWS,
     VERSION_KEY,
-    Manifest,
+    TableManifest,
     TaskRow,
     batches,
     is_table,
@@ -199,8 +199,8 @@ def rows_in(path: Path, name: str | None = None) -> list[TaskRow]:
     return [row for batch in read_source(path, format_of(path, name), Noticed()) for row in rows_of(batch)]
 
 
-def manifest() -> Manifest:
-    return Manifest(1, "source", "00", "tr", "volery", noticed={"blank lines": 2})
+def manifest() -> TableManifest:
+    return TableManifest(1, "source", "00", "tr", "volery", noticed={"blank lines": 2})
 
 
 def test_every_format_has_a_case_here() -> None:

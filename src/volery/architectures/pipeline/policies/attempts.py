@@ -30,21 +30,19 @@ LATEST: Final = 256
 
 
 class NoPreemption(Policy, frozen=True):
-    """Nobody loses a running task."""
+    """No running task is preempted."""
 
     reason: ClassVar[PreemptionReason] = "share"
 
     def claim(self, job: JobRecord) -> Hashable:
-        """All alike."""
         return None
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
-        """Never."""
         return None
 
 
 class ByPriority(Policy, frozen=True):
-    """Lower priorities lose to higher ones, never inside the production band (Verma et al., EuroSys 2015, 2.5).
+    """Higher priorities preempt lower ones, but not inside the production band (Verma et al., EuroSys 2015, 2.5).
 
     On a machine tasks are ended from the lowest priority up, the youngest first, until there is room (section 3.2).
     Of several machines it is the one on which the highest priority that loses is lowest, then the one with the fewest
@@ -58,7 +56,6 @@ class ByPriority(Policy, frozen=True):
     ] = 11
 
     def claim(self, job: JobRecord) -> Hashable:
-        """The priority."""
         return job.priority
 
     def _loses(self, loser: int, winner: int) -> bool:
@@ -116,7 +113,6 @@ class ByFairness(Policy, frozen=True):
         return _due(self.shares)
 
     def claim(self, job: JobRecord) -> Hashable:
-        """The user."""
         return job.user
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
@@ -199,33 +195,29 @@ def _youngest(view: View, user: str) -> Iterator[Running]:
 
 
 def _stays_above(held: Resources, run: Running, total: Resources, due: Fraction) -> bool:
-    """Whether a user that holds so much has its due without this task."""
+    """True if a user that holds so much has its due without this task."""
     return share_of(minus(held, run.task.request or (1,)), total) >= due
 
 
 class NoCopies(Policy, frozen=True):
-    """One attempt."""
+    """A task has one attempt at a time."""
 
     def copies(self, view: View, task: Running) -> int:
-        """One."""
         return 1
 
     def ask_us(self, view: View, task: Running) -> Time:
-        """Never."""
         return NEVER
 
 
 class FixedCopies(Policy, frozen=True):
-    """So many attempts of every task, each on another machine, as far as there is room when it is placed."""
+    """Every task has `n` attempts, each on another machine, as far as there is room when it is placed."""
 
     n: Annotated[int, msgspec.Meta(ge=2, le=16, description="attempts of a task at once")] = 2
 
     def copies(self, view: View, task: Running) -> int:
-        """Always as many."""
         return self.n
 
     def ask_us(self, view: View, task: Running) -> Time:
-        """When it is placed, and not again."""
         return NEVER
 
 
@@ -246,33 +238,29 @@ class Speculative(Policy, frozen=True):
         return 2 if late and room else 1
 
     def ask_us(self, view: View, task: Running) -> Time:
-        """When it will be late."""
         return task.start_us + max(1, round(self.times * (task.expected_end_us - task.start_us)))
 
 
 class NoRecovery(Policy, frozen=True):
-    """No machine dies."""
+    """No machine fails, and nothing is recovered."""
 
     def period_us(self) -> Time | None:
-        """Nothing is recovered."""
         return None
 
 
 class Restart(Policy, frozen=True):
-    """It is placed again and starts from zero."""
+    """A lost task is placed again and starts from zero."""
 
     def period_us(self) -> Time | None:
-        """Nothing is kept."""
         return 0
 
 
 class Checkpoint(Policy, frozen=True):
-    """It is placed again and goes on from its last checkpoint; taking one costs nothing."""
+    """A lost task is placed again and resumes from its last checkpoint; taking one costs nothing."""
 
     period_s: Annotated[Period, msgspec.Meta(description="counted from the start of an attempt")] = 60.0
 
     def period_us(self) -> Time | None:
-        """What an attempt has done since the last whole period is lost."""
         return round(self.period_s * SECOND)
 
 
@@ -280,20 +268,17 @@ class NoMigration(Policy, frozen=True):
     """Tasks stay where they are."""
 
     def every_us(self) -> Time:
-        """Never."""
         return 0
 
     def moves(self, view: View) -> Sequence[Move]:
-        """None."""
         return ()
 
     def cost_us(self, view: View, task: Running) -> Time:
-        """Nothing."""
         return 0
 
 
 class Periodic(Policy, frozen=True):
-    """What all migration has in common."""
+    """Base of the policies that move tasks from time to time."""
 
     period_s: Annotated[Period, msgspec.Meta(description="between two decisions")] = 60.0
     cost_s: Annotated[Seconds, msgspec.Meta(description="during which a task that moves runs nowhere")] = 1.0
@@ -301,7 +286,6 @@ class Periodic(Policy, frozen=True):
     most: Annotated[PositiveCount, msgspec.Meta(description="tasks that move at once")] = 10
 
     def every_us(self) -> Time:
-        """The period."""
         return round(self.period_s * SECOND)
 
     def cost_us(self, view: View, task: Running) -> Time:
@@ -309,7 +293,7 @@ class Periodic(Policy, frozen=True):
         return round(self.cost_s * SECOND)
 
     def movable(self, view: View, machine: int) -> list[Running]:
-        """What may move away from a machine, placed last first."""
+        """The tasks that may leave a machine, placed last first."""
         soon = view.now + round(self.left_s * SECOND)
         return [run for run in view.losable(machine) if run.expected_end_us >= soon]
 

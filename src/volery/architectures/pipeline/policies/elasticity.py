@@ -2,7 +2,7 @@
 
 The autoscalers are those that Ilyushkin et al. compare (ICPE 2017; reference 14 of the reference architecture), each
 reduced to its idea: parameters, and what is said to be ours, are our choice. Units are slots, or those of the resource
-that counts processors: thousandths where it does. `Plan` and `Token` look into workflows.
+that counts processors: thousandths where it does. `PlanScaler` and `Token` look into workflows.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ from volery.core.provisioning import HOUR
 
 
 class AllOn(Policy, frozen=True):
-    """R7 is not there: every machine is always on, and nobody counts what that costs."""
+    """Every machine is always on, and its cost is not counted: there is no stage R7."""
 
     def units(self, view: View, supply: Supply) -> int:
-        """All."""
         return supply.whole
 
 
 class Static(AllOn, frozen=True):
-    """Every machine is on from beginning to end, and paid for: what autoscalers are held against."""
+    """Every machine is on from beginning to end, and paid for: the baseline of autoscalers."""
 
 
-class Scaling(Policy, frozen=True):
-    """What all others have in common."""
+class ScalingPolicy(Policy, frozen=True):
+    """Base of the policies that change the number of units."""
 
     least: Annotated[Count, msgspec.Meta(description="units that are always there")] = 0
 
 
-class React(Scaling, frozen=True):
-    """What running tasks hold and waiting ones ask for now, and some to spare (React; Chieu et al., ICEBE 2009)."""
+class React(ScalingPolicy, frozen=True):
+    """The present demand of running and waiting tasks, and some to spare (React; Chieu et al., ICEBE 2009)."""
 
     spare: Annotated[Ratio, msgspec.Meta(description="of the demand, that there is more")] = 0.0
 
@@ -52,7 +51,7 @@ class React(Scaling, frozen=True):
         return max(self.least, math.ceil(supply.demand * (1 + self.spare)))
 
 
-class Threshold(Scaling, frozen=True):
+class Threshold(ScalingPolicy, frozen=True):
     """Steps up when more than a fraction is in use or tasks wait, down when less than another is, then pauses."""
 
     high: Annotated[float, msgspec.Meta(gt=0, le=1, description="fraction in use above which it steps up")] = 0.8
@@ -61,7 +60,6 @@ class Threshold(Scaling, frozen=True):
     pause_s: Annotated[Seconds, msgspec.Meta(description="after a change nothing is changed for so long")] = 300.0
 
     def units(self, view: View, supply: Supply) -> int:
-        """What there is, or a step more or less."""
         there = supply.units
         step = max(1, round(there * self.step))
         if supply.changed_us >= 0 and view.now - supply.changed_us < self.pause_s * SECOND:
@@ -75,8 +73,8 @@ class Threshold(Scaling, frozen=True):
         return max(self.least, wanted)
 
 
-class Hist(Scaling, frozen=True):
-    """What this hour asked for on earlier days, or the demand of now if more (Hist; Urgaonkar, TAAS 3(1), 2008)."""
+class Hist(ScalingPolicy, frozen=True):
+    """The demand of this hour on earlier days, or the present one if larger (Hist; Urgaonkar, TAAS 3(1), 2008)."""
 
     percentile: Annotated[float, msgspec.Meta(gt=0, le=1, description="of the peaks of that hour")] = 0.95
     day_h: Annotated[PositiveCount, msgspec.Meta(description="hours after which demand is expected to repeat")] = 24
@@ -140,14 +138,14 @@ class Biggest(InOrder, frozen=True):
 Pool = list[tuple[Time, int]]
 
 
-class Foreseeing(Scaling, frozen=True):
-    """What needs to see the workflows of the tasks that wait and run."""
+class Foreseeing(ScalingPolicy, frozen=True):
+    """Base of the policies that look ahead in the workflows of waiting and running tasks."""
 
     foresees: ClassVar[bool] = True
 
 
-class Plan(Foreseeing, frozen=True):
-    """As many as a plan by estimates uses until what is provisioned at the next decision would be on (Plan)."""
+class PlanScaler(Foreseeing, frozen=True):
+    """The units that a plan by estimates uses until machines of the next decision could be on (Plan)."""
 
     def units(self, view: View, supply: Supply) -> int:
         """Place what runs, waits and becomes ready, on what there is first, and count."""
@@ -202,7 +200,7 @@ class _Planning:
         return min([pool[0][0] for pool in self._pools if pool], default=self._until)
 
     def _take(self, count: int, at: Time) -> Time:
-        """When so many units are free together, which are taken if that is before the plan ends.
+        """The time at which so many units are free; they are taken if that is before the plan ends.
 
         Of those that are free by then the ones that have run something come first, and the latest of them; else the
         earliest.
@@ -223,7 +221,7 @@ class _Planning:
         return start
 
     def _free(self, at: Time) -> Iterator[tuple[int, Time, int]]:
-        """What is free, in the order in which it is taken: pool, time, units."""
+        """The free units in the order in which they are taken: pool, time, units."""
         places = [bisect.bisect_right(pool, at, key=lambda one: one[0]) for pool in self._pools]
         for which, pool in enumerate(self._pools):
             for place in range(places[which] - 1, -1, -1):

@@ -21,11 +21,9 @@ class PassAll(Policy, frozen=True):
     """Every job is eligible at once."""
 
     def line(self, job: JobRecord) -> Hashable:
-        """One for all."""
         return ""
 
     def eligible(self, view: View, job: JobRecord) -> bool:
-        """Always."""
         return True
 
 
@@ -35,11 +33,9 @@ class PerUser(Policy, frozen=True):
     jobs: Annotated[PositiveCount, msgspec.Meta(description="eligible jobs of a user at once")] = 1
 
     def line(self, job: JobRecord) -> Hashable:
-        """One per user."""
         return job.user
 
     def eligible(self, view: View, job: JobRecord) -> bool:
-        """Whether the user has fewer."""
         return view.eligible_count(job.user) < self.jobs
 
 
@@ -49,11 +45,9 @@ class FlowControl(Policy, frozen=True):
     tasks: Annotated[PositiveCount, msgspec.Meta(description="tasks in the queue from which jobs are held back")] = 1000
 
     def line(self, job: JobRecord) -> Hashable:
-        """One for all."""
         return ""
 
     def eligible(self, view: View, job: JobRecord) -> bool:
-        """Whether fewer wait."""
         return view.waiting_count < self.tasks
 
 
@@ -61,7 +55,6 @@ class NoSetup(Policy, frozen=True):
     """Nothing has to be staged in."""
 
     def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
-        """0."""
         return 0
 
 

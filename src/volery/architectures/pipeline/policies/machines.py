@@ -25,31 +25,28 @@ Scores = npt.NDArray[np.float64]
 
 
 class FirstFit(Policy, frozen=True):
-    """The first in the order of machines."""
+    """The first machine that fits, by number."""
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
-        """The lowest number."""
         return machines.first()
 
 
 class BestFit(Policy, frozen=True):
-    """The one with the least free of the resource of which the task takes the largest share."""
+    """The machine with the least free of the resource of which the task takes the largest share."""
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
-        """The fullest."""
         return machines.least()
 
 
 class WorstFit(Policy, frozen=True):
-    """The one with the most free of the resource of which the task takes the largest share."""
+    """The machine with the most free of the resource of which the task takes the largest share."""
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
-        """The emptiest."""
         return machines.most()
 
 
 class RandomFit(Policy, frozen=True):
-    """One at random."""
+    """A random machine, each with the same probability."""
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         """Each with the same probability."""
@@ -57,7 +54,7 @@ class RandomFit(Policy, frozen=True):
 
 
 class MinimumConstraints(Policy, frozen=True):
-    """The one that meets the fewest constraints."""
+    """The machine that meets the fewest constraints."""
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         """Ties go to the lowest number."""
@@ -65,7 +62,7 @@ class MinimumConstraints(Policy, frozen=True):
 
 
 class Fastest(Policy, frozen=True):
-    """The one with the highest speed; where the cluster gives none, the first."""
+    """The machine with the highest speed; the first where the cluster gives no speeds."""
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         """Ties go to the lowest number."""
@@ -90,14 +87,13 @@ class Kubernetes(Policy, frozen=True):
     ] = 0
 
     def nodes_to_find(self, count: int) -> int:
-        """How many feasible nodes are enough among so many."""
+        """The number of feasible nodes that are enough among so many."""
         if count < 100:
             return count
         percentage = self.percentage or max(5, 50 - count // 125)
         return max(100, count * percentage // 100)
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> Choice:
-        """The best score."""
         count = view.machine_count
         start = view.resume % count
         found = from_on(machines.vector, start, self.nodes_to_find(count))
@@ -138,7 +134,7 @@ class Borg(Policy, frozen=True):
         return found[int(penalties.argmin())]
 
 
-class Ranked(Policy, frozen=True):
+class RankedMatch(Policy, frozen=True):
     """HTCondor's match: the machine that the job ranks highest, then as NEGOTIATOR_PRE_JOB_RANK would, then at random.
 
     Published (its manual): candidates meet the requirements of both sides and are sorted by ranks. A job's Rank reads
@@ -149,7 +145,6 @@ class Ranked(Policy, frozen=True):
     rank: Annotated[str, msgspec.Meta(pattern="^(speed|free|none)$", description="speed, free or none")] = "speed"
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
-        """The highest rank."""
         if self.rank == "free":
             return machines.most()
         found = list(machines)
@@ -173,7 +168,7 @@ def from_on(vector: int, start: int, count: int) -> list[int]:
 
 
 def _after(view: View, task: Waiting, machines: list[int]) -> tuple[Scores, Scores]:
-    """What these machines have, and what they would have free with the task: a row each."""
+    """The capacity of these machines, and their free units with the task: a row each."""
     asked = np.array(task.task.request or (1,), dtype=np.float64)
     capacity = np.array([view.capacity(machine) for machine in machines], dtype=np.float64)
     return capacity, view.free_table()[machines] - asked
@@ -183,7 +178,6 @@ class Everybody(Policy, frozen=True):
     """Every user may have every machine."""
 
     def machines(self, view: View, user: str) -> Iterable[int] | None:
-        """All."""
         return None
 
 
@@ -220,7 +214,7 @@ class AccessList(Policy, frozen=True):
 
 
 class AnyDistance(Policy, frozen=True):
-    """Where input lies is not looked at."""
+    """The location of input does not matter."""
 
     def waits_us(self) -> tuple[Time, Time] | None:
         """There is nothing to wait for."""
@@ -237,5 +231,4 @@ class Delay(Policy, frozen=True):
     rack_wait_s: Annotated[Seconds, msgspec.Meta(description="W2, after that, for racks that do")] = 4.5
 
     def waits_us(self) -> tuple[Time, Time] | None:
-        """W1 and W2."""
         return round(self.node_wait_s * SECOND), round(self.rack_wait_s * SECOND)

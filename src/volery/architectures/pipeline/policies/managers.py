@@ -23,7 +23,6 @@ class NoBroker(Policy, frozen=True):
     """There is no broker."""
 
     def brokered(self, view: View, task: Waiting) -> bool:
-        """Never."""
         return False
 
 
@@ -33,7 +32,6 @@ class LongToBroker(Policy, frozen=True):
     estimate_s: Annotated[Seconds, msgspec.Meta(description="from this estimate on")] = 600.0
 
     def brokered(self, view: View, task: Waiting) -> bool:
-        """By the estimate."""
         return task.task.estimate_us >= self.estimate_s * SECOND
 
 
@@ -43,7 +41,6 @@ class OverflowToBroker(Policy, frozen=True):
     tasks: Annotated[Count, msgspec.Meta(description="tasks that wait")] = 100
 
     def brokered(self, view: View, task: Waiting) -> bool:
-        """By the queue."""
         return view.waiting_count > self.tasks
 
 
@@ -51,12 +48,11 @@ class AllManagers(Policy, frozen=True):
     """Every local resource manager may be passed tasks, however many wait there."""
 
     def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
-        """Always."""
         return True
 
 
 class Managed(Policy, frozen=True):
-    """Those that manage fewer tasks than this per machine."""
+    """The managers with fewer tasks than this per machine."""
 
     per_machine: Annotated[PositiveRatio, msgspec.Meta(description="tasks per machine")] = 2.0
 
@@ -66,7 +62,7 @@ class Managed(Policy, frozen=True):
 
 
 class FreeFraction(Policy, frozen=True):
-    """Those of whose processors at least this fraction is free."""
+    """The managers of whose processors at least this fraction is free."""
 
     least: Annotated[float, msgspec.Meta(ge=0, le=1, description="of the processors, or slots")] = 0.1
 
@@ -82,7 +78,7 @@ def free_share(manager: Manager, resource: int) -> Fraction:
 
 
 class FirstManager(Policy, frozen=True):
-    """The first."""
+    """The usable manager with the lowest number."""
 
     def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
         """In the order of numbers."""
@@ -90,7 +86,7 @@ class FirstManager(Policy, frozen=True):
 
 
 class FullestManager(Policy, frozen=True):
-    """The one of which the smallest fraction of processors is free."""
+    """The manager of which the smallest fraction of processors is free."""
 
     def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
         """Ties go to the lowest number."""
@@ -98,7 +94,7 @@ class FullestManager(Policy, frozen=True):
 
 
 class EmptiestManager(Policy, frozen=True):
-    """The one of which the largest fraction of processors is free."""
+    """The manager of which the largest fraction of processors is free."""
 
     def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
         """Ties go to the lowest number."""
@@ -106,7 +102,7 @@ class EmptiestManager(Policy, frozen=True):
 
 
 class AnyManager(Policy, frozen=True):
-    """One at random."""
+    """A random manager, each with the same probability."""
 
     def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
         """Each with the same probability."""

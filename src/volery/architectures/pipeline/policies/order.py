@@ -26,7 +26,6 @@ class ByJob(Policy, frozen=True):
     """In the order of their jobs (stage J3)."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """All alike."""
         return 0
 
 
@@ -34,7 +33,6 @@ class Fifo(Policy, frozen=True):
     """First come, first served: by the time at which a task became ready."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """When it became ready."""
         return task.ready_us
 
 
@@ -42,7 +40,6 @@ class FifoSubmitted(Policy, frozen=True):
     """First come, first served: by the time at which a task was submitted, ready or not (the SC18 code of OpenDC)."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """When it was submitted: with its job, where nobody says otherwise."""
         return task.came_us
 
 
@@ -50,7 +47,6 @@ class FifoJobs(Policy, frozen=True):
     """First come, first served."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """When its job came."""
         return task.job.submit_us
 
 
@@ -58,7 +54,6 @@ class ShortestTask(Policy, frozen=True):
     """Shortest job first: by the estimated time of a task."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """Its estimate."""
         return task.task.estimate_us
 
 
@@ -66,7 +61,6 @@ class LeastWork(Policy, frozen=True):
     """Shortest remaining time first: by what remains of a task, time times processors (the SC18 code of OpenDC)."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """Its remaining work."""
         return task.work_us
 
 
@@ -74,7 +68,6 @@ class LongestTask(Policy, frozen=True):
     """Longest job first: by the estimated time of a task."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """Its estimate, negative."""
         return -task.task.estimate_us
 
 
@@ -82,7 +75,6 @@ class ShortestJob(Policy, frozen=True):
     """Shortest job first: by the estimated work of all its tasks."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """Its work."""
         return task.job.estimate_us * task.job.task_count
 
 
@@ -90,7 +82,6 @@ class LongestJob(Policy, frozen=True):
     """Longest job first: by the estimated work of all its tasks."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """Its work, negative."""
         return -task.job.estimate_us * task.job.task_count
 
 
@@ -101,7 +92,6 @@ class LeastLeft(Policy, frozen=True):
     """
 
     def line(self, task: Waiting) -> Hashable:
-        """One per job."""
         return task.job.id
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
@@ -114,7 +104,6 @@ class EarliestDeadline(Policy, frozen=True):
     """Earliest deadline first; jobs without one come last."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """When it is due."""
         return task.job.due_us
 
 
@@ -125,7 +114,6 @@ class UpwardRank(Policy, frozen=True):
     """
 
     def key(self, view: View, task: Waiting) -> float:
-        """Its rank, negative."""
         return -task.rank_us
 
 
@@ -143,7 +131,6 @@ class MostUrgent(Policy, frozen=True):
     """Most urgent priority first."""
 
     def key(self, view: View, task: Waiting) -> float:
-        """The priority, negative."""
         return -task.job.priority
 
 
@@ -179,11 +166,9 @@ class PoorestUser(Policy, frozen=True):
         return {member.name: member.weight for member in members}
 
     def line(self, task: Waiting) -> Hashable:
-        """One per user."""
         return task.job.user
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
-        """The poorest."""
         weights, total = self._weights(), view.total
 
         def poverty(one: Turn) -> int:
@@ -208,7 +193,6 @@ class PoorestBranch(Policy, frozen=True):
             _tree(self.shares)
 
     def line(self, task: Waiting) -> Hashable:
-        """One per user."""
         return task.job.user
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:
@@ -234,7 +218,6 @@ class ByUsage(Policy, frozen=True):
     half_life_s: Annotated[Period, msgspec.Meta(description="of what users held")] = 86_400.0
 
     def line(self, task: Waiting) -> Hashable:
-        """One per user."""
         return task.job.user
 
     def turns(self, view: View, lines: Sequence[Turn]) -> Iterable[Hashable]:

@@ -1,4 +1,4 @@
-"""What every policy of a stage is: an immutable value whose fields are its parameters, and a method that decides.
+"""A policy of a stage: an immutable value whose fields are its parameters, and a method that decides.
 
 A policy has no state, reads a `View` and returns a decision; what is drawn at random comes from the stream that it is
 handed. The protocols below say, per stage, which method that is.
@@ -20,7 +20,7 @@ from volery.core.stages import Stage
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of all policies; the first line of a subclass's docstring is what users are told of it."""
+    """Base of all policies; the first line of a subclass's docstring is its description for users."""
 
 
 class Choice(NamedTuple):
@@ -65,13 +65,13 @@ class Manager(NamedTuple):
 
 
 class Eligible(Protocol):
-    """Stage J2: jobs stand in lines, and nobody behind one that is not eligible is."""
+    """Stage J2: jobs wait in lines, and none behind one that is not eligible is."""
 
     def line(self, job: JobRecord) -> Hashable:
         """The line in which a job waits to become eligible."""
 
     def eligible(self, view: View, job: JobRecord) -> bool:
-        """Whether the tasks of a job may be queued now; asked of the first of each line, until it is."""
+        """True if the tasks of a job may be queued now; asked of the first of each line, until it is."""
 
 
 class Keyed(Protocol):
@@ -97,14 +97,14 @@ class TakingTurns(Protocol):
 
 
 class Setup(Protocol):
-    """Stages J5 and T5."""
+    """Stages J5 and T5: the time to stage files in."""
 
     def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
-        """How long files are staged in for a job (J5), or for a task that has been given a machine (T5)."""
+        """The time to stage files in for a job (J5), or for a task that has been given a machine (T5)."""
 
 
 class Authorisation(Protocol):
-    """Stage R2."""
+    """Stage R2: the machines of a user."""
 
     def machines(self, view: View, user: str) -> Iterable[int] | None:
         """The machines that a user may have, by their numbers in the whole cluster; None: all. Asked once per user."""
@@ -114,39 +114,39 @@ class Nearness(Protocol):
     """Stage R3, beyond constraints."""
 
     def waits_us(self) -> tuple[Time, Time] | None:
-        """How long a job waits for machines that hold its input, then for racks that do; None: not at all."""
+        """The waits of a job for machines that hold its input, then for racks that do; None: it does not wait."""
 
 
 class Selection(Protocol):
-    """Stage R5."""
+    """Stage R5: the machine of a task."""
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int | Choice | None:
         """The machine that the task takes; None: it has to wait for the next cycle."""
 
 
 class Management(Protocol):
-    """Stage M1."""
+    """Stage M1: the scheduler, or the broker, manages a task."""
 
     def brokered(self, view: View, task: Waiting) -> bool:
-        """Whether the task goes to the broker."""
+        """True if the task goes to the broker."""
 
 
 class Usable(Protocol):
-    """Stage M4."""
+    """Stage M4: a filter of local resource managers."""
 
     def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
-        """Whether a task may be passed to this local resource manager now."""
+        """True if a task may be passed to this local resource manager now."""
 
 
 class ManagerSelection(Protocol):
-    """Stage M5."""
+    """Stage M5: the local resource manager of a task."""
 
     def select(self, view: View, task: Waiting, managers: Sequence[Manager], draw: Random) -> int:
         """The number of one of the managers, of which there is at least one."""
 
 
 class Eviction(NamedTuple):
-    """Whoever loses its place, and where.
+    """The tasks that lose their places, and the machine.
 
     Args:
         machine: on which the other task gets it.
@@ -163,10 +163,10 @@ class Preempting(Protocol):
     reason: ClassVar[PreemptionReason]
 
     def claim(self, job: JobRecord) -> Hashable:
-        """What tells claims apart: tasks of jobs with the same claim may preempt the same tasks."""
+        """The claim of a job: tasks of jobs with equal claims may preempt the same tasks."""
 
     def evict(self, view: View, task: Waiting, machines: Sequence[int]) -> Eviction | None:
-        """Who loses its place to a task that fits nowhere; None: nobody.
+        """The tasks that lose their places to one that fits nowhere; None: none does.
 
         Args:
             view: of the state.
@@ -176,13 +176,13 @@ class Preempting(Protocol):
 
 
 class Replicating(Protocol):
-    """Stage T9."""
+    """Stage T9: the attempts of a task."""
 
     def copies(self, view: View, task: Running) -> int:
-        """How many attempts of a task should run at once."""
+        """The number of attempts of a task that should run at once."""
 
     def ask_us(self, view: View, task: Running) -> Time:
-        """When that is asked again; NEVER, or a time that has passed: not, unless room was lacking then."""
+        """The time to ask again; NEVER, or a time that has passed: do not, unless room was lacking then."""
 
 
 class Move(NamedTuple):
@@ -193,30 +193,30 @@ class Move(NamedTuple):
 
 
 class Migrating(Protocol):
-    """Stage T12."""
+    """Stage T12: the tasks that move to other machines."""
 
     def every_us(self) -> Time:
-        """How often that is decided; 0: never."""
+        """The time between two decisions; 0: there are none."""
 
     def moves(self, view: View) -> Sequence[Move]:
-        """Who moves where now; each in turn, so that room counts that an earlier one takes."""
+        """The moves to make now, one after the other: an earlier one takes room from a later one."""
 
     def cost_us(self, view: View, task: Running) -> Time:
         """For how long a task that moves runs nowhere."""
 
 
 class Recovering(Protocol):
-    """Stage T11."""
+    """Stage T11: what a lost attempt costs."""
 
     def period_us(self) -> Time | None:
-        """What an attempt that has died had done since the last whole period is lost.
+        """The period of checkpoints: a lost attempt loses its work since the last one.
 
         0: all of it; None: nothing is recovered, and no machine may die.
         """
 
 
 class Provisioning(Protocol):
-    """Stage R6."""
+    """Stage R6: the machines to boot and to switch off."""
 
     def provision(self, view: View, supply: Supply, offers: Sequence[Offer], units: int) -> Iterable[int]:
         """The machines to boot, by their numbers.
@@ -240,10 +240,10 @@ class Provisioning(Protocol):
 
 
 class Scaling(Protocol):
-    """Stage R7."""
+    """Stage R7: the units that shall be on."""
 
     def units(self, view: View, supply: Supply) -> int:
-        """How many processors, or slots, machines shall have that are on; what cannot be had is not."""
+        """The processors, or slots, of the machines that shall be on, as far as there are as many."""
 
 
 METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {

@@ -124,17 +124,15 @@ class Running(msgspec.Struct, gc=False):
 
     @property
     def losable(self) -> bool:
-        """Whether it may be ended, and go on as another attempt."""
+        """True if it may be ended, and run again as another attempt."""
         return self.sent and not self.ending and self.waiting.attempt < ATTEMPT_MAX
 
     @property
     def task(self) -> Task:
-        """The task."""
         return self.waiting.task
 
     @property
     def job(self) -> JobRecord:
-        """Its job."""
         return self.waiting.job
 
 
@@ -160,7 +158,7 @@ class Offer(NamedTuple):
 
 
 class Supply(msgspec.Struct, frozen=True):
-    """What there is, and what is asked for.
+    """The machines that there are, and the demand.
 
     Args:
         on: units of machines that are on.

@@ -94,7 +94,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "fastest": machines.Fastest,
         "kubernetes": machines.Kubernetes,
         "borg": machines.Borg,
-        "ranked": machines.Ranked,
+        "ranked": machines.RankedMatch,
     },
     Stage.R6: {
         "first": elasticity.InOrder,
@@ -107,14 +107,14 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "react": elasticity.React,
         "threshold": elasticity.Threshold,
         "hist": elasticity.Hist,
-        "plan": elasticity.Plan,
+        "plan": elasticity.PlanScaler,
         "token": elasticity.Token,
     },
 }
 """Per stage, in the order in which users are shown them; the first is the simplest."""
 
 
-class Parameter(msgspec.Struct, frozen=True):
+class PolicyParameter(msgspec.Struct, frozen=True):
     """A parameter of a policy."""
 
     name: str
@@ -124,7 +124,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _points(stage: Stage) -> dict[str, EntryPoint]:
-    """What other packages add, by name; ours cannot be replaced."""
+    """The policies that other packages add, by name; ours cannot be replaced."""
     return {point.name: point for point in entry_points(group=GROUP + stage) if point.name not in OURS.get(stage, {})}
 
 
@@ -202,7 +202,7 @@ def summary(policy: type[Policy]) -> str:
     return (inspect.getdoc(policy) or "").partition("\n")[0].rstrip(".")
 
 
-def parameters(policy: type[Policy]) -> list[Parameter]:
+def parameters(policy: type[Policy]) -> list[PolicyParameter]:
     """Its parameters with their defaults and descriptions."""
     hints = get_type_hints(policy, include_extras=True)
     found = []
@@ -210,5 +210,5 @@ def parameters(policy: type[Policy]) -> list[Parameter]:
     for field in policy.__struct_fields__:
         extras = get_args(hints[field])[1:] if get_origin(hints[field]) is Annotated else ()
         description = next((e.description for e in extras if isinstance(e, msgspec.Meta) and e.description), "")
-        found.append(Parameter(field, getattr(defaults, field), description))
+        found.append(PolicyParameter(field, getattr(defaults, field), description))
     return found

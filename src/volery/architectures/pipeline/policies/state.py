@@ -25,7 +25,7 @@ AVERAGE_MIN = 0.5
 
 
 class Average:
-    """What a user holds, averaged with a half-life: units of the work resource, brought up to date when it changes."""
+    """The use of a user, averaged with a half-life: units of the work resource, brought up to date when it changes."""
 
     __slots__ = ("at", "held", "value")
 
@@ -93,7 +93,7 @@ class ManagerSuitability:
 
 
 class State:
-    """Everything that one scheduler knows.
+    """The state of one scheduler.
 
     Args:
         cluster: the machines that it manages; here they are numbered from 0.
@@ -158,7 +158,7 @@ class State:
         self._outdated: list[int] = []
 
     def access(self, machines: Iterable[int] | None) -> int:
-        """What stands for the machines of a user in `kind`.
+        """The number that stands for the machines of a user in `kind`.
 
         Args:
             machines: by their numbers in the whole cluster; None: all.
@@ -274,7 +274,7 @@ class State:
             average.held, average.at = used[self.work_resource], now
 
     def free_table(self) -> Table:
-        """What every machine has free: a row per machine, a column per resource."""
+        """The free units of every machine: a row per machine, a column per resource."""
         if self._outdated:
             for machine in dict.fromkeys(self._outdated):
                 self._free[machine] = self.packing.totals(self.index.free[machine])

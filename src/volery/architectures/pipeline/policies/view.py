@@ -1,4 +1,4 @@
-"""What a policy may read: a view of a scheduler's state, and the machines among which it may choose."""
+"""The input of a policy: a view of a scheduler's state, and the machines among which it may choose."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class View:
 
     @property
     def machine_count(self) -> int:
-        """How many machines are managed, those that are offline included."""
+        """The number of managed machines, those that are offline included."""
         return len(self._state.capacities)
 
     @property
@@ -62,7 +62,7 @@ class View:
 
     @property
     def resume(self) -> int:
-        """Where the last search said that the next one should begin; 0 at first."""
+        """The machine at which the next search should begin, by the last `Choice`; 0 at first."""
         return self._state.resume
 
     @property
@@ -71,29 +71,29 @@ class View:
         return self._state.work_resource
 
     def capacity(self, machine: int) -> Amounts:
-        """What a machine has, empty."""
+        """The units of each resource of an empty machine."""
         return self._state.capacities[machine]
 
     def free(self, machine: int) -> Amounts:
-        """What a machine has free."""
+        """The free units of each resource of a machine."""
         return self._state.packing.totals(self._state.index.free[machine])
 
     def room(self, machine: int) -> int:
-        """What a machine has free, device by device, for `fits`, `with_task` and `without`."""
+        """The free room of a machine, device by device, for `fits`, `with_task` and `without`."""
         return self._state.index.free[machine]
 
     def fits(self, task: Waiting, room: int) -> bool:
-        """Whether a room has enough for a task, on devices that it may use."""
+        """True if a room has enough for a task, on devices that it may use."""
         guards = self._state.packing.guards
         return (room - task.kind.packed) & guards == guards
 
     def with_task(self, task: Waiting, room: int) -> int:
-        """What a room that has enough for a task is with it."""
+        """The room that is left of one that has enough for a task."""
         packing = self._state.packing
         return packing.settled(room - packing.named(room, task.kind.packed))
 
     def without(self, run: Running, room: int) -> int:
-        """What the room of a machine is when a task that runs there ends."""
+        """The room of a machine when a task that runs there has ended."""
         return self._state.packing.settled(room + run.took)
 
     def used_of(self, machine: int, room: int) -> float:
@@ -113,7 +113,7 @@ class View:
         )
 
     def free_table(self) -> Table:
-        """What all machines have free: a row per machine, a column per resource; a copy must be made to write to it."""
+        """The free units of all machines: a row per machine, a column per resource; read only."""
         table = self._state.free_table().view()
         table.flags.writeable = False
         return table
@@ -141,12 +141,12 @@ class View:
 
     @property
     def running_count(self) -> int:
-        """How many tasks run."""
+        """The number of tasks that run."""
         return len(self._state.running)
 
     @property
     def copied_count(self) -> int:
-        """How many of them run more than once."""
+        """The number of tasks that run more than once."""
         return len(self._state.copies)
 
     def losable(self, machine: int) -> list[Running]:
@@ -160,11 +160,11 @@ class View:
         return min([priority for priority, count in counts.items() if count], default=None)
 
     def suits(self, task: Waiting, machine: int) -> bool:
-        """Whether a machine may be given a task when it has enough: allowed, suitable and online."""
+        """True if a machine may be given a task when it has enough: allowed, suitable and online."""
         return bool(task.kind.suitable & self._state.online & 1 << machine)
 
     def makes_room(self, task: Waiting, machine: int, losers: Iterable[Running]) -> bool:
-        """Whether a machine holds a task when these end."""
+        """True if a machine has room for a task when these have ended."""
         return self.fits(task, self._state.packing.settled(self.room(machine) + sum([run.took for run in losers])))
 
     def waiting(self) -> Iterator[Waiting]:
@@ -173,7 +173,7 @@ class View:
 
     @property
     def waiting_count(self) -> int:
-        """How many tasks wait."""
+        """The number of tasks that wait."""
         return len(self._state.waiting)
 
     @property
@@ -191,15 +191,15 @@ class View:
         return self._state.units(task)
 
     def eligible_count(self, user: str) -> int:
-        """How many jobs of a user are eligible (stage J2) and not done."""
+        """The number of jobs of a user that are eligible (stage J2) and not done."""
         return self._state.eligible.get(user, 0)
 
     def used(self, user: str) -> Amounts:
-        """What the running tasks of a user hold."""
+        """The units of each resource that the running tasks of a user hold."""
         return tuple(self._state.used.get(user, ())) or (0,) * len(self._state.capacity)
 
     def average_use(self, user: str) -> float:
-        """What a user held over time, with the half-life that the order of tasks asks for."""
+        """The average use of a user over time, with the half-life that the order of tasks asks for."""
         average = self._state.averages.get(user)
         return AVERAGE_MIN if average is None else average.value_at(self._state.now, self._state.half_life_us)
 

@@ -16,7 +16,7 @@ from volery.architectures.pipeline.policies.machines import (
     Kubernetes,
     MinimumConstraints,
     RandomFit,
-    Ranked,
+    RankedMatch,
     WorstFit,
     from_on,
 )
@@ -130,8 +130,8 @@ def test_ranked_takes_the_fastest_then_the_least_useful_to_others() -> None:
     cluster = Cluster((0, 3, 1, 1), (1, 1, 1, 1), speeds=(1, 2, 2, 2), reference_speed=1)
     made = Made(cluster)
     waiting = made.wait(made.job(0))
-    assert {choose(made, Ranked(), waiting) for _ in range(50)} == {2, 3}
-    assert choose(made, Ranked(rank="none"), waiting) == 0
+    assert {choose(made, RankedMatch(), waiting) for _ in range(50)} == {2, 3}
+    assert choose(made, RankedMatch(rank="none"), waiting) == 0
 
 
 def test_positions_are_listed_from_a_start_on_round_the_end() -> None:

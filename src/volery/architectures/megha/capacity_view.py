@@ -1,0 +1,302 @@
+"""View of a Global Master on amounts that machines have free; see `View`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from volery.architectures.megha.messages import Ended, State, StateUpdate, place_of
+from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
+from volery.architectures.megha.users import UserLines
+from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, Wanted
+from volery.core.events import Counted
+from volery.core.model import Amounts, JobId, Task, TaskId
+from volery.policies.capacity import CapacityIndex, Choice
+from volery.policies.match import bytes_vector, positions
+from volery.policies.queues import VectorQueue
+from volery.roles.recovery.leases import Active
+
+if TYPE_CHECKING:
+    from volery.architectures.megha.global_master import GlobalMaster
+
+CHOICES: dict[MeghaMatch, Choice] = {"random": "random", "min-constraints": "first", "best-fit": "best-fit"}
+"""Machines of a partition stand in the order of their constraints, the fewest first."""
+
+
+class CapacityView:
+    """View of amounts on machines, of which external ones lend logical nodes.
+
+    A state that a Local Master sends is of the moment of sending. What this GM has requested since is under way, and is
+    taken off again.
+
+    Args:
+        layout: of the cluster, by machine.
+        capacities: of its machines.
+        search: order of partitions.
+        match: which machine of a partition is taken.
+        stream: of random choices.
+
+    Attributes:
+        index: per partition, what its machines have free.
+        packing: of amounts.
+    """
+
+    def __init__(
+        self, layout: Layout, capacities: Capacities, search: SearchOrder, *, match: MeghaMatch, stream: Random
+    ) -> None:
+        self.search = search
+        self.next = search.first
+        self.placed: dict[TaskId, Place] = {}
+        self.packing = capacities.ladders.packing
+        self.queue: VectorQueue | UserLines = VectorQueue(self.packing)
+        self.index = [index.copy() for index in capacities.whole]
+        self.capacities = capacities
+        self._layout = layout
+        self._ladders = capacities.ladders
+        self._guards = self.packing.guards
+        self._choice: Choice = CHOICES[match]
+        self._stream = stream
+        self._under_way: list[deque[Wanted]] = [deque() for _ in range(layout.lm_count)]
+        self._promised: list[dict[int, int]] = [{} for _ in layout.size]
+        self._seen: dict[int, bytes] = {}
+        self._dirty = [0] * len(layout.size)
+
+    def join(self, gm: GlobalMaster) -> None:
+        self._gm = gm
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        partition, after = self.next, self.search.after
+        batches: dict[int, tuple[list[Task], list[int]]] = {}
+        unplaced: list[Task] = []
+        nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
+        waiting: Container[tuple[int, Amounts]] = self.queue if self._gm.eager_retry else ()  # see `check`
+        for task in tasks:
+            kind = (task.constraints, task.request)
+            if kind in nowhere or kind in waiting:
+                unplaced.append(task)
+                continue
+            chosen, position = self._find(partition, task)
+            if chosen < 0 or not self.satisfiable(task):  # a view may hold more than the machine has
+                nowhere.add(kind)
+                unplaced.append(task)
+                continue
+            claim = self._take(task, chosen, position)
+            partition = after[chosen]
+            batch = batches.get(chosen)
+            if batch is None:
+                batch = batches[chosen] = ([], [])
+            batch[0].append(claim)
+            batch[1].append(position)
+        self.next = partition
+        self._gm.request_all(batches)
+        return unplaced
+
+    def _find(self, start: int, task: Task) -> tuple[int, int]:
+        """A partition and a machine of it that fits in the view: internal partitions first, round robin; (-1, -1)."""
+        need, mask, choice, index = self._ladders[task.request], task.constraints, self._choice, self.index
+        matches, size, random = self._layout.matches, self._layout.size, self._stream.random
+        for partition in self.search.orders[start]:
+            candidates = index[partition].near(need, matches[partition].every)  # cheaper than a new constraint set
+            if candidates:
+                candidates &= matches[partition][mask]
+            if candidates:
+                at = int(random() * size[partition]) if choice == "random" else 0
+                position = index[partition].pick(need, candidates, choice, at)
+                if position >= 0:
+                    return partition, position
+        return -1, -1
+
+    def _take(self, task: Task, partition: int, position: int) -> Task:
+        """Take what a task asks for; returns the task with the devices that it takes."""
+        index, packing = self.index[partition], self.packing
+        free = index.free[position]
+        took = packing.named(free, packing[task.request])
+        index.put(position, packing.settled(free - took))
+        self._dirty[partition] |= 1 << position
+        claim = packing.naming(task, took)
+        self.placed[task.id] = (claim, partition, position)
+        self._gm.fairness.took(claim, partition, position)
+        return claim
+
+    def take_over(self, task: Task, partition: int, position: int, had: int) -> Task:
+        """Take what a task asks for from a machine and from tasks there that have so much, packed."""
+        index, packing = self.index[partition], self.packing
+        free = index.free[position]
+        took = packing.named(packing.settled(free + had), packing[task.request])
+        index.put(position, packing.settled(free - packing.beyond(took, had)))
+        claim = packing.naming(task, took)
+        self._dirty[partition] |= 1 << position
+        self.placed[task.id] = (claim, partition, position)
+        return claim
+
+    def satisfiable(self, task: Task) -> bool:
+        return self.capacities.fits_somewhere(task)
+
+    def room(self, partition: int, constraints: int, request: Amounts) -> int:
+        return self.index[partition].fitting(self._ladders[request], self._layout.matches[partition][constraints])
+
+    def requested(self, lm: int, wanted: Wanted) -> None:
+        self._under_way[lm].append(wanted)
+        self._promise(wanted, 1)
+
+    def arrived(self, lm: int, heard: int) -> None:
+        """A Local Master has received the requests up to this one."""
+        under_way = self._under_way[lm]
+        while under_way and under_way[0][0] <= heard:
+            self._promise(under_way.popleft(), -1)
+
+    def _promise(self, wanted: Wanted, sign: int) -> None:
+        """Count what is under way to machines."""
+        _, partition, tasks, places = wanted
+        promised, packing = self._promised[partition], self.packing
+        for task, position in zip(tasks, places, strict=True):
+            amount = promised.get(position, 0) + sign * packing[task.request]
+            if amount:
+                promised[position] = amount
+            else:
+                promised.pop(position, None)
+        self._gm.fairness.promised(tasks, sign)
+
+    def end(self, message: Ended, lm: int) -> None:
+        self.arrived(lm, message.heard)
+        freed: dict[int, int] = {}
+        ended: dict[JobId, int] = {}
+        for number in message.tasks:
+            place = self.placed.pop(number, None)
+            if place is None:
+                continue
+            task, partition, position = place
+            index = self.index[partition]
+            index.put(position, self.packing.settled(index.free[position] + self.packing[task.request]))
+            freed[partition] = freed.get(partition, 0) | 1 << position
+            ended[task.job] = ended.get(task.job, 0) + 1
+        for partition, machines in freed.items():
+            self._dirty[partition] |= machines
+            if self.queue.length:
+                self.offer(partition, positions(machines))
+        for job, count in ended.items():
+            self._gm.jobs.finished(job, count)
+
+    def offer(self, partition: int, places: Iterable[int]) -> None:
+        constraints, index = self._layout.constraints[partition], self.index[partition]
+        tasks, taken = [], []
+        for position in places:
+            while self.queue.length:
+                offered, free = constraints[position], index.free[position]
+                task = self.queue.pop_fitting(offered, free)
+                if task is None:
+                    break
+                self._gm.narrator.dequeued(task, partition, offered, free)
+                tasks.append(self._take(task, partition, position))
+                taken.append(position)
+        if tasks:
+            self._gm.request(partition, tasks, taken)
+
+    def learn(self, update: StateUpdate, lm: int) -> Freed:
+        self.arrived(lm, update.heard)
+        return [(state.partition, freed) for state in update.states if (freed := self._adopt(state))]
+
+    def _adopt(self, state: State) -> int:
+        partition, told, width = state.partition, state.free, self.capacities.state_bytes
+        promised = self._promised[partition]
+        index, more, guards = self.index[partition], 0, self._guards
+        if state.positions:
+            listed = positions(bytes_vector(state.positions))
+            places: Iterable[int] = range(len(listed))
+        else:
+            places = listed = self._news(partition, told)
+        for place, position in zip(places, listed, strict=True):
+            free = int.from_bytes(told[place * width : place * width + width], "little")
+            if position in promised:
+                self._dirty[partition] |= 1 << position
+                left = self.packing.settled(free - promised[position])
+                free = left if left & guards == guards else guards  # something will be refused, and told of then
+            before = index.free[position]
+            if free != before:
+                index.put(position, free)
+                if (before - (free ^ guards)) & guards != guards:
+                    more |= 1 << position
+        return more
+
+    def _news(self, partition: int, told: bytes) -> list[int]:
+        """Machines of which a whole state may be news: since the last one it or this GM has changed them."""
+        dirty, seen = self._dirty[partition], self._seen.get(partition)
+        self._dirty[partition], self._seen[partition] = 0, told
+        if seen is None:
+            return list(range(self._layout.size[partition]))
+        if seen == told:
+            return positions(dirty)
+        rows = (-1, self.capacities.state_bytes)
+        differs = (np.frombuffer(seen, np.uint8) != np.frombuffer(told, np.uint8)).reshape(rows).any(axis=1)
+        return positions(dirty | bytes_vector(np.packbits(differs, bitorder="little").tobytes()))
+
+    def count_refused(self, lm: int, count: int) -> None:
+        self._gm.observe(Counted("inconsistencies", count))
+        self._gm.observe(Counted(f"inconsistencies_gm{self._gm.number}_lm{lm}", count))
+
+    def take_back(self, task: TaskId) -> Task:
+        return self.packing.anywhere(self.placed.pop(task)[0])
+
+    def oust(self, task: TaskId) -> Task:
+        """Take back a task whose place another has got."""
+        _, partition, position = self.placed[task]
+        self._dirty[partition] |= 1 << position
+        return self.take_back(task)
+
+    def begin_epoch(self, lm: int) -> None:
+        """Forget what was under way to the leader of before; all that its successor sends is news."""
+        while self._under_way[lm]:
+            self._promise(self._under_way[lm].popleft(), -1)
+        for partition in self._layout.partitions_of_lm(lm):
+            self._seen.pop(partition, None)
+
+    def follow(self, task: Task, active: Active) -> None:
+        self.placed[task.id] = (replace(task, request=active.request), *place_of(active.unit))
+
+    def give_back(self, active: Active) -> None:
+        partition, position = place_of(active.unit)
+        index = self.index[partition]
+        index.put(position, self.packing.settled(index.free[position] + self.packing[active.request]))
+        self._dirty[partition] |= 1 << position
+        if self.queue.length:
+            self.offer(partition, [position])
+
+    def free_by_machine(self) -> dict[int, int] | None:
+        """Nothing: the view holds amounts, not slots."""
+        return None
+
+    def copies(self) -> list[Any]:
+        return [index.copy() for index in self.index]
+
+    def take_off(self, copies: list[Any], task: Task) -> None:
+        claim, partition, position = self.placed[task.id]
+        index: CapacityIndex = copies[partition]
+        index.put(position, self.packing.settled(index.free[position] - self.packing[claim.request]))
+
+    def reasons(self, copy: Any, task: Task, partition: int, called: int) -> Reasons:
+        need, suits = self._ladders[task.request], self._layout.matches[partition][task.constraints]
+        large = self.capacities.whole[partition].fitting(need, suits)
+        taken = large & ~copy.fitting(need, suits)
+        share, fitting = (taken & called).bit_count(), suits.bit_count()
+        lacking, small = self._layout.size[partition] - fitting, fitting - large.bit_count()
+        return lacking, small, taken.bit_count() - share, share
+
+    def check(self) -> None:
+        for mask, request in self.queue.kinds():
+            need = self._ladders[request]
+            for partition, matches in enumerate(self._layout.matches):
+                fitting = self.index[partition].fitting(need, matches[mask])
+                assert not fitting, f"machines {fitting:#x} of {partition} could run what waits: {mask:#x}, {request}"
+
+    def check_rest(self) -> None:
+        """Check the view where Local Masters report it; elsewhere it may be out of date until it is asked for."""
+        if not self._gm.recovery.paired:
+            return
+        assert not any(self._under_way), "requests are under way"
+        for partition, (index, whole) in enumerate(zip(self.index, self.capacities.whole, strict=True)):
+            assert index.free == whole.free, f"machines of partition {partition} are taken in the view"

@@ -1,0 +1,285 @@
+"""View of a Global Master on the whole cluster: free slots as bits, or free amounts of machines.
+
+The view is eventually consistent: what the Global Master places it takes off at once, and updates of Local Masters
+correct it. It places tasks, keeps where they were placed, and gives queued tasks what has become free.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from volery.architectures.megha.messages import Ended, StateUpdate, place_of
+from volery.architectures.megha.partitions import Layout, SearchOrder
+from volery.core.events import Counted
+from volery.core.model import Amounts, Task, TaskId
+from volery.policies.match import bytes_vector, positions
+from volery.policies.queues import ConstraintQueue
+from volery.roles.recovery.leases import Active
+
+if TYPE_CHECKING:
+    from volery.architectures.megha.global_master import GlobalMaster
+
+MeghaMatch = Literal["random", "min-constraints", "best-fit"]
+"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy."""
+
+Place = tuple[Task, int, int]
+"""A placed task, its partition and its position there."""
+Freed = list[tuple[int, int]]
+"""Partitions, each with the vector of the units that have more free now."""
+Wanted = tuple[int, int, tuple[Task, ...], tuple[int, ...]]
+"""Number, partition, tasks and positions of a request."""
+Reasons = tuple[int, int, int, int]
+"""Units that lack a constraint, are too small, are taken, and are taken where others have first call."""
+
+
+class View(Protocol):
+    """The state of all clusters as one Global Master knows it.
+
+    Attributes:
+        search: the order of partitions.
+        next: the internal partition that the next task starts from.
+        placed: tasks that were requested and have not ended.
+        queue: tasks that wait.
+    """
+
+    search: SearchOrder
+    next: int
+    placed: dict[TaskId, Place]
+
+    def join(self, gm: GlobalMaster) -> None:
+        """Become the view of this Global Master."""
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view."""
+
+    def satisfiable(self, task: Task) -> bool:
+        """Find out whether some unit, when free, could run the task."""
+
+    def room(self, partition: int, constraints: int, request: Amounts) -> int:
+        """Units of a partition that have room for such a task."""
+
+    def requested(self, lm: int, wanted: Wanted) -> None:
+        """Count a request that is about to be sent."""
+
+    def end(self, message: Ended, lm: int) -> None:
+        """Give what ended tasks took to the queue, and count their jobs down."""
+
+    def offer(self, partition: int, places: Iterable[int]) -> None:
+        """Give units of a partition, as far as they are free in the view, to the first queued tasks that fit."""
+
+    def learn(self, update: StateUpdate, lm: int) -> Freed:
+        """Adopt a new update of a Local Master."""
+
+    def count_refused(self, lm: int, count: int) -> None:
+        """Report that placements were invalid."""
+
+    def take_back(self, task: TaskId) -> Task:
+        """Return a placed task as it was submitted: it has to be placed again."""
+
+    # Where components may crash.
+
+    def begin_epoch(self, lm: int) -> None:
+        """Forget what was requested of the leader of before."""
+
+    def follow(self, task: Task, active: Active) -> None:
+        """Keep a task as placed where this attempt runs."""
+
+    def give_back(self, active: Active) -> None:
+        """Give what an ended attempt had to the queue."""
+
+    # For decisions.
+
+    def copies(self) -> list[Any]:
+        """Copies of the free units, per partition."""
+
+    def take_off(self, copies: list[Any], task: Task) -> None:
+        """Take what a task has been given off the copies."""
+
+    def reasons(self, copy: Any, task: Task, partition: int, called: int) -> Reasons:
+        """Count the units of a partition by the reason for which a task does not run there."""
+
+    def check(self) -> None:
+        """Raise AssertionError where something free in the view fits a queued task."""
+
+    def check_rest(self) -> None:
+        """Raise AssertionError where something is taken in the view."""
+
+
+class SlotView:
+    """View of slots: a bit vector of the free ones per partition.
+
+    Args:
+        layout: of the cluster.
+        search: order of partitions.
+        match: which suitable slot of a partition is taken.
+        stream: of random choices.
+    """
+
+    def __init__(self, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random) -> None:
+        self.search = search
+        self.next = search.first
+        self.placed: dict[TaskId, Place] = {}
+        self.queue = ConstraintQueue()
+        self._layout = layout
+        self._by_fewest = match != "random"
+        self._stream = stream
+        self._free = [layout.whole(partition) for partition in range(len(layout.size))]
+        self._members: list[dict[int, array[int]]] = [
+            {} if self._by_fewest else matches.members for matches in layout.matches
+        ]
+
+    def join(self, gm: GlobalMaster) -> None:
+        self._gm = gm
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view.
+
+        One loop without calls per task where a frequent constraint set meets a free slot at the first draw: this is
+        the hottest code of the design.
+        """
+        free, layout, partition, placed = self._free, self._layout, self.next, self.placed
+        bits, random, after, members_of = layout.bits, self._stream.random, self.search.after, self._members
+        batches: dict[int, tuple[list[Task], list[int]]] = {}
+        unplaced: list[Task] = []
+        nowhere: set[int] = set()  # constraint sets that fit nothing: slots only become fewer here
+        for task in tasks:
+            members = members_of[partition].get(task.constraints)
+            if members and free[partition] & (bit := bits[position := members[int(random() * len(members))]]):
+                chosen = partition
+            elif task.constraints in nowhere:
+                unplaced.append(task)
+                continue
+            else:
+                chosen, position = self._find(partition, task.constraints)
+                if chosen < 0:
+                    nowhere.add(task.constraints)
+                    unplaced.append(task)
+                    continue
+                bit = bits[position]
+            free[chosen] ^= bit
+            placed[task.id] = (task, chosen, position)
+            partition = after[chosen]
+            batch = batches.get(chosen)
+            if batch is None:
+                batch = batches[chosen] = ([], [])
+            batch[0].append(task)
+            batch[1].append(position)
+        self.next = partition
+        self._gm.request_all(batches)
+        return unplaced
+
+    def _find(self, start: int, mask: int) -> tuple[int, int]:
+        """A partition and a free suitable position: internal partitions first, round robin over LMs; (-1, -1): none."""
+        free, matches = self._free, self._layout.matches
+        for partition in self.search.orders[start]:
+            candidates = free[partition]
+            if candidates:
+                candidates &= matches[partition][mask]
+                if candidates:
+                    if self._by_fewest:
+                        return partition, (candidates & -candidates).bit_length() - 1
+                    return partition, matches[partition].pick(mask, candidates, self._stream.random)
+        return -1, -1
+
+    def satisfiable(self, task: Task) -> bool:
+        return any(matches[task.constraints] for matches in self._layout.matches)
+
+    def room(self, partition: int, constraints: int, request: Amounts) -> int:
+        return self._free[partition] & self._layout.matches[partition][constraints]
+
+    def requested(self, lm: int, wanted: Wanted) -> None: ...
+
+    def end(self, message: Ended, lm: int) -> None:
+        placed, free, queue, bits, jobs = self.placed, self._free, self.queue, self._layout.bits, self._gm.jobs
+        freed: dict[int, list[int]] = {}
+        job, count = -1, 0
+        for number in message.tasks:
+            place = placed.pop(number, None)
+            if place is None:
+                continue
+            task, partition, position = place
+            free[partition] |= bits[position]
+            if queue.length:
+                freed.setdefault(partition, []).append(position)
+            if task.job != job:
+                if count:
+                    jobs.finished(job, count)
+                job, count = task.job, 0
+            count += 1
+        for partition, places in freed.items():
+            self.offer(partition, places)
+        if count:
+            jobs.finished(job, count)
+
+    def offer(self, partition: int, places: Iterable[int]) -> None:
+        bits, constraints = self._layout.bits, self._layout.constraints[partition]
+        tasks, taken = [], []
+        for position in places:
+            bit = bits[position]
+            if self._free[partition] & bit:
+                task = self.queue.pop_fitting(constraints[position])
+                if task is not None:
+                    self._free[partition] ^= bit
+                    self.placed[task.id] = (task, partition, position)
+                    tasks.append(task)
+                    taken.append(position)
+        if tasks:
+            self._gm.request(partition, tasks, taken)
+
+    def learn(self, update: StateUpdate, lm: int) -> Freed:
+        freed_units = []
+        for change in update.changes:
+            freed, partition = bytes_vector(change.freed), change.partition
+            before = self._free[partition]
+            kept = 0 if update.snapshot else before & ~bytes_vector(change.taken)
+            self._free[partition] = kept | freed
+            freed_units.append((partition, freed & ~before))
+        return freed_units
+
+    def count_refused(self, lm: int, count: int) -> None:
+        self._gm.observe(Counted("inconsistencies", count))
+
+    def take_back(self, task: TaskId) -> Task:
+        return self.placed.pop(task)[0]
+
+    def begin_epoch(self, lm: int) -> None: ...
+
+    def follow(self, task: Task, active: Active) -> None:
+        self.placed[task.id] = (task, *place_of(active.unit))
+
+    def give_back(self, active: Active) -> None:
+        partition, position = place_of(active.unit)
+        self._free[partition] |= self._layout.bits[position]
+        if self.queue.length:
+            self.offer(partition, [position])
+
+    def free_by_machine(self) -> dict[int, int] | None:
+        """Free slots, by machine."""
+        found: dict[int, int] = {}
+        for machines, free in zip(self._layout.machines, self._free, strict=True):
+            for position in positions(free):
+                found[machines[position]] = found.get(machines[position], 0) + 1
+        return found
+
+    def copies(self) -> list[Any]:
+        return list(self._free)
+
+    def take_off(self, copies: list[Any], task: Task) -> None:
+        _, partition, position = self.placed[task.id]
+        copies[partition] ^= self._layout.bits[position]
+
+    def reasons(self, copy: Any, task: Task, partition: int, called: int) -> Reasons:
+        suits = self._layout.matches[partition][task.constraints]
+        return self._layout.size[partition] - suits.bit_count(), 0, (suits & ~copy).bit_count(), 0
+
+    def check(self) -> None:
+        for mask in self.queue.masks():
+            for partition, matches in enumerate(self._layout.matches):
+                assert not self._free[partition] & matches[mask], f"a free unit of {partition} fits a queued task"
+
+    def check_rest(self) -> None:
+        for partition, free in enumerate(self._free):
+            assert free == self._layout.whole(partition), f"units of partition {partition} are taken in the view"

@@ -1,0 +1,181 @@
+"""Start of processes: as any account, as fast as one's own, and behind a gate where a process has to be confined first.
+
+On Linux credentials belong to a thread: the C library keeps those of all threads equal, the system calls do not. So one
+thread of this process becomes the account, for good, and whatever it starts runs as that account from the first moment
+on. The `user` of `subprocess.Popen` would do as well, but copies this process's page tables at every start (fork
+instead of vfork), which takes three times the CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import stat
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from volery.live.config.accounts import SHELL, Account
+from volery.live.node.descendants import MARK_LIMIT
+
+_CALLS: Final = {"x86_64": (116, 119, 117), "aarch64": (159, 149, 147)}
+"""Numbers of setgroups, setresgid and setresuid."""
+
+
+class AccountSpawner:
+    """Starts processes of one account."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._calls = _CALLS.get(platform.machine())
+        self._thread = ThreadPoolExecutor(1, f"as {account.name}", self._become)
+
+    def start(self, words: Sequence[str], cpus: Collection[int], mark: int, **options: Any) -> subprocess.Popen[bytes]:
+        """As `started`.
+
+        Raises:
+            OSError: it cannot be started, or this process cannot become the account.
+        """
+        if self._calls is None:
+            return started(words, cpus, mark, **options, **self._account.becoming())
+        try:
+            return self._thread.submit(started, words, cpus, mark, **options).result()
+        except BrokenExecutor:
+            raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+    def _become(self) -> None:
+        """Take the account's identity in this thread alone, with no way back."""
+        assert self._calls is not None
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        uid, gid, groups = self._account.uid, self._account.gid, self._account.groups
+        listed = (ctypes.c_uint32 * len(groups))(*groups)
+        for number, arguments in zip(
+            self._calls, ((len(groups), listed), (gid, gid, gid), (uid, uid, uid)), strict=True
+        ):
+            if call(ctypes.c_long(number), *arguments):
+                raise OSError(ctypes.get_errno(), f"cannot become {self._account.name}")
+        if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
+            raise PermissionError(f"did not become {self._account.name}")
+
+
+class Spawners:
+    """Starts processes of any account: the only way in which executors start them."""
+
+    def __init__(self) -> None:
+        self._by_account: dict[Account, AccountSpawner] = {}
+
+    def start(
+        self, account: Account | None, words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **options: Any
+    ) -> subprocess.Popen[bytes]:  # fmt: skip
+        """As `started`, as an account; None: as this process.
+
+        Raises:
+            OSError: it cannot be started, or this process cannot become the account.
+        """
+        if account is None:
+            return started(words, cpus, mark, **options)
+        if account not in self._by_account:
+            self._by_account[account] = AccountSpawner(account)
+        return self._by_account[account].start(words, cpus, mark, **options)
+
+    def close(self) -> None:
+        for starter in self._by_account.values():
+            starter.close()
+
+
+def started(words: Sequence[str], cpus: Collection[int] = (), mark: int = 0, **options: Any) -> subprocess.Popen[bytes]:
+    """As `subprocess.Popen`, of a process that runs on these processors only; nothing: where this one may.
+
+    Processors and mark are inherited from this thread and this process: those of another account's process can be
+    changed by few.
+
+    Args:
+        words, options: of `subprocess.Popen`.
+        cpus: numbers of processors.
+        mark: of the process and of all that it starts, see `descendants`; 0: none.
+    """
+    all_cpus = os.sched_getaffinity(0) if cpus else ()
+    mark_before, hard = resource.getrlimit(MARK_LIMIT)
+    marked = mark > 0 and (hard == resource.RLIM_INFINITY or hard >= mark)
+    try:
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        if marked:
+            resource.setrlimit(MARK_LIMIT, (mark, hard))
+        return subprocess.Popen(words, **options)  # noqa: S603 - running what users submit is the purpose
+    finally:
+        if marked:
+            resource.setrlimit(MARK_LIMIT, (mark_before, hard))
+        if cpus:
+            os.sched_setaffinity(0, all_cpus)
+
+
+_WAIT: Final = 'read -r go && {limit}exec "$@" <"$0"'
+_KB_PER_MB: Final = 1024
+
+
+class StartGate:
+    """The gate of one process: it waits to be confined before it becomes the program of a task.
+
+    A process can be put into a control group, or be given limits, only once it exists, and by then it may have started
+    others, which are not in it. So what is started is a shell that reads one line and then becomes the program: the
+    line is written when it is held. (A new process can also begin in a group, by clone3, which nothing in Python
+    offers.)
+
+    Args:
+        stdin: path of what the program is to read; nothing by default.
+        memory_mb: what it and each process that it starts may have in data segments; 0: no limit.
+
+    Attributes:
+        outside: a descriptor, the standard input of the process that waits.
+    """
+
+    __slots__ = ("_inside", "_script", "_stdin", "outside")
+
+    def __init__(self, stdin: Path | None = None, memory_mb: int = 0) -> None:
+        # The process sets its own limit: another account's processes can be limited by few.
+        self._script = _WAIT.format(limit=f"ulimit -d {memory_mb * _KB_PER_MB} && " if memory_mb else "")
+        self.outside, self._inside = os.pipe()
+        self._stdin = os.devnull if stdin is None else str(stdin)
+
+    def words(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """Program and arguments of the process that waits, and becomes this program."""
+        return (SHELL, "-c", self._script, self._stdin, *argv)
+
+    def open(self) -> None:
+        """Let the process become its program."""
+        with suppress(BrokenPipeError):  # it has ended already
+            os.write(self._inside, b"\n")
+
+    def close(self) -> None:
+        """End the process that still waits."""
+        os.close(self.outside)
+        os.close(self._inside)
+
+
+def demand_program(name: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Refuse a program with the error of the kernel, instead of the shell's.
+
+    Args:
+        name: as it was given; it is not on any absolute path.
+
+    Raises:
+        OSError: it is not there, or nobody may execute it.
+    """
+    if not folder.is_dir():
+        return  # that error is of the folder
+    places = [folder / part for part in environment.get("PATH", os.defpath).split(":") if not part.startswith("/")]
+    tried = [folder / name] if "/" in name else [place / name for place in places]
+    modes = [path.stat().st_mode for path in tried if path.exists()]
+    if not any(stat.S_ISREG(mode) and mode & 0o111 for mode in modes):
+        number = errno.EACCES if modes else errno.ENOENT
+        raise OSError(number, os.strerror(number), name)

@@ -1,0 +1,203 @@
+"""Megha 2021 where components may crash, role by role: amounts, logical nodes, and preemptions under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.architectures.parts import SUBMITTER, messages
+
+from volery.architectures import configure, lookup
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    Answer,
+    Denied,
+    Ended,
+    Join,
+    Lost,
+    Picture,
+    Preempt,
+    Report,
+    Request,
+    State,
+    StateUpdate,
+    Yield,
+)
+from volery.core.component import Component
+from volery.core.events import Move, Moved, PeerBack, PeerLost, Submit, TaskFinished
+from volery.core.model import Address, Amounts, Cluster, Job, Task
+from volery.core.resources import Packing
+from volery.core.shares import ShareChange
+from volery.core.streams import Streams
+from volery.roles.recovery.channel import Frame, Linked
+from volery.roles.recovery.leases import Active, Lead, Result, Run, Status, Stop
+from volery.sim.effects import Killed, Launched, RecordingPort, Sent
+
+CLUSTER = Cluster.uniform(4)
+"""node/0 and node/1 are gm/0's partition 0, node/2 and node/3 gm/1's partition 1; users a and b have a half each."""
+ROOM = Cluster((0,) * 4, (1,) * 4, "room", ("cpu_milli",), ((1000,),) * 4)
+
+
+class Inside:
+    """A component without its links (a node: with them), in one of its lives."""
+
+    def __init__(self, address: Address, cluster: Cluster = CLUSTER, incarnation: int = 0, **parameters: Any) -> None:
+        megha = lookup("megha-2021")
+        given = {"gms": 2, "lms": 1, "reliable": True, **parameters}
+        rebuild = megha.build(cluster, configure(megha, given), Streams(0)).rebuild
+        assert rebuild is not None
+        linked = rebuild(address, incarnation)
+        assert isinstance(linked, Linked)
+        self.linked = linked
+        self.component: Component = linked.inner
+        self.state: Any = linked.inner
+        with_links = address.startswith("node")
+        self.port = RecordingPort.under(linked if with_links else linked.inner, address)
+        self.component.start(0)
+        self.port.drain()
+
+    def hear(self, event: Any, source: Address = "lm/0", now: int = 0) -> list[Any]:
+        """Events in, messages (receiver, message) and other effects out."""
+        self.component.handle(event, source, now)
+        self.component.check()
+        found: list[Any] = []
+        for effect in self.port.drain():
+            if isinstance(effect, Sent) and isinstance(effect.message, Frame):
+                found.append((effect.to, self.linked._decode(effect.message.payload)))
+            else:
+                found.append((effect.to, effect.message) if isinstance(effect, Sent) else effect)
+        return found
+
+
+def place(number: int, partition: int, position: int, task: Task, user: int = 0) -> Request:
+    return Request(number, partition, (task,), (position,), (0,), (user,))
+
+
+def free_of(update: StateUpdate, partition: int, amounts: int = 1) -> list[Amounts]:
+    packing = Packing(amounts)
+    width = (packing.guards.bit_length() + 7) // 8
+    (state,) = [one for one in update.states if one.partition == partition]
+    return [
+        packing.amounts(int.from_bytes(state.free[at : at + width], "little"))
+        for at in range(0, len(state.free), width)
+    ]
+
+
+def test_a_logical_node_goes_back_once_however_often_its_end_is_told() -> None:
+    lm, task = Inside("lm/0", ROOM), Task(5, 0, request=(600,))
+    (run,) = messages(lm.hear(place(1, 1, 0, task), "gm/0"), Run)
+    assert run[0] == "node/2"
+    assert lm.state.allocations.active[5].guest == 0
+    done = Result(Active(5, 0, 0, "gm/0", 1 << UNIT_SHIFT, (600,)))
+    for _ in range(2):
+        lm.hear(done, "node/2")
+        assert lm.state.allocations.free[1][0] == Packing(1).free((1000,))
+
+
+def test_a_machine_that_is_away_has_nothing_free_and_what_asks_for_nothing_waits_for_it() -> None:
+    lm, nothing = Inside("lm/0", ROOM), Task(6, 0, request=(0,))
+    lm.hear(PeerLost("node/2"))
+    assert lm.state.allocations.free[1][0] == Packing(1).free((0,))
+    assert not lm.hear(place(1, 1, 0, nothing), "gm/1")
+    ((to, run),) = messages(lm.hear(PeerBack("node/2")), Run)
+    assert (to, run.task) == ("node/2", nothing)
+
+
+def test_what_a_dead_machine_ran_goes_back_to_its_global_master_and_the_state_says_so() -> None:
+    lm = Inside("lm/0", ROOM)
+    lm.hear(place(1, 0, 1, Task(7, 0, request=(400,))), "gm/0")
+    effects = lm.hear(Status(-1, (), ()), "node/1")
+    assert messages(effects, Lost) == []
+    effects = lm.hear(Status(0, (), ()), "node/1")
+    assert [(to, lost.attempts[0].task) for to, lost in messages(effects, Lost)] == [("gm/0", 7)]
+    told = dict(messages(effects, Report))
+    assert free_of(told["gm/0"].update, 0) == free_of(told["gm/1"].update, 0) == [(1000,), (1000,)]
+
+
+def test_a_node_ends_attempts_for_the_master_that_it_obeys_alone() -> None:
+    node, task = Inside("node/0", shares="a:1+b:1"), Task(1, 0)
+    assert [one for one in node.hear(Run(0, task, 3, "gm/0", 0, 1)) if isinstance(one, Launched)]
+    node.hear(Lead(1), "lm/0/standby")
+    assert not [one for one in node.hear(Stop(1, 0, 3)) if isinstance(one, Killed)]
+    assert not [one for one in node.hear(Stop(1, 1, 2), "lm/0/standby") if isinstance(one, Killed)]
+    assert [one for one in node.hear(Stop(1, 1, 3), "lm/0/standby") if isinstance(one, Killed)]
+    effects = node.hear(TaskFinished(task, 3, "killed"), "node/0")
+    ((to, ended),) = messages(effects, Result)
+    assert (to, ended.evicted) == ("lm/0/standby", True), "it has no result, and may run here again"
+
+
+def preempt(number: int, victim: int) -> Preempt:
+    return Preempt(number, 0, 0, Task(50, 5), 1, 0, 0, (victim,))
+
+
+def test_preemptions_on_a_machine_that_is_away_are_refused_for_a_while() -> None:
+    lm = Inside("lm/0", shares="a:1+b:1")
+    lm.hear(place(1, 0, 0, Task(1, 0)), "gm/0")
+    lm.hear(PeerLost("node/0"))
+    ((to, denied),) = messages(lm.hear(preempt(1, 1), "gm/1"), Denied)
+    assert (to, denied.kept) == ("gm/1", True)
+
+
+def test_a_new_leader_knows_of_no_preemption_and_an_old_claim_is_void() -> None:
+    lm = Inside("lm/0", shares="a:1+b:1")
+    lm.hear(place(1, 0, 0, Task(1, 0)), "gm/0")
+    assert messages(lm.hear(preempt(1, 1), "gm/1"), Yield)
+    standby = Inside("lm/0/standby", shares="a:1+b:1")
+    standby.hear(PeerLost("lm/0"))
+    runs = Active(1, 0, 0, "gm/0", 0, (), 0)
+    for node in range(4):
+        effects = standby.hear(Status(1, (runs,) if not node else (), ()), f"node/{node}")
+    assert [others.others[0].task for to, others in messages(effects, Picture) if to == "gm/1"] == [1]
+    assert not standby.hear(preempt(2, 1), "gm/1"), "it names the epoch of before"
+
+
+def report(*running: Active, settled: bool = True) -> Report:
+    width = (Packing(1).guards.bit_length() + 7) // 8
+    busy = {active.unit for active in running}
+    states = []
+    for part in range(2):
+        idle = [int((part << UNIT_SHIFT | place) not in busy) for place in range(2)]
+        free = b"".join([Packing(1).free((count,)).to_bytes(width, "little") for count in idle])
+        states.append(State(part, b"", free))
+    return Report(0, True, settled, StateUpdate(1, 0, tuple(states), 4), running, ())
+
+
+def submitted(count: int) -> Submit:
+    return Submit(Job(0, count, tuple(Task(k, 0) for k in range(count)), 0, "a"))
+
+
+def test_a_global_master_gives_nothing_up_before_it_knows_all_that_its_users_have() -> None:
+    """User a runs three tasks on four machines; two are its due. The third may go, once the GM knows of it."""
+    gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
+    running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
+    gm.hear(submitted(3), SUBMITTER)
+    gm.hear(Picture((), ()))
+    gm.hear(report(*running, settled=False))
+    assert messages(gm.hear(Yield(1, 0, 0, (2,))), Answer) == [("lm/0", Answer(1, False))]
+    gm.hear(Report(0, False, True, StateUpdate(2, 0, (), 0), (), ()))
+    lost = ShareChange("a", 500_000, 750_000, 500_000)
+    assert messages(gm.hear(Yield(2, 0, 0, (2,))), Answer) == [("lm/0", Answer(2, True, lost))]
+    assert messages(gm.hear(Yield(3, 0, 0, (1,))), Answer) == [("lm/0", Answer(3, False))]
+
+
+def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> None:
+    gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
+    running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
+    gm.hear(submitted(3), SUBMITTER)
+    gm.hear(Picture((), (2,)))
+    gm.hear(report(*running))
+    assert messages(gm.hear(Yield(1, 0, 0, (1,))), Answer) == [("lm/0", Answer(1, False))]
+    assert not messages(gm.hear(Ended((0,), 0)), Request), "nothing waits"
+
+
+def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_what_runs() -> None:
+    """Otherwise a Local Master answers with attempts that are the heir's, and when the job comes back they count."""
+    gm, lm = Inside("gm/1"), Inside("lm/0")
+    task = Task(0, 0)
+    running = Active(0, 0, 0, "gm/1", 1 << UNIT_SHIFT, task.request)
+    lm.hear(place(1, 1, 0, task), "gm/1")
+    moved = Moved((Move(1, "gm/1", "gm/0"),))
+    asked = [message for to, message in gm.hear(moved, SUBMITTER) if to == "lm/0"]
+    assert asked == [moved, Join(1)]
+    assert running.task in lm.state.there["node/2"]
+    told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), Report)]
+    assert not [active for to, report in told if to == "gm/1" for active in report.running]
