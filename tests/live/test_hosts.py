@@ -113,7 +113,7 @@ def test_what_does_not_answer_is_named_everywhere_and_a_replaced_machine_comes_b
                 later = client.send({"command": "true", "tasks": 4})
                 until(lambda: all(client.job(one.id).state == "done" for one in (job, later)))
                 _, said = again.stop()
-                assert "host gm-0 begins incarnation 2, not 1 as its folder says" in said
+                assert "host gm-0 begins incarnation 2, not 1 as in its folder" in said
         _, said = started[-1].stop()
     assert "gm/0 (host gm-0) has not answered since" in said
     assert "host gm-0 (gm/0) answers again" in said

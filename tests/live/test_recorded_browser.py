@@ -60,7 +60,7 @@ def test_megha_is_explained_and_walked_through(browser: Browser) -> None:
         assert ", lost" in field(page, 4)
         page.locator("h1").click()
         moment(page, "places it anew")
-        moment(page, "node/4 is back")
+        moment(page, "node/4 is restarted")
         assert ", lost" not in field(page, 4)
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 

@@ -22,7 +22,7 @@ from volery.study.file import TABLES
 FIELDS = msgspec.structs.fields(Setting)
 OPTIONS: dict[str, Any] = {
     one.opts[-1]: one
-    for one in typer.main.get_command(app).commands["compare"].params  # type: ignore[attr-defined]
+    for one in typer.main.get_command(app).commands["compare"].params  # type: ignore[attr-defined]  # typer makes a group
 }
 
 

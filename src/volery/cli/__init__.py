@@ -1,1 +1,1 @@
-"""The command line: the only place that knows every room, and the only one that prints."""
+"""The command line: the only place that imports every room, and the only one that prints."""

@@ -1,4 +1,4 @@
-"""`volery architectures`: what there is to compare, and what it can be told."""
+"""`volery architectures`: the designs that can be compared, and their parameters."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def browse(
 
 
 class BrowseServer:
-    """Serves while the folder is got ready, tells on the terminal how far it is, and ends where it cannot be read."""
+    """Serves while the folder is read, prints the progress, and ends where the folder cannot be read."""
 
     def __init__(self) -> None:
         self._server: ThreadingHTTPServer | None = None
@@ -60,7 +60,7 @@ class BrowseServer:
             self._last = now
 
     def failed(self, problem: Exception) -> None:
-        """End the server; what went wrong is told by whoever started it."""
+        """End the server; its caller prints the error."""
         self._problem = problem
         if self._server is not None:
             self._server.shutdown()

@@ -91,7 +91,7 @@ def _options() -> list[inspect.Parameter]:
         option = declared(
             field.name, callback=callback, show_default=default not in (None, "", inspect.Parameter.empty)
         )
-        annotation = Annotated[kind, option]  # type: ignore[valid-type]  # a type that is known at run time
+        annotation = Annotated[kind, option]  # type: ignore[valid-type]  # known at run time
         found.append(
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         )

@@ -233,7 +233,7 @@ def discover(
     folder: Annotated[Path, typer.Option("-o", "--folder", help="Where tasks will run.")] = Path("federation"),
     as_json: AsJson = False,
 ) -> None:
-    """Say what this machine is and has, as a table "machines" for a federation's file."""
+    """Print this machine and its resources as a table "machines" for a federation's file."""
     from volery.live.config import machine
     from volery.live.node.confinement import permitted
 

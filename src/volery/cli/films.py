@@ -96,7 +96,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
     lasts_s: int = USUAL_S
 
     def app(self) -> Starlette:
-        """The live page of it."""
+        """The live page of the film."""
         from volery.core.flow import flow_of
         from volery.playback.design import design_view
         from volery.playback.recording import Recording, source_of

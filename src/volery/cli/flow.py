@@ -1,4 +1,4 @@
-"""`volery flow`: who says what to whom in an architecture."""
+"""`volery flow`: the messages between the roles of an architecture."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def needs_live() -> None:
 
 @contextmanager
 def watching(jobs: int, silent: bool) -> Iterator[Callable[[LoadProgress], None]]:
-    """A line on the terminal that says how far a load is; it is gone when the load is through."""
+    """A line on the terminal with the progress of a load; it goes when the load ends."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Display

@@ -120,7 +120,7 @@ def root(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and leave with its status; what the user can mend is told without a traceback."""
+    """Run one command and leave with its status; errors that the user can mend come without a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app(args=words, prog_name="volery")

@@ -40,7 +40,7 @@ def print_error(place: str, problem: str, as_json: bool) -> None:
 
 
 def table_width() -> int | None:
-    """None where the terminal knows its own width."""
+    """The width of tables for files and pipes; None where a terminal has its own."""
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else TABLE_WIDTH
 
 

@@ -43,7 +43,7 @@ def plan(
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a job would meet now, when it would start and whom preempt; status 1 if a task never could run.
+    """Print when a job would start now, and what it would preempt; status 1 if a task could never run.
 
     The federation is forked into the lab as it stands, and played on over durations drawn from what is known.
     """

@@ -51,7 +51,7 @@ class _Drawn:
 
 
 class LiveProgress(_Drawn):
-    """A watcher of runs that draws on the terminal; silent where there is none or when told so.
+    """A watcher of runs that draws on the terminal; silent where there is none, or on request.
 
     It is a context manager: the lines vanish when it closes, and what stays is the table.
     """
@@ -124,7 +124,7 @@ class LiveProgress(_Drawn):
 
 
 class OneLine(_Drawn):
-    """Progress of one thing on standard error; silent where there is no terminal or when told so."""
+    """Progress of one thing on standard error; silent where there is no terminal, or on request."""
 
     def __init__(self, silent: bool) -> None:
         self._display = Progress(

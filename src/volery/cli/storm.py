@@ -1,4 +1,4 @@
-"""`volery storm`: whether designs weather what they say they bear."""
+"""`volery storm`: randomised faults against the designs that claim to survive them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`volery strl`: read a utility expression, print it, and say what it would be given of some machines."""
+"""`volery strl`: read a utility expression, print it, and show its allocation on some machines."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def convert_trace(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write a trace of any known format as a canonical table, with the chosen repairs; the manifest says all of it."""
+    """Write a trace of any known format as a canonical table, with the chosen repairs; the manifest lists them."""
     from volery.workload.convert import convert
     from volery.workload.doctor import choices
 
@@ -321,7 +321,7 @@ def trace_from_journal(
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a live period into a trace for the lab, and say what its messages and decisions took."""
+    """Turn a live period into a trace for the lab, and print the times of its messages and decisions."""
     from volery.architectures import lookup
     from volery.live.runtime.journal_trace import read_period
     from volery.live.runtime.replay import journals

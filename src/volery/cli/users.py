@@ -48,7 +48,7 @@ def share(
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what everybody is due, or one; give one another weight (administrators)."""
+    """Show the shares of all users or of one; set the weight of one (administrators)."""
     with connected(api, as_json) as client:
         found = client.shares() if name is None else [client.share(name, weight)]
     if as_json:

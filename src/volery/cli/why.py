@@ -48,7 +48,7 @@ def why(
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a job or a task waits, or waited: what its schedulers decided, and what they passed over."""
+    """Explain why a job or task waits or waited: the decisions of its schedulers, and what they passed over."""
     if results is None:
         _ask_federation(question, api, as_json)
         return

@@ -1,4 +1,4 @@
-"""The page of messages: what the components of each design say to each other, field by field."""
+"""The page of messages between the components of each design, field by field."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _type(hint: Any) -> str:
 
 
 def _meaning(message: type[Message]) -> str:
-    """All that its docstring says, fields last."""
+    """The whole docstring, fields last."""
     said = inspect.cleandoc(message.__doc__ or "").partition("Args:")[0]
     told = args(message)
     fields = (f"`{name}`: {text.rstrip('.')}." for name, text in told.items() if name in message.__struct_fields__)
