@@ -6,7 +6,7 @@ JOBS ?= 2
 # One more than that: some tests wait more than they work.
 TESTERS ?= 3
 
-.PHONY: demo test lint types imports unit conformance bench bench-serving bench-window bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test static costs lint types imports unit conformance bench bench-serving bench-window bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -21,7 +21,16 @@ $(VENV)/.tools: $(VENV)/.installed
 demo: $(VENV)/.installed  ## run the main job on bundled synthetic work: Megha against Pigeon
 	$(BIN)/volery demo -o results/demo
 
-test: lint types imports unit  ## everything that must pass before a change lands
+check: $(VENV)/.tools  ## for the minute between two edits: lint, types, unit tests without processes, every design once
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m quick
+
+test: $(VENV)/.tools  ## everything that must pass before a change lands; lint, types and import rules run beside the tests
+	$(MAKE) --no-print-directory -j 2 unit static
+
+static: lint types imports
 
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .
@@ -34,15 +43,20 @@ imports: $(VENV)/.tools
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.tools
-	$(BIN)/python -m pytest -n $(TESTERS)
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 
 FUZZ_SEED ?= 1
 FUZZ_CASES ?= 2000
 
 conformance: export VOLERY_FUZZ_SEED = $(FUZZ_SEED)
 conformance: export VOLERY_FUZZ_CASES = $(FUZZ_CASES)
-conformance: $(VENV)/.tools  ## every check on every design and variant, every public simulator, every output and number that the documentation shows, one run of every experiment: an hour and more
-	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" tests/conformance tests/golden tests/test_snippets.py tests/test_numbers.py tests/unit/statistics/test_workload.py
+conformance: $(VENV)/.tools  ## all tests: every check on every design and variant, every public simulator, every output and number that the documentation shows, one run of every experiment: an hour and more
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "whole or not whole"
+
+costs: $(VENV)/.tools  ## measure what each test takes (tests/costs.txt), which decides between make check, make test and make conformance
+	mkdir -p build && rm -f build/costs.jsonl
+	$(BIN)/python -m pytest -n $(JOBS) -m "whole or not whole" --costs build/costs.jsonl
+	$(BIN)/python -m tests.costs build/costs.jsonl
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py

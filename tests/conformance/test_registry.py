@@ -73,7 +73,9 @@ COVERED = covering(families(), COSTLY, OF_EACH)
 def _judged(names: Iterable[str]) -> list[ParameterSet]:
     """Pairs of a design and a check; `make conformance` alone runs the costly ones that are not in `COVERED`."""
     return [
-        pytest.param(*pair, marks=() if pair[1] not in COSTLY or pair in COVERED else pytest.mark.whole)
+        pytest.param(
+            *pair, marks=pytest.mark.essential if pair[1] not in COSTLY or pair in COVERED else pytest.mark.whole
+        )
         for pair in itertools.product(names, CHECKS)
     ]
 

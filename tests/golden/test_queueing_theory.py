@@ -88,6 +88,7 @@ def test_dividing_the_cluster_costs_multiplexing_gain() -> None:
     assert small > 10 * large
 
 
+@pytest.mark.essential
 def test_the_oracle_is_an_mmc_queue() -> None:
     workers, load = 8, 0.75
     waits = waits_of_seeds(

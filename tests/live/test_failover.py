@@ -7,6 +7,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 from tests.live.commands import Serving, serving, volery
 from tests.live.conftest import RUN_AS
 
@@ -75,6 +76,7 @@ def started(folder: Path, broker: str) -> None:
     (folder / "notes").chmod(0o666)
 
 
+@pytest.mark.essential
 def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_folder: Path, broker: str) -> None:
     started(open_folder, broker)
     command = NOTES.replace("FOLDER", str(open_folder))

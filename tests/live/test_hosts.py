@@ -90,6 +90,7 @@ def ended(words: list[str]) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.essential
 def test_what_does_not_answer_is_named_everywhere_and_a_replaced_machine_comes_back(
     broker: str, tmp_path: Path
 ) -> None:

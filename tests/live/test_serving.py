@@ -32,6 +32,7 @@ def test_one_command_runs_a_federation_and_its_journal_replays(design: str, open
     assert "All 1 journals replay" in volery("replay", folder)
 
 
+@pytest.mark.essential
 def test_one_process_per_host_over_the_broker(broker: str, open_folder: Path) -> None:
     (open_folder / "job.toml").write_text(JOB)
     config = open_folder / "federation.toml"

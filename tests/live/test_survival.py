@@ -30,6 +30,7 @@ count = 4
 JOB = {"command": "echo begun $$; read x < FOLDER/$VOLERY_INDEX; echo ended; exit 7", "tasks": 2}
 
 
+@pytest.mark.essential
 def test_tasks_outlive_the_federation_and_their_exit_codes_come_home(open_folder: Path) -> None:
     for place in ("0", "1"):
         os.mkfifo(open_folder / place)

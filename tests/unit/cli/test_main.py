@@ -229,6 +229,7 @@ def test_architectures_are_listed_and_described(command: Command) -> None:
     assert command("architectures", "meg").status == 2
 
 
+@pytest.mark.essential
 def test_the_demo_is_a_comparison_that_ends_well(command: Command, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("volery.cli.compare.SETTING", {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011"})
     ended = command("demo", "-o", tmp_path)

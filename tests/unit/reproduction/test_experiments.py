@@ -70,6 +70,7 @@ def test_every_quick_variant_is_smaller(name: str) -> None:
     assert all(workload.jobs is not None for workload in cheap.workload)
 
 
+@pytest.mark.essential
 def test_a_record_of_every_experiment_that_was_run_fits_its_claims() -> None:
     for name in names(FOLDER):
         record = read_record(record_path(FOLDER, name))
@@ -83,6 +84,7 @@ def test_a_record_of_every_experiment_that_was_run_fits_its_claims() -> None:
             assert not record.quick
 
 
+@pytest.mark.essential
 def test_the_page_of_papers_is_the_one_that_the_records_give() -> None:
     page = (FOLDER.parent / "docs" / "papers.md").read_text(encoding="utf-8")
     assert page == papers_page(FOLDER), "run `volery reproduce --papers`"

@@ -364,6 +364,7 @@ def test_claims_may_change_without_another_run_and_workloads_may_not(experiment:
     assert judged_again(stand_in, record).judgements[2].verdict == "fails on a stand-in"
 
 
+@pytest.mark.essential
 def test_judging_again_gives_what_the_run_gave_without_run_or_trace(experiment: Experiment, tmp_path: Path) -> None:
     path = record_path(tmp_path / "ledger", "small")
     write_record(make_record(run(experiment, tmp_path), quick=False), path)

@@ -246,6 +246,7 @@ print(*cloudpickle.loads(sys.stdin.buffer.read())(), sep="|")
     assert told.startswith("has no module 'volery.study' (volery 1.0 and the study's schedulers must be installed")
 
 
+@pytest.mark.essential
 def test_a_verification_runs_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     study = compare_spec(("megha", "sparrow"), {"trace": "syn:5x2", "workers": 60}, 1)
     run_study(study, folder=tmp_path)

@@ -113,6 +113,7 @@ def test_a_finished_study_is_not_run_again(tmp_path: Path) -> None:
     assert msgspec.json.encode(second.runs) == msgspec.json.encode(first.runs)
 
 
+@pytest.mark.essential
 def test_a_study_that_was_interrupted_keeps_what_is_finished_and_goes_on(tmp_path: Path) -> None:
     study = compare_spec(PAIR, SETTING, 2)
     stopped = run_study(study, folder=tmp_path, watcher=Diary(interrupt_at=3))
@@ -218,6 +219,7 @@ def test_a_manifest_says_what_was_run(tmp_path: Path) -> None:
     assert manifest.config == compare_spec(PAIR, SETTING, 2)
 
 
+@pytest.mark.essential
 def test_verify_runs_again_and_agrees(tmp_path: Path) -> None:
     compare(*PAIR, **SETTING, folder=tmp_path)
     verification = verify(tmp_path, processes=2)

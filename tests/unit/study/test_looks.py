@@ -85,6 +85,7 @@ def test_median_mean_and_p99_of_all_jobs_decide() -> None:
     assert undecided([*others, *(compared(SPANS_ZERO, name) for name in names)]) == 3
 
 
+@pytest.mark.essential
 def test_a_clear_difference_ends_a_study_at_its_first_look() -> None:
     results = run(work=WORK)
     assert seeds(results) == [0, 1, 2]
@@ -92,6 +93,7 @@ def test_a_clear_difference_ends_a_study_at_its_first_look() -> None:
     assert (results.stopping.reason, results.stopping.looks[-1].undecided) == (DECIDED, 0)
 
 
+@pytest.mark.essential
 def test_designs_that_are_alike_take_all_seeds() -> None:
     results = run()
     assert seeds(results) == list(range(5))
