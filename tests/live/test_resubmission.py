@@ -15,7 +15,7 @@ from volery.live.config.machine import Machine
 from volery.live.jobs import job_from_table
 from volery.live.node.executor import OnEnd
 from volery.live.node.sleep import InstantExecutor
-from volery.live.service import admission as accepting
+from volery.live.service import submissions
 from volery.live.service.submissions import Submission
 
 CHUNK = 10
@@ -49,7 +49,7 @@ class Counting(InstantExecutor):
 def test_a_job_that_was_partly_sent_when_its_submitter_restarted_runs_each_task_once(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accepting, "TASKS_PER_TURN", CHUNK)
+    monkeypatch.setattr(submissions, "TASKS_PER_TURN", CHUNK)
     description = job_from_table({"command": "true", "tasks": TASKS}, "job")
     sent = Submission(0, 0, description, FLEET, TASKS)
     first, *further = sent.messages(0)

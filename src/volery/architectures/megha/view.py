@@ -124,6 +124,7 @@ class SlotView:
         self.placed: dict[TaskId, Place] = {}
         self.queue = ConstraintQueue()
         self._layout = layout
+        self._orders = search.orders
         self._by_fewest = match != "random"
         self._stream = stream
         self._free = [layout.whole(partition) for partition in range(len(layout.size))]
@@ -174,7 +175,7 @@ class SlotView:
     def _find(self, start: int, mask: int) -> tuple[int, int]:
         """A partition and a free suitable position: internal partitions first, round robin over LMs; (-1, -1): none."""
         free, matches = self._free, self._layout.matches
-        for partition in self.search.orders[start]:
+        for partition in self._orders[start]:
             candidates = free[partition]
             if candidates:
                 candidates &= matches[partition][mask]
