@@ -6,7 +6,7 @@ JOBS ?= 2
 # One more than that: some tests wait more than they work.
 TESTERS ?= 3
 
-.PHONY: demo check test static costs lint types imports unit conformance bench bench-serving bench-window bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -52,6 +52,20 @@ conformance: export VOLERY_FUZZ_SEED = $(FUZZ_SEED)
 conformance: export VOLERY_FUZZ_CASES = $(FUZZ_CASES)
 conformance: $(VENV)/.tools  ## all tests: every check on every design and variant, every public simulator, every output and number that the documentation shows, one run of every experiment: an hour and more
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "whole or not whole"
+
+ROOMS := core roles policies architectures sim live workload metrics statistics study reproduction whatif playback faults conformance report cli
+# Rooms whose own tests do not stand in tests/unit alone.
+TESTS_OF_architectures := tests/scripts
+TESTS_OF_conformance := tests/conformance/test_mutants.py
+TESTS_OF_faults := tests/faults/test_recovery.py
+TESTS_OF_live := tests/live
+
+coverage: $(ROOMS:%=coverage-%)  ## the percentage of lines of each room that its own tests reach
+
+coverage-%: $(VENV)/.tools
+	@mkdir -p build
+	@$(BIN)/python -m coverage run --data-file=build/coverage.$* --source=src/volery/$* -m pytest -q -p no:cacheprovider tests/unit/$* $(TESTS_OF_$*) > build/coverage-$*.txt
+	@echo "$* $$($(BIN)/python -m coverage report --data-file=build/coverage.$* --format=total) %"
 
 costs: $(VENV)/.tools  ## measure what each test takes (tests/costs.txt), which decides between make check, make test and make conformance
 	mkdir -p build && rm -f build/costs.jsonl
