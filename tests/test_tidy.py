@@ -23,6 +23,11 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 500
 BANNED_WORDS = {"helper", "helpers", "util", "utils", "info", "tmp", "data"}
 BANNED_NAMES = {"do", "process"}
+OPENERS = r"(What|Who|Whom|Whose|Whoever|How|Where|Which|When|Whether|That|So)\b"
+SHARING_BASES = {"Message", "Component"}
+ROLE_NAMES = {"Layout", "Machine", "Node", "Scheduler"}
+"""Names of one role in several designs."""
+ING_NOUNS = {"provisioning", "recording", "recurring", "setting"}
 LIBRARY_NAMES = {"tmp_path", "tmp_path_factory", "handle_data", "do_GET", "do_HEAD", "data_received"}
 """What pytest, html.parser, http.server and asyncio call things."""
 IMPURE_MODULES = {"time", "datetime", "uuid", "asyncio", "threading", "os", "secrets", "socket", "subprocess"}
@@ -108,6 +113,42 @@ def test_files_are_split_before_they_are_giants() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     assert not [place(path) for path in SOURCES if not ast.get_docstring(tree_of(path))]
+
+
+def test_docstrings_begin_with_the_thing_that_they_describe() -> None:
+    """Rules 1 and 6 of the style card (CONTRIBUTING.md): no question word first, and no docstring of three words."""
+    demand_none(
+        [f"{place(path, line)} {text[:40]!r}" for path in OURS for line, text in docstrings(path) if not opens(text)]
+    )
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of the docstrings of a file."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield getattr(node, "lineno", 1), text
+
+
+def opens(text: str) -> bool:
+    """Whether a docstring begins as the style card wants it."""
+    return re.match(OPENERS, text) is None and len(text.split()) > 3
+
+
+def test_class_names_have_one_meaning() -> None:
+    """Roles and messages of designs have the field's names, which designs share; other names stand for one class."""
+    places: dict[str, list[Path]] = {}
+    for path in OURS:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef) and not {ast.unparse(base) for base in node.bases} & SHARING_BASES:
+                places.setdefault(node.name, []).append(path)
+    twice = {name: found for name, found in places.items() if len(found) > 1 and name not in ROLE_NAMES}
+    demand_none([f"{name} {' '.join(map(place, found))}" for name, found in twice.items()])
+
+
+def test_modules_are_named_by_nouns() -> None:
+    demand_none([place(path) for path in OURS if path.stem.endswith("ing") and path.stem not in ING_NOUNS])
 
 
 def test_unit_tests_mirror_the_source() -> None:
@@ -306,5 +347,8 @@ def test_the_tidy_rules_can_fail() -> None:
     assert words("worker_jrt_us").isdisjoint(BANNED_WORDS)
     assert words("parseData") & BANNED_WORDS
     assert [name for _, name in defined_names(Path(__file__)) if name == "defined_names"]
+    assert not opens("Whether a task fits.")
+    assert not opens("Checks the queue.")
+    assert opens("Tasks that wait for a machine.")
     assert source_of("volery.policies.fairness", "ShareLedger") == "volery.policies.fairness.ledger"
     assert source_of("volery.policies.fairness", "naive") == "volery.policies.fairness.naive"

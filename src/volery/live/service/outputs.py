@@ -102,7 +102,7 @@ class OutputRequests:
         self._open[number] = agent, answer
         try:
             self._send(agent, OutputRequest(number, folder, stream, offset, limit))
-            return await answer  # type: ignore[no-any-return] # `receive` has put it there
+            return await answer  # type: ignore[no-any-return]  # the answer that `receive` has put there
         finally:
             del self._open[number]
 
