@@ -42,6 +42,10 @@ class Narrator(Protocol):
     def join(self, gm: GlobalMaster) -> None:
         """Become the narrator of this Global Master."""
 
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view."""
+        ...
+
     def start(self, now: Time) -> None:
         """Begin: the view is that of an empty cluster, which is true now."""
 
@@ -71,7 +75,10 @@ class SilentNarrator:
     """Reports nothing."""
 
     def join(self, gm: GlobalMaster) -> None:
-        gm.place = gm.view.place
+        self._view = gm.view
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        return self._view.place(tasks)
 
     def start(self, now: Time) -> None: ...
     def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None: ...
@@ -100,7 +107,6 @@ class DecisionNarrator:
             self._calls = FirstCalls(gm, gm.fairness, gm.view)
         self._told_of_shares: set[TaskId] = set()
         self._matching = False
-        gm.place = self.place
         vars(gm)["receives"] = {event: _noted(handler) for event, handler in type(gm).receives.items()}
 
     def start(self, now: Time) -> None:

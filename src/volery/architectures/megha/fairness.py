@@ -436,7 +436,7 @@ class WeightedFairness:
             self._yielded.discard(number)
             self._forget_prey(number)
             gm.attempts[number] = message.attempt + 1
-            for waiting in gm.place(gm.still_wanted([task])):
+            for waiting in gm.narrator.place(gm.still_wanted([task])):
                 self.lines.push(waiting)
                 self._hopeless.discard(self.user_of(waiting))
             self.enforce()

@@ -6,7 +6,7 @@ cluster, and what runs there after a crash, of its `StateRecovery`; what it repo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from volery.architectures.megha.capacity_view import CapacityView
@@ -91,11 +91,9 @@ class GlobalMaster(Component):
         lm_at: address of a Local Master -> its cluster.
         heard: address of a Local Master -> the last update received from it.
         attempts: of tasks that were placed more than once.
-        place: matches and requests tasks, and returns those that fit nowhere in the view.
     """
 
     jobs: JobLedger
-    place: Callable[[Iterable[Task]], list[Task]]
 
     def __init__(
         self,
@@ -216,7 +214,7 @@ class GlobalMaster(Component):
         ready = self.recovery.ready(tasks)
         if ready is None:
             return
-        for task in self.place(ready):
+        for task in self.narrator.place(ready):
             if self.view.satisfiable(task):
                 self.view.queue.push(task)
             else:
@@ -321,10 +319,10 @@ class GlobalMaster(Component):
         queue = self.view.queue
         if self._tail:
             self.offer_all(freed)
-            for task in self.place(refused) if self.eager_retry else refused:
+            for task in self.narrator.place(refused) if self.eager_retry else refused:
                 queue.push(task)
         else:
-            for task in reversed(self.place(refused) if self.eager_retry else refused):
+            for task in reversed(self.narrator.place(refused) if self.eager_retry else refused):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()

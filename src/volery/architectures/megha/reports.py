@@ -356,7 +356,7 @@ class ReportRecovery:
             epoch = self._inherited.get(task.job, 0)
             gm.attempts[task.id] = max(gm.attempt_of(task.id) + 1, self._first_of(epoch) if epoch else 0)
         gm.fairness.scheduled(tasks)
-        for task in reversed(gm.place(gm.still_wanted(tasks))):
+        for task in reversed(gm.narrator.place(gm.still_wanted(tasks))):
             gm.view.queue.push_front(task)
         gm.ask_all()
 

@@ -20,7 +20,6 @@ from volery.look.markdown import table
 
 MACHINES: Final = 40
 SHARES: Final = "a:1+b:1"
-PARTS: Final = "part of other messages"
 INTRODUCTION: Final = (
     "What components say to each other, from the classes of the messages and from the tables `receives` and `sends` of "
     "the roles, under the defaults and under each alternative of a parameter. Names of fields end in their unit "
@@ -137,4 +136,4 @@ def _meaning(message: type[Message]) -> str:
 
 
 def _way(hops: Mapping[tuple[str, str], None]) -> str:
-    return ", ".join(f"{source} > {to}" for source, to in hops) or PARTS
+    return ", ".join(f"{source} > {to}" for source, to in hops)

@@ -78,9 +78,10 @@ def summary(struct: type) -> str:
 
 
 def args(struct: type) -> dict[str, str]:
-    """The entries of a docstring under Args, by name."""
+    """The entries of a docstring under Args, by name, after those of the structs that it extends."""
     _, _, text = _doc(struct).partition("Args:\n")
-    found: dict[str, str] = {}
+    bases = [base for base in getattr(struct, "__bases__", ()) if base is not msgspec.Struct]
+    found = {name: meaning for base in bases for name, meaning in args(base).items()}
     names: list[str] = []
     for line in text.splitlines():
         item = _ITEM.match(line)
