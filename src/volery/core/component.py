@@ -15,11 +15,11 @@ import msgspec
 from volery.core.events import Event
 from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
-from volery.core.provisioning import Billing
 from volery.core.records import Records
 from volery.core.shares import Share
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.core.tariff import Billing
 from volery.core.trace import Trace
 
 Handler = Callable[..., None]

@@ -12,9 +12,9 @@ from volery.roles.submission import ANSWERS
 
 
 class Front(Component):
-    """Hands every job to a scheduler of its workload type; which of several: by the job's id (section 4.3).
+    """Sends every job to a scheduler of its workload type, chosen by the job's id (section 4.3).
 
-    It stands for the mapping of jobs to schedulers that all users know, and hands the answers back.
+    It is the mapping of jobs to schedulers that all users share, and returns the answers.
 
     Args:
         rule: which jobs are service jobs.
@@ -48,7 +48,7 @@ class Front(Component):
             self._port.send(chosen, message)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Send it to the scheduler of the job; a job that is done, or not known, is reported done and never runs."""
+        """Forward the order; a job that is done, or not known, is reported done and never runs."""
         chosen = self._chosen.get(message.job)
         if chosen is None:
             self._port.send(SUBMITTER, self._done.setdefault(message.job, JobDone(message.job)))
@@ -56,7 +56,6 @@ class Front(Component):
             self._port.send(chosen, message)
 
     def on_job_accepted(self, message: JobAccepted, source: Address, now: Time) -> None:
-        """Return the answer."""
         self._port.send(SUBMITTER, message)
 
     def on_job_done(self, message: JobDone, source: Address, now: Time) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from volery.architectures.quincy.flow.costs import FlowCosts, Room
-from volery.architectures.quincy.flow.graph import Graph, Network
+from volery.architectures.quincy.flow.graph import Graph, GraphBuilder
 from volery.architectures.quincy.flow.items import MACHINE, Item, Place
 from volery.core.model import JobId
 
@@ -31,8 +31,8 @@ class Wish(msgspec.Struct, frozen=True):
 
     Args:
         item: the task.
-        unscheduled: what it costs to let it wait, or to stop it.
-        stay: what it costs to let it run on; None: it waits.
+        unscheduled: cost of letting it wait, or of stopping it.
+        stay: cost of letting it run on; None: it waits.
     """
 
     item: Item
@@ -52,8 +52,8 @@ class Bounds(msgspec.Struct, frozen=True):
     most: int
 
 
-class Drawn:
-    """A network with what its nodes stand for.
+class FlowNetwork:
+    """The network of waiting and running tasks, with the meaning of its nodes.
 
     Args:
         model: what things cost.
@@ -67,7 +67,7 @@ class Drawn:
     def __init__(self, model: FlowCosts, room: Room) -> None:
         self._model = model
         self._room = room
-        self._network = Network()
+        self._network = GraphBuilder()
         self._sink = self._network.node((SINK,))
         self._reached: dict[Place, int | None] = {}
         self._nodes: list[int] = []
@@ -75,7 +75,7 @@ class Drawn:
 
     @property
     def names(self) -> list[object]:
-        """Of the nodes, by number."""
+        """The names of the nodes, by number."""
         return self._network.names
 
     def place(self, place: Place) -> int | None:
@@ -171,3 +171,30 @@ class Drawn:
                 machine = machine_of.get(at)
             found.append(machine)
         return found
+
+
+def fair_floors(wanted: Mapping[JobId, int], running: Mapping[JobId, int], slots: int) -> dict[JobId, int]:
+    """Per job, with how many tasks it has its share: those that have least are given one more until all is given.
+
+    Args:
+        wanted: how many tasks each job has that could run, those that do included; what is left over when all have as
+            many goes to the first of these.
+        running: how many of these keep what they have, whatever their share is.
+        slots: in all, those of `running` included.
+    """
+    floors = {job: min(running.get(job, 0), count) for job, count in wanted.items()}
+    left = slots - sum(floors.values())
+    level = 0
+    while left > 0:
+        short = [job for job, count in wanted.items() if floors[job] <= level and floors[job] < count]
+        if not short:
+            above = [floors[job] for job, count in wanted.items() if floors[job] < count]
+            if not above:
+                break
+            level = min(above)
+            continue
+        for job in short[:left]:
+            floors[job] += 1
+        left -= len(short)
+        level += 1
+    return floors
