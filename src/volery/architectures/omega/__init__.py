@@ -74,7 +74,7 @@ class PlacementConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Count, msgspec.Meta(description="workers that users ask for: tasks of a job at once; 0: no limit")
     ] = 0
     elastic: Annotated[
-        Policy, msgspec.Meta(description="workers beyond these (section 6, MapReduce): who may use idle ones")
+        Policy, msgspec.Meta(description="workers beyond these (section 6, MapReduce): the jobs that may use idle ones")
     ] = "none"
     elastic_cap: Annotated[
         float, msgspec.Meta(gt=0, le=1, description="global-cap: up to this share of the cell in use")
@@ -83,7 +83,7 @@ class PlacementConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         PositiveCount, msgspec.Meta(description="relative-size: up to so many times the workers asked for")
     ] = 4
     reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
+        bool, msgspec.Meta(description="tolerate faults: numbered and acknowledged messages; costs more of them")
     ] = False
 
 
@@ -266,7 +266,7 @@ STAGES = {
         "Scheduler.on_changes", "full", "a private copy of the cell state, refreshed per transaction"
     ),
     Stage.R3: Realisation("Scheduler._placing", "full", "machines by constraint set"),
-    Stage.R4: Realisation("Scheduler._decide", "full", "what the copy says is free of each resource"),
+    Stage.R4: Realisation("Scheduler._decide", "full", "free amounts in the copy"),
     Stage.R5: Realisation("Scheduler.on_computed", "full", "randomised first fit"),
 }
 
@@ -308,7 +308,7 @@ MONOLITHIC = msgspec.structs.replace(
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},
         Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time"),
-        Stage.T4: Realisation("CellState.on_commit", "full", "nobody else claims anything"),
+        Stage.T4: Realisation("CellState.on_commit", "full", "no other scheduler claims anything"),
         Stage.R1: Realisation("Scheduler.on_changes", "full", "the master copy of the cell state"),
     },
 )

@@ -34,11 +34,11 @@ class Terms:
 
 
 class Allocator(Component):
-    """Offers all that is free to the framework whose role has the lowest dominant share, and locks it meanwhile.
+    """Offers all free resources to the framework of the role with the lowest dominant share, and locks them meanwhile.
 
     Args:
         layout: of the cluster.
-        order: whose turn it is, among roles.
+        order: of the turns of roles.
         role_of: per framework.
         terms: of offers.
     """

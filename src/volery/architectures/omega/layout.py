@@ -19,7 +19,7 @@ WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
 
 
 class Layout:
-    """A cluster whose machines are placed on as wholes; slots are one resource of them.
+    """The machines of a cluster with their resources, of which slots are one.
 
     Args:
         cluster: the machines.

@@ -2,7 +2,7 @@
 
 The paper lets a scheduler claim what another has acquired already, if the common scale of precedence permits it; how is
 left open, and its simulators do not do it. Here the scale is the job's priority. A scheduler looks for machines with
-room first; where there are none, it counts what lower priorities hold as free, and its claim says its priority. The
+room first; where there are none, it counts what lower priorities hold as free, and its claim carries its priority. The
 cell ends the tasks in the way of a claim, lowest priority first, then those placed last. What was claimed is the
 claimer's at once, and starts when the machine has reported the end of all that was ended there. A claim is in conflict
 where even that room does not suffice. Ended tasks go back to their schedulers and start from zero.

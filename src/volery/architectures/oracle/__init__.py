@@ -34,7 +34,7 @@ class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     order: Annotated[
         Literal["fifo", "drf", "hdrf"],
         msgspec.Meta(
-            description="whose task a freed slot takes: the oldest, or that of the user who is poorest by DRF"
+            description="task that a freed slot takes: the oldest, or one of the user with the lowest share by DRF"
         ),
     ] = "fifo"
     shares: Annotated[

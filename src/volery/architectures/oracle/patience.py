@@ -123,7 +123,7 @@ class PatientVectorQueue(FairVectorQueue):
     """A fair queue that finds the first tasks of users that were passed over for too long.
 
     A user's turn is when it would be next if everything fitted (`DrfTurns`, `HdrfTurns`). The count begins when, all
-    else done, it is a user's turn and its first task waits still; it goes on, whoever's turn it is meanwhile, until
+    else done, it is a user's turn and its first task waits still; it goes on, also during other users' turns, until
     that task leaves the queue. One entry per user; an event costs a second decision, and a look at the kinds in a line.
 
     Args:

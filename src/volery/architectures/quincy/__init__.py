@@ -114,7 +114,7 @@ STAGES = {
     Stage.J6: Realisation("Scheduler.on_ended", "full", "JobDone after the last task"),
     Stage.T2: Realisation("Scheduler._solve", "full", "the cheapest to place of all tasks, by where their input lies"),
     Stage.T3: Realisation("Scheduler._solve", "full", "all tasks together"),
-    Stage.T4: Realisation("Scheduler._follow", "full", "what the flow says"),
+    Stage.T4: Realisation("Scheduler._follow", "full", "by the flow"),
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_ended"),
     Stage.T10: Realisation("Scheduler._follow", "full", "what is cheaper elsewhere or not at all", "preemption"),
