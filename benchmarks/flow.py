@@ -18,7 +18,7 @@ from typing import NamedTuple
 from volery.architectures.quincy.flow.costs import QuincyCosts, Rates, Room
 from volery.architectures.quincy.flow.graph import FlowProblem, Graph
 from volery.architectures.quincy.flow.items import Item
-from volery.architectures.quincy.flow.network import FlowNetwork, Wish
+from volery.architectures.quincy.flow.network import FlowNetwork, NetworkTask
 from volery.architectures.quincy.flow.ortools_solver import scaled_here
 from volery.architectures.quincy.flow.solver import solve
 from volery.core.model import SECOND, Cluster, Task
@@ -44,12 +44,12 @@ def graph_of(case: Case) -> Graph:
     model = QuincyCosts(Cluster((0,) * case.machines, (SLOTS,) * case.machines, racks=racks), Rates(input_gb=1.0))
     room = Room(case.machines)
     room.fill([SLOTS] * case.machines)
-    wishes = []
+    members = []
     for number in range(int(SLOTS * case.machines * case.crowd)):
         task, holders = Task(number, number // 20), tuple(stream.sample(range(case.machines), 3))
         waited_us = stream.randrange(60 * SECOND)
-        wishes.append(Wish(Item(task, model.entries(task, holders), holders, 0), model.unscheduled(waited_us)))
-    return FlowNetwork(model, room).draw_tasks(wishes, {})
+        members.append(NetworkTask(Item(task, model.entries(task, holders), holders, 0), model.unscheduled(waited_us)))
+    return FlowNetwork(model, room).draw_tasks(members, {})
 
 
 def spent_s(question: FlowProblem) -> tuple[float, int, tuple[int, ...]]:

@@ -69,5 +69,5 @@ def test_a_finished_study_keeps_the_flow_of_what_it_compared(tmp_path: Path) -> 
     kept = msgspec.json.decode((folder / "flows.json").read_bytes())
     assert [one["label"] for one in kept["flows"]] == ["oracle", "sparrow:late_binding=false"], "45 managers want more"
     text = (folder / "report.html").read_text(encoding="utf-8")
-    assert "Who says what to whom" in text
+    assert "Message flow" in text
     assert "QueueLength" in text

@@ -9,7 +9,7 @@ import msgspec
 from volery.architectures.quincy.flow.costs import FlowCosts
 from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, Solver
 from volery.architectures.quincy.flow.items import Item, WaitingItems
-from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, Wish, fair_floors
+from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, NetworkTask, fair_floors
 from volery.architectures.quincy.flow.solver import solve
 from volery.architectures.quincy.machines import Machines
 from volery.core.component import Component, sent_to
@@ -132,18 +132,18 @@ class Scheduler(Component):
         first = self._waiting.first(lambda place: drawn.place(place) is not None, most)
         if not first and (not movable or not any(self._machines.free)):
             return
-        wishes = [Wish(item, self._model.unscheduled(now - item.since)) for item in first]
-        wishes += [
-            Wish(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
+        members = [NetworkTask(item, self._model.unscheduled(now - item.since)) for item in first]
+        members += [
+            NetworkTask(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
             for item in movable
         ]
-        graph = drawn.draw_tasks(wishes, self._bounds(wishes, sum(room.free)))
+        graph = drawn.draw_tasks(members, self._bounds(members, sum(room.free)))
         prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
         self._drawn, self._graph, self._solved_us = drawn, graph, now
         decision_us = setting.decision_us + round(setting.arc_us * len(graph.tails))
         self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
-    def _bounds(self, wishes: Sequence[Wish], slots: int) -> dict[JobId, Bounds]:
+    def _bounds(self, members: Sequence[NetworkTask], slots: int) -> dict[JobId, Bounds]:
         """The least and the most tasks in the network that are to run, of each job."""
         setting = self._setting
         if not setting.fairness and not setting.job_max:
@@ -151,9 +151,9 @@ class Scheduler(Component):
         running, waiting = self._machines.counts(), self._waiting.counts
         most = setting.job_max or slots + sum(running.values())
         fixed = dict(running)  # those that are not in the network keep what they have
-        for wish in wishes:
-            if wish.stay is not None:
-                fixed[wish.item.task.job] -= 1
+        for member in members:
+            if member.stay is not None:
+                fixed[member.item.task.job] -= 1
         wanted = {
             job: min(waiting.get(job, 0) + running.get(job, 0), max(most, running.get(job, 0)))
             for job in sorted(waiting.keys() | running.keys())
@@ -161,7 +161,7 @@ class Scheduler(Component):
         floors = fair_floors(wanted, fixed, slots + sum(fixed.values())) if setting.fairness else {}
         return {
             job: Bounds(max(0, floors.get(job, 0) - fixed.get(job, 0)), max(0, most - fixed.get(job, 0)))
-            for job in dict.fromkeys([wish.item.task.job for wish in wishes])
+            for job in dict.fromkeys([member.item.task.job for member in members])
         }
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
@@ -174,20 +174,20 @@ class Scheduler(Component):
         self._prices = {
             name: price for name, price in zip(drawn.names, answer.prices, strict=True) if isinstance(name, tuple)
         }
-        self._observe(drawn.wishes, graph, answer)
-        self._follow(drawn.wishes, drawn.machines(graph, answer.flows), now)
+        self._observe(drawn.members, graph, answer)
+        self._follow(drawn.members, drawn.machines(graph, answer.flows), now)
         if self._changed:
             self._change(now)
         elif any(self._machines.free):
             self._wait_for(drawn, now)
 
-    def _follow(self, wishes: Sequence[Wish], places: Sequence[int | None], now: Time) -> None:
+    def _follow(self, members: Sequence[NetworkTask], places: Sequence[int | None], now: Time) -> None:
         """Give tasks their places; a task that runs elsewhere is stopped first."""
         leaving: list[Item] = []
         coming: dict[int, list[Item]] = {}
-        for wish, machine in zip(wishes, places, strict=True):
-            item = wish.item
-            if wish.stay is None:
+        for member, machine in zip(members, places, strict=True):
+            item = member.item
+            if member.stay is None:
                 if item.task.id in self._waiting.items and machine is not None:
                     self._waiting.take(item)
                     coming.setdefault(machine, []).append(item)
@@ -213,19 +213,19 @@ class Scheduler(Component):
     def _wait_for(self, drawn: FlowNetwork, now: Time) -> None:
         """Solve again when the wait of some task becomes dearer than a slot that is left."""
         dues = [
-            wish.item.since + patience_us
-            for wish in drawn.wishes
-            if wish.item.task.id in self._waiting.items
-            for place, cost in wish.item.entries
+            member.item.since + patience_us
+            for member in drawn.members
+            if member.item.task.id in self._waiting.items
+            for place, cost in member.item.entries
             if drawn.place(place) is not None and (patience_us := self._model.patience_us(cost)) is not None
         ]
         due = min((at for at in dues if at > now), default=NEVER)
         if due != NEVER:
             self._look_at(due, now)
 
-    def _observe(self, wishes: Sequence[Wish], graph: Graph, answer: FlowAnswer) -> None:
+    def _observe(self, members: Sequence[NetworkTask], graph: Graph, answer: FlowAnswer) -> None:
         """Observe the size of the problem: arcs are variables of a linear program, nodes rows."""
-        observe, jobs, tasks = self._port.observe, len({wish.item.task.job for wish in wishes}), len(wishes)
+        observe, jobs, tasks = self._port.observe, len({member.item.task.job for member in members}), len(members)
         observe(Measured("plan_jobs", jobs))
         observe(Measured("plan_tasks", tasks))
         observe(Measured("plan_variables", len(graph.tails)))

@@ -26,7 +26,7 @@ BELOW_FLOOR: Final = 1 << 40
 """The price of each task by which a job runs fewer than it should."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class NetworkTask(msgspec.Struct, frozen=True):
     """A task in the network.
 
     Args:
@@ -60,7 +60,7 @@ class FlowNetwork:
         room: of the machines.
 
     Attributes:
-        wishes: the tasks in it, in order.
+        members: the tasks in it, in order.
         names: of its nodes.
     """
 
@@ -71,7 +71,7 @@ class FlowNetwork:
         self._sink = self._network.node((SINK,))
         self._reached: dict[Place, int | None] = {}
         self._nodes: list[int] = []
-        self.wishes: Sequence[Wish] = ()
+        self.members: Sequence[NetworkTask] = ()
 
     @property
     def names(self) -> list[object]:
@@ -107,18 +107,18 @@ class FlowNetwork:
             network.arc(node, head, capacity, cost)
         return node
 
-    def draw_tasks(self, wishes: Sequence[Wish], bounds: Mapping[JobId, Bounds]) -> Graph:
+    def draw_tasks(self, members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> Graph:
         """The graph, with these tasks.
 
         Args:
-            wishes: the tasks.
+            members: the tasks.
             bounds: of their jobs; those that are not named may run as many as they like.
         """
         network, sink = self._network, self._sink
-        self.wishes = wishes
+        self.members = members
         counts: dict[JobId, int] = {}
-        for wish in wishes:
-            job = wish.item.task.job
+        for member in members:
+            job = member.item.task.job
             counts[job] = counts.get(job, 0) + 1
         waits = {job: network.node((UNSCHEDULED_OF, job)) for job in counts}
         for job, count in counts.items():
@@ -131,18 +131,18 @@ class FlowNetwork:
             if least:
                 network.arc(waits[job], sink, least + 1, BELOW_FLOOR)
             network.node((SINK,), kept_back - count)
-        for wish in wishes:
-            node = network.node(wish.item.task.id, 1)
+        for member in members:
+            node = network.node(member.item.task.id, 1)
             self._nodes.append(node)
-            network.arc(node, waits[wish.item.task.job], 1, wish.unscheduled)
-            for place, cost in wish.item.entries:
-                here = place == (MACHINE, wish.item.machine)
-                if (head := self.place(place)) is not None and not (here and wish.stay is not None):
+            network.arc(node, waits[member.item.task.job], 1, member.unscheduled)
+            for place, cost in member.item.entries:
+                here = place == (MACHINE, member.item.machine)
+                if (head := self.place(place)) is not None and not (here and member.stay is not None):
                     network.arc(node, head, 1, cost)
-            if wish.stay is not None:
-                head = self.place((MACHINE, wish.item.machine))
+            if member.stay is not None:
+                head = self.place((MACHINE, member.item.machine))
                 assert head is not None, "a task runs where there is no slot"
-                network.arc(node, head, 1, wish.stay)
+                network.arc(node, head, 1, member.stay)
         return network.graph()
 
     def machines(self, graph: Graph, flows: Sequence[int]) -> list[int | None]:

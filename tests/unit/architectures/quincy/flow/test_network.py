@@ -9,7 +9,7 @@ import pytest
 from volery.architectures.quincy.flow.costs import FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates, Room
 from volery.architectures.quincy.flow.graph import FlowProblem
 from volery.architectures.quincy.flow.items import Item, WaitingItems
-from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, Wish, fair_floors
+from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, NetworkTask, fair_floors
 from volery.architectures.quincy.flow.solver import solve
 from volery.core.model import SECOND, Cluster, Task
 
@@ -26,7 +26,7 @@ def placed(
     model: FlowCosts, room: Room, items: Sequence[Item], now: int, bounds: dict[int, Bounds] | None = None
 ) -> list[int | None]:
     drawn = FlowNetwork(model, room)
-    graph = drawn.draw_tasks([Wish(one, model.unscheduled(now - one.since)) for one in items], bounds or {})
+    graph = drawn.draw_tasks([NetworkTask(one, model.unscheduled(now - one.since)) for one in items], bounds or {})
     return drawn.machines(graph, solve(FlowProblem(graph)).flows)
 
 
