@@ -16,11 +16,11 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 from volery.architectures.quincy.flow.costs import QuincyCosts, Rates, Room
-from volery.architectures.quincy.flow.graph import Graph, Question
+from volery.architectures.quincy.flow.graph import FlowProblem, Graph
 from volery.architectures.quincy.flow.items import Item
-from volery.architectures.quincy.flow.network import Drawn, Wish
-from volery.architectures.quincy.flow.scaling import scaled_here
-from volery.architectures.quincy.flow.solving import solve
+from volery.architectures.quincy.flow.network import FlowNetwork, NetworkTask
+from volery.architectures.quincy.flow.ortools_solver import scaled_here
+from volery.architectures.quincy.flow.solver import solve
 from volery.core.model import SECOND, Cluster, Task
 
 SLOTS = 4
@@ -44,15 +44,15 @@ def graph_of(case: Case) -> Graph:
     model = QuincyCosts(Cluster((0,) * case.machines, (SLOTS,) * case.machines, racks=racks), Rates(input_gb=1.0))
     room = Room(case.machines)
     room.fill([SLOTS] * case.machines)
-    wishes = []
+    members = []
     for number in range(int(SLOTS * case.machines * case.crowd)):
         task, holders = Task(number, number // 20), tuple(stream.sample(range(case.machines), 3))
         waited_us = stream.randrange(60 * SECOND)
-        wishes.append(Wish(Item(task, model.entries(task, holders), holders, 0), model.unscheduled(waited_us)))
-    return Drawn(model, room).draw_tasks(wishes, {})
+        members.append(NetworkTask(Item(task, model.entries(task, holders), holders, 0), model.unscheduled(waited_us)))
+    return FlowNetwork(model, room).draw_tasks(members, {})
 
 
-def spent_s(question: Question) -> tuple[float, int, tuple[int, ...]]:
+def spent_s(question: FlowProblem) -> tuple[float, int, tuple[int, ...]]:
     """Processor time of an answer, arcs that were scanned, and its prices."""
     began = time.process_time()
     answer = solve(question)
@@ -75,10 +75,10 @@ def main() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
         for case in CASES[:1] if quick else CASES:
             graph = graph_of(case)
-            cold_s, cold_arcs, prices = spent_s(Question(graph))
-            warm_s, warm_arcs, _ = spent_s(Question(graph, prices))
+            cold_s, cold_arcs, prices = spent_s(FlowProblem(graph))
+            warm_s, warm_arcs, _ = spent_s(FlowProblem(graph, prices))
             scaled_s = apart.submit(scaling_s, graph).result()
-            with_answer_s, _, _ = spent_s(Question(graph, solver="scaling"))
+            with_answer_s, _, _ = spent_s(FlowProblem(graph, solver="scaling"))
             found = {
                 **case._asdict(),
                 "tasks": sum(supply > 0 for supply in graph.supplies),

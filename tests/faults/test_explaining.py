@@ -12,7 +12,7 @@ from volery.architectures import lookup
 from volery.core.model import SECOND
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.core.why import KEPT_PER_TASK, Decision, Noted
+from volery.core.why import KEPT_PER_TASK, Decision, LoggedDecision
 from volery.faults import Scenario, ScenarioJob, draw
 from volery.metrics.why import explained, staleness
 from volery.sim.faults import Crash, FaultPlan
@@ -33,7 +33,7 @@ def played(scenario: Scenario, *, why: bool) -> Records:
 def crashed(
     *addresses: str, arrivals_s: tuple[int, ...] = (1, 1), tasks: int = 5, at_s: int = 5, back_s: int = 60,
     again: Sequence[Crash] = (), seed: int = 3, **given: object,
-) -> dict[int, list[Noted]]:  # fmt: skip
+) -> dict[int, list[LoggedDecision]]:  # fmt: skip
     """Decisions per task: jobs of tasks of 30 s on twelve machines of one slot, under two GMs and two pairs of LMs."""
     jobs = tuple(
         ScenarioJob(at * SECOND + number, (30 * SECOND,) * tasks, (0,) * tasks) for number, at in enumerate(arrivals_s)
@@ -47,7 +47,7 @@ def crashed(
     return played(scenario, why=True).decisions.of_task
 
 
-def of(kept: list[Noted]) -> list[Decision]:
+def of(kept: list[LoggedDecision]) -> list[Decision]:
     return [noted.decision for noted in kept]
 
 

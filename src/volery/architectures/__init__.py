@@ -1,4 +1,4 @@
-"""One module or folder per published design. The registry of all of them; other packages add theirs by entry point."""
+"""The registry of published designs, one folder each; other packages add theirs by entry point."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REGISTRY: dict[str, Architecture] = {entry.name: entry for entry in ENTRIES}
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """A parameter of an architecture, as users see it."""
+    """A parameter of an architecture, as users set it."""
 
     name: str
     type: str
@@ -44,19 +44,21 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 def registry() -> dict[str, Architecture]:
-    """Ours and those of other packages (entry point group `volery.architectures`), by name."""
+    """The designs of this package and of others (entry point group `volery.architectures`), by name."""
     found = dict(REGISTRY)
     for point in entry_points(group=GROUP):
         if point.name not in found:
             architecture = point.load()
             if not isinstance(architecture, Architecture):
-                raise InputError(f"entry point {point.value}", "does not name a volery.core.component.Architecture")
+                raise InputError(
+                    f"entry point {point.value}",
+                    "is not a volery.core.component.Architecture; name an object of that class",
+                )
             found[point.name] = architecture
     return found
 
 
 def names() -> tuple[str, ...]:
-    """All known names."""
     return tuple(registry())
 
 
@@ -92,7 +94,7 @@ def parameters(architecture: Architecture) -> list[Parameter]:
 
 
 def realised(architecture: Architecture, config: msgspec.Struct) -> Mapping[Stage, Realisation]:
-    """What realises the stages under a configuration: where that names policies, they are named here, too."""
+    """The realisation of each stage under a configuration, with the policies that the configuration names."""
     names = architecture.policy_names(config) if architecture.policy_names else {}
     return {
         stage: msgspec.structs.replace(found, how=names[stage]) if stage in names else found

@@ -1,4 +1,4 @@
-"""The contract between schedulers and whatever drives them: Component, Deployment, Architecture.
+"""The contract between schedulers and their driver: Component, Deployment, Architecture.
 
 A component touches its own fields and its port, nothing else. It reads no clock and draws from no random source but the
 stream that it was given, so that the same object runs in the lab and live, and a journal of its events replays exactly.
@@ -15,11 +15,11 @@ import msgspec
 from volery.core.events import Event
 from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
-from volery.core.provisioning import Billing
 from volery.core.records import Records
 from volery.core.shares import Share
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.core.tariff import Billing
 from volery.core.trace import Trace
 
 Handler = Callable[..., None]
@@ -103,10 +103,10 @@ class Deployment(msgspec.Struct, frozen=True):
         components: by address; the part of an address before "/" is the role.
         machines: per node address, the number of the machine that it stands on.
         entry: the address to which a job is submitted.
-        delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself says that
-            a hop costs other than the network's default, for example node > LM 0.
+        delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself sets
+            another than the network's default, for example node > LM 0.
         rebuild: (address, incarnation) -> a component that takes the place of one that has crashed, its volatile
-            state gone and its stream that of (seed, address, incarnation); None where the design bears no crash.
+            state gone and its stream that of (seed, address, incarnation); None where the design tolerates no crash.
         detector_pairs: addresses that receive PeerLost and PeerBack of each other; see docs/decisions/0010.
         detection_us: within this time both of them receive these.
         entry_of_user: where the jobs of some users go instead, by name; see `entry_for`.
@@ -118,9 +118,9 @@ class Deployment(msgspec.Struct, frozen=True):
         owners_of: node -> the components that receive its `Drain`; None where the design cannot drain nodes.
         answers_queries: whether the components that jobs are submitted to answer `Look`.
         weight_subscribers: the components that receive `Reweigh`; none where weights cannot change.
-        shares: weights that differ from those of the beginning, by name -> who is due what, in the order of the tree;
-            None where nobody has a share. InputError: a name that is not there, or not of one alone.
-        checkpoint_us: what an attempt that was ended, or died with its machine, had done since the last whole period is
+        shares: weights that differ from those of the beginning, by name -> the share of each, in the order of the tree;
+            None: there are no shares. InputError: a name that is missing, or not unique.
+        checkpoint_us: what an attempt that was ended, or lost with its machine, had done since the last whole period is
             lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
         billing: machines that are off at first and run nothing while they are, and what they cost while they are not;
             None: all machines are always on.
@@ -183,22 +183,22 @@ class Architecture(msgspec.Struct, frozen=True):
         name: what the command line calls it.
         summary: one line.
         source: paper and section.
-        defaults: the configuration when nothing is said; its class lists the parameters with their descriptions.
+        defaults: the configuration when nothing is given; its class lists the parameters with their descriptions.
         messages: all that the codec must carry beyond the submitter's protocol.
         stages: which methods realise which stages of the reference architecture.
         build: components for a cluster, a configuration and random streams.
-        hops: link delays between the submission of a task to an idle cluster and the moment its job is told done.
-        tolerates: fault classes that the design bears, see `FAULT_CLASSES`; duplication with its defaults, the others
+        hops: link delays between the submission of a task to an idle cluster and the answer that its job is done.
+        tolerates: classes of faults, see `FAULT_CLASSES`, that it survives: duplication with its defaults, the others
             with the parameters of `bearing`.
         bearing: those parameters.
         fuzzed: further parameters, each with values among which storms choose; with some of them a deployment may have
             no `rebuild`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
-        vectors: whether it places requests for several resources; otherwise it knows slots alone.
+        vectors: whether it places requests for several resources; otherwise it uses slots alone.
         immediate: parameters for conformance checks: no decision time, no cycle, long retry intervals. Only then does a
             lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.
         gangs: name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
             never; "" where there is none. Conformance sets it for the check of gangs, and only there.
-        live: parameters that a federation has where its file says nothing else; the lab keeps `defaults`.
+        live: parameters that a federation has where its file sets nothing else; the lab keeps `defaults`.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
         features: of a workload by which it decides, each with when: "" always, else a parameter that has to be
@@ -206,9 +206,9 @@ class Architecture(msgspec.Struct, frozen=True):
             design uses constraints: one without an entry has not declared its features.
         policy_names: of a configuration, by stage, where a design is assembled from policies.
         learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
-        captions: what a film says of the first message of a kind, or the first counted fact, by its name, in words
-            for who does not know the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are told by
-            their documentation.
+        captions: texts of a recording for the first message of a kind, or the first counted fact, by its name, for
+            readers new to the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are described by their
+            documentation.
     """
 
     name: str

@@ -7,7 +7,7 @@ another device has free, a request fits where it is at most `w * 1000 + p`. So t
 is the same with devices and without.
 
 A task that was given a machine *names its devices*: its request has one further amount per device. All that is sent
-about such a task, and every account of what is taken, counts those, so that everybody who adds and subtracts agrees.
+about such a task, and every account of what is taken, counts those, so that all sums agree.
 """
 
 from __future__ import annotations

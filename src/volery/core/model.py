@@ -36,7 +36,7 @@ AMOUNT_MAX: Final = (1 << AMOUNT_BITS) - 1
 CHUNK_TASKS: Final = 4096
 """A job with more tasks than this is submitted in chunks (messages stay below a megabyte)."""
 SUBMITTER: Final = "submitter"
-"""The address of whoever submits jobs: the driver in the lab, the API live."""
+"""The address of the submitter of jobs: the driver in the lab, the API live."""
 
 
 COALESCE_US: Final[Time] = 20_000
@@ -78,7 +78,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Soft constraints of a job: where its tasks take as long as is said of them; elsewhere they run too, but longer.
+    """Soft constraints of a job: on preferred machines its tasks take their duration, on others longer.
 
     Args:
         constraints: bit set of the machine constraints that a preferred machine has, as GPUs.
@@ -104,11 +104,11 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
         task_count: of all chunks.
         tasks: the first chunk.
         estimate_us: what schedulers may assume about a task's duration: the mean over the job.
-        user: whose it is; "": nobody said.
+        user: its owner; "": none was given.
         priority: larger is more urgent.
         deadline_us: when it should be done, in absolute time; NEVER: none.
         parents: of each task of this chunk, the tasks that must finish before; nothing: all may start. Only designs
-            that take workflows whole (`Architecture.graphs`) are told.
+            that take workflows whole (`Architecture.graphs`) get it.
         replicas: of each task of this chunk, the numbers of the machines that hold its input; nothing: no task has a
             preference.
         preference: machines on which its tasks are faster.
@@ -131,7 +131,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     Args:
         constraints: per machine, the bit set of constraints that it satisfies.
-        slots: per machine, how many tasks it runs at once; on a cluster with capacities nobody asks for it.
+        slots: per machine, how many tasks it runs at once; not used on a cluster with capacities.
         name: what reports call it.
         resources: what the machines offer, each name with its unit, as "memory_mb"; nothing: slots.
         capacities: per machine, units of each resource.

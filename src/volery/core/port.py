@@ -17,7 +17,7 @@ class Problem(msgspec.Struct, frozen=True):
     Args:
         solve: a module-level function, so that a process pool can run it.
         argument: its only argument.
-        decision_us: how long the lab says that it takes.
+        decision_us: modelled time, in the lab.
     """
 
     solve: Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""Vectors of resources as single integers, so that one subtraction says whether a request fits.
+"""Vectors of resources as single integers, so that one subtraction shows whether a request fits.
 
 Every resource has a field of `AMOUNT_BITS` bits and a guard bit above it. What a machine has free is kept with all
 guards set: after the subtraction of a request a guard is gone exactly where the request was larger, and no field has
@@ -92,7 +92,7 @@ class Packing(dict[Amounts, int]):
         """The free amounts after requests were subtracted or added, to compare with requests again."""
         return free
 
-    def common(self, one: int, other: int) -> int:  # noqa: ARG002 - whoever asks has compared with the first
+    def common(self, one: int, other: int) -> int:  # noqa: ARG002 - the caller has compared with the first
         """The amounts that a machine has free on the same devices at both of two times."""
         return other
 
@@ -104,7 +104,7 @@ class Packing(dict[Amounts, int]):
         """True if a request names devices that `named` could not have given it, whatever is free."""
         return False
 
-    def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - devices say which
+    def needed(self, free: int, packed: int, given: Sequence[int]) -> Sequence[int]:  # noqa: ARG002 - with devices they matter
         """The places of those amounts that have to be given back so that a request fits, which it does with all."""
         return range(len(given))
 
@@ -158,7 +158,7 @@ def check_resources(trace: Trace, cluster: Cluster) -> None:
 
 
 def check_vectors(name: str, *, vectors: bool, cluster: Cluster) -> None:
-    """Refuse a design that knows slots alone on machines with capacities.
+    """Refuse a design that uses slots alone on machines with capacities.
 
     Args:
         name: of the architecture.

@@ -33,7 +33,7 @@ class ShareChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A user's share before and after a task was preempted, as the decider knew it then.
 
     Args:
-        user: its name; "": all those together who are due nothing.
+        user: its name; "": all users together to whom nothing is due.
         due: its share, millionths.
         before, after: what it had, millionths.
     """

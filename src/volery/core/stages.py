@@ -101,7 +101,7 @@ class Realisation(msgspec.Struct, frozen=True):
 
     Args:
         method: "Role.method" in the architecture's module.
-        extent: "full" where it does what the stage is for and a policy says how; "partial" where one of the two lacks.
+        extent: "full": it does what the stage is for, and a policy decides how; "partial": one of the two lacks.
         how: what the design calls it.
         when: "parameter=value" where the design does this under that setting alone, and not by default.
     """

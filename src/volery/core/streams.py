@@ -1,4 +1,4 @@
-"""One random stream per (seed, address, incarnation), so that no draw depends on who drew before."""
+"""One random stream per (seed, address, incarnation), so that no draw depends on draws of others."""
 
 from __future__ import annotations
 

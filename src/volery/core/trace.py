@@ -74,8 +74,8 @@ class Trace(msgspec.Struct, frozen=True):
         replicas: numbers of the machines that hold the input of a task.
         far_permille: how long a task lasts in a rack that holds its input, and elsewhere, in thousandths of its
             duration; only drivers may read it.
-        told_estimate_us: per job, what schedulers are told in place of `estimate_us`, which then only says whether the
-            job counts as short; empty where they are told that.
+        told_estimate_us: per job, the estimate that schedulers receive in place of `estimate_us`, which then only
+            decides whether the job counts as short; empty: they receive that.
         task_estimate_us: per task, what schedulers may assume about its own duration; empty where that is the job's.
         preferences: the distinct preferences of jobs; durations hold on preferred machines.
         preference: per job, the place of its preference among `preferences`; empty where all are indifferent.

@@ -35,7 +35,7 @@ Scope = Literal["internal", "external"]
 Chosen = Literal["placed", "queued", "refused", "unsatisfiable", "preempted", "lost"]
 
 
-class Rejected(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class Rejection(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The count of machines or units of one kind of partition that were passed over for one reason."""
 
     scope: Scope
@@ -66,10 +66,10 @@ class Decision(msgspec.Struct, frozen=True):
     machine: int = -1
     asked: Address = ""
     view_age_us: Time = 0
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
 
 
-class Noted(NamedTuple):
+class LoggedDecision(NamedTuple):
     """A decision, its time, and its scheduler."""
 
     time_us: Time
@@ -89,7 +89,7 @@ class DecisionLog:
     """
 
     def __init__(self) -> None:
-        self.of_task: dict[TaskId, list[Noted]] = {}
+        self.of_task: dict[TaskId, list[LoggedDecision]] = {}
         self.counts: dict[Chosen, int] = {}
         self.dropped: dict[TaskId, int] = {}
         self.pairs: dict[tuple[Address, Address], list[int]] = {}
@@ -103,7 +103,7 @@ class DecisionLog:
         if decision.chosen == "placed":
             self.ages[decision.view_age_us] = self.ages.get(decision.view_age_us, 0) + 1
         kept = self.of_task.setdefault(decision.task, [])
-        kept.append(Noted(now, by, decision))
+        kept.append(LoggedDecision(now, by, decision))
         if len(kept) > KEPT_PER_TASK:
             del kept[1]
             self.dropped[decision.task] = self.dropped.get(decision.task, 0) + 1

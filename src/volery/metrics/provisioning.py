@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from volery.core.model import NEVER, Cluster, Time
-from volery.core.provisioning import HOUR, Billing
 from volery.core.records import Records
 from volery.core.resources import units_per_processor, work_resource
+from volery.core.tariff import HOUR, Billing
 from volery.metrics.columns import Floats, Longs, ready_us, view
 
 

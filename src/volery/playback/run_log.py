@@ -8,7 +8,7 @@ import msgspec
 
 from volery.core.events import Preemption
 from volery.core.model import NEVER, Address, Amounts, JobId, TaskId, Time
-from volery.core.why import Noted
+from volery.core.why import LoggedDecision
 
 
 class Flight(msgspec.Struct, frozen=True, array_like=True):
@@ -95,7 +95,7 @@ class DecisionHistory(msgspec.Struct, frozen=True):
             pair, and the age of the view; -1: the answer was no.
     """
 
-    of_task: dict[TaskId, list[Noted]] = {}
+    of_task: dict[TaskId, list[LoggedDecision]] = {}
     dropped: dict[TaskId, int] = {}
     pairs: list[tuple[Address, Address]] = []
     time_us: array[int] = array("q")

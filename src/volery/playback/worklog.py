@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from volery.core.events import Cancel, Drain, Fact, JobDone, MoreTasks, Preemption, Submit
 from volery.core.model import NEVER, Address, JobId, Message, Task, TaskId, Time
-from volery.core.why import KEPT_PER_TASK, Decision, Noted
+from volery.core.why import KEPT_PER_TASK, Decision, LoggedDecision
 from volery.playback.run_log import DecisionHistory, JobEntry
 
 ATTEMPT_COLUMNS: Final = ("task", "job", "machine", "start_us", "finish_us", "attempt", "outcome")
@@ -30,7 +30,7 @@ class WorkLog:
         self.crashed: list[tuple[Time, Address, bool]] = []
         self._jobs: dict[JobId, JobEntry] = {}
         self._attempts: dict[str, array[int]] = {name: array("q") for name in ATTEMPT_COLUMNS}
-        self._of_task: dict[TaskId, list[Noted]] = {}
+        self._of_task: dict[TaskId, list[LoggedDecision]] = {}
         self._dropped: dict[TaskId, int] = {}
         self._pairs: dict[tuple[Address, Address], int] = {}
         self._asked = array("q"), array("q"), array("q")
@@ -93,9 +93,9 @@ class WorkLog:
         kept = self._of_task.get(decision.task)
         if kept is None:
             if len(self._of_task) < TASKS_EXPLAINED_MAX:
-                self._of_task[decision.task] = [Noted(now, by, decision)]
+                self._of_task[decision.task] = [LoggedDecision(now, by, decision)]
             return
-        kept.append(Noted(now, by, decision))
+        kept.append(LoggedDecision(now, by, decision))
         if len(kept) > KEPT_PER_TASK:
             del kept[1]
             self._dropped[decision.task] = self._dropped.get(decision.task, 0) + 1

@@ -1,4 +1,4 @@
-"""The page of an architecture in Markdown: its explanation, its message flow, and all that registry and module say."""
+"""The page of an architecture in Markdown: its explanation, its message flow, and its entry in the registry."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ COMMAND = "volery architectures --pages docs/architectures"
 ALWAYS = "always"
 LABEL = r"(?=.{8} \S)[A-Z]\w{2,7} +"
 """A word at the beginning of a line of a module's docstring, in a column of nine letters."""
+HEADS = {"Deviates": "Deviations"}
+"""Labels that a page words otherwise."""
 DOCUMENT = re.compile(r"(?:docs/)((?:reference/)?\w+\.md)")
 """A page that a module's docstring names; pages of architectures stand one folder below."""
 PARTIAL = "A *partial* stage lacks the policy or part of the work; one *with* a parameter is there under it alone."
 OF_ALL = (
-    "One page per scheduler of the registry: what it is for and what it costs, message flow, parameters, stages, "
-    "faults that it bears. "
+    "One page per scheduler of the registry: purpose, cost, message flow, parameters, stages, tolerated faults. "
     "`volery flow NAME:PARAMETER=VALUE` draws the flow of any of them under any parameters."
 )
 
@@ -59,7 +60,7 @@ def design_page(
             *_section("Stages of the reference architecture", ("stage", "", "extent", "method", "how"), _stages(entry)),
             PARTIAL,
             "",
-            *_section("What of a workload it decides by", ("feature", "when"), _features(entry)),
+            *_section("Features of a workload that it uses", ("feature", "when"), _features(entry)),
             *_faults(entry, pictures[1:]),
         ]
     )
@@ -75,7 +76,7 @@ def index_page(entries: Iterable[Architecture]) -> str:
             "",
             OF_ALL,
             "",
-            *table(("name", "what it is", "source"), rows),
+            *table(("name", "description", "source"), rows),
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
@@ -103,7 +104,7 @@ def _explanation(text: str, picture: Iterable[str]) -> Iterator[str]:
 
 def _module(entry: Architecture) -> Iterator[str]:
     """The module's docstring in Markdown: a heading per word that begins a line and stands apart from what follows."""
-    yield "## How it is built here"
+    yield "## Implementation"
     yield ""
     text = inspect.getdoc(sys.modules[entry.build.__module__]) or ""
     title, _, body = text.partition("\n")
@@ -114,7 +115,7 @@ def _module(entry: Architecture) -> Iterator[str]:
         head, said = (found[1].strip(), found[2]) if found else ("", block)
         said = DOCUMENT.sub(r"[\1](../\1)", " ".join(said.split()))
         if said:
-            yield f"**{head}.** {_plain(said)}" if head else _plain(said)
+            yield f"**{HEADS.get(head, head)}.** {_plain(said)}" if head else _plain(said)
             yield ""
 
 
@@ -124,13 +125,13 @@ def _plain(text: str) -> str:
 
 
 def _flow(entry: Architecture, picture: str) -> Iterator[str]:
-    yield "## Who says what to whom"
+    yield "## Message flow"
     yield ""
     yield f"![Message flow of {entry.name}]({picture})"
     yield ""
     yield (
-        "Boxes are roles, arrows are messages, read off the tables `receives` and `sends` of their components; "
-        "conformance checks them against what runs really send. There is no order of time in it."
+        "Boxes are roles, arrows are messages, from the tables `receives` and `sends` of the components; conformance "
+        "checks compare them with the messages of runs. The picture has no order of time."
     )
     yield ""
 
@@ -180,10 +181,10 @@ def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterato
         yield "It needs a reliable network."
     else:
         given = ", ".join(f"{name}={str(value).lower()}" for name, value in entry.bearing.items())
-        yield f"It bears {tolerated}" + (f"; all but duplication with `{given}`." if given else ".")
+        yield f"It tolerates {tolerated}" + (f"; all but duplication need `{given}`." if given else ".")
     yield ""
     for file, setting in pictures:
-        yield f"What is said besides, with `{setting}`:"
+        yield f"Further messages with `{setting}`:"
         yield ""
         yield f"![Message flow of {entry.name} with {setting}]({file})"
         yield ""

@@ -114,7 +114,7 @@ def render(results: StoredResults, content: Content) -> str:
         section("Counters", _counter_table(groups)),
         section("Load per placement constraint", *_load_figures(results)),
         section("Scheduling conflicts", *(_conflicts(results, content) if results.conflicts else ())),
-        section("Who says what to whom", *_flow_figures(results)),
+        section("Message flow", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
     script = embed.script()

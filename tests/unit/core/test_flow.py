@@ -1,4 +1,4 @@
-"""Who says what to whom is read off the tables of the components, and nothing is shown on which they disagree."""
+"""The message flow is read off the tables of the components, and shows nothing on which they disagree."""
 
 from __future__ import annotations
 

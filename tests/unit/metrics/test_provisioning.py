@@ -11,8 +11,8 @@ from tests.unit.architectures.pipeline.runs import cores_cluster, trace_of_rows
 
 from volery.core.events import Power, Switched
 from volery.core.model import NEVER, SECOND
-from volery.core.provisioning import Billing
 from volery.core.records import LostAttempt, Records
+from volery.core.tariff import Billing
 from volery.metrics import provisioning_summary
 
 MACHINES = cores_cluster(4, 2)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from volery.conformance.cases import trace_of
 from volery.core.model import SECOND
 from volery.core.records import Records
-from volery.core.why import KEPT_PER_TASK, Decision, Reason, Rejected
+from volery.core.why import KEPT_PER_TASK, Decision, Reason, Rejection
 from volery.metrics.why import explained, staleness, staleness_columns
 
 
 def decided() -> Records:
     """Task 1 is refused at 1 s on a view of 1 s, then placed at 2 s on a fresh one; task 0 is placed at once."""
     records = Records(trace_of("t", [0, 0], [[SECOND], [SECOND]]))
-    busy = (Rejected("internal", Reason.BUSY, 3), Rejected("internal", Reason.BUSY, 4))
+    busy = (Rejection("internal", Reason.BUSY, 3), Rejection("internal", Reason.BUSY, 4))
     records.decisions.note(SECOND, "gm/0", Decision(1, 1, "refused", 0, 5, "lm/0", SECOND))
     records.decisions.note(2 * SECOND, "gm/0", Decision(1, 1, "placed", 0, 6, "lm/1", 0, busy))
     records.decisions.note(0, "gm/1", Decision(0, 0, "placed", 1, 7, "lm/1", 4 * SECOND))

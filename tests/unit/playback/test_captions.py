@@ -10,7 +10,7 @@ import pytest
 from volery import architectures
 from volery.core.events import Counted, JobDone, Submit
 from volery.core.model import Job, Message, Task, TaskId
-from volery.core.why import Decision, Reason, Rejected
+from volery.core.why import Decision, Reason, Rejection
 from volery.playback.captions import Captions, in_words
 
 
@@ -54,7 +54,7 @@ def test_names_of_users_are_shortened() -> None:
 
 def test_what_waits_is_told_with_what_was_passed_over() -> None:
     captions = Captions({"borrowed": "{sender} borrows."}, where)
-    passed = (Rejected("internal", Reason.BUSY, 6), Rejected("external", Reason.CONSTRAINT, 1_200))
+    passed = (Rejection("internal", Reason.BUSY, 6), Rejection("external", Reason.CONSTRAINT, 1_200))
     captions.observed(5, "gm/0", Decision(41, 4, "queued", rejected=passed))
     captions.observed(6, "gm/0", Decision(42, 4, "queued", rejected=passed))
     captions.observed(7, "gm/0", Counted("borrowed"))

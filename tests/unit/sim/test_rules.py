@@ -14,9 +14,9 @@ from volery.core.component import Deployment
 from volery.core.events import Event, Power, Switched, TimerFired
 from volery.core.model import SECOND, Address, Cluster, Preference, Time
 from volery.core.port import Port
-from volery.core.provisioning import HOUR, Billing
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.tariff import HOUR, Billing
 from volery.core.trace import Trace
 from volery.sim import Options, simulate
 from volery.sim.execution import BrokenRule

@@ -27,7 +27,7 @@ def test_a_page_tells_source_roles_messages_parameters_stages_and_faults() -> No
     page = all_pages()["pigeon.md"]
     for fact in (
         "Z. Wang, H. Li, Z. Li, X. Sun, J. Rao, H. Che, H. Jiang",
-        "**Roles.** Distributor", "**Deviates.** Idle lists", "![Message flow of pigeon]",
+        "**Roles.** Distributor", "**Deviations.** Idle lists", "![Message flow of pigeon]",
         "| distributor | `GroupTasks` | master |", "| `reserved` | int | 9 |", "| T4 | Submit task | full |",
         "`crash:master`", "| constraints | always |", "pigeon-bearing.svg",
     ):  # fmt: skip
@@ -35,8 +35,7 @@ def test_a_page_tells_source_roles_messages_parameters_stages_and_faults() -> No
 
 
 EXPLAINED = (
-    "The problem, and the idea", "Who decides, on what view", "What it costs", "What came out here",
-    "When to choose it",
+    "Problem and idea", "Decisions and their view", "Cost", "Results", "When to choose it",
 )  # fmt: skip
 
 
@@ -48,14 +47,14 @@ def test_every_design_is_explained(name: str) -> None:
     assert 200 <= len(text.split()) <= 800, "a page of reading"
     assert "](" in text, "it leads on: to findings, claims, other designs"
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    assert page.index(f"]({name}.svg)") < page.index("## Who decides") < page.index("## How it is built here")
+    assert page.index(f"]({name}.svg)") < page.index("## Decisions") < page.index("## Implementation")
 
 
 def test_a_design_without_prose_has_a_page_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("volery.report.designpage.explanation", lambda _entry: "")
     page = pages([REGISTRY["oracle"]])["oracle.md"]
-    assert page.index("](oracle.svg)") < page.index("## How it is built here")
-    assert "## Who decides" not in page
+    assert page.index("](oracle.svg)") < page.index("## Implementation")
+    assert "## Decisions" not in page
 
 
 def test_one_page_can_be_written_alone(tmp_path: Path) -> None:
@@ -70,5 +69,5 @@ def test_a_finished_study_keeps_the_flow_of_what_it_compared(tmp_path: Path) -> 
     kept = msgspec.json.decode((folder / "flows.json").read_bytes())
     assert [one["label"] for one in kept["flows"]] == ["oracle", "sparrow:late_binding=false"], "45 managers want more"
     text = (folder / "report.html").read_text(encoding="utf-8")
-    assert "Who says what to whom" in text
+    assert "Message flow" in text
     assert "QueueLength" in text

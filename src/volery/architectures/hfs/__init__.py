@@ -2,8 +2,8 @@
 
 Roles    JobTracker (one), Node (one per machine).
 Flow     Submit > Launch > Heartbeat (what has ended) > Launch, at most `per_heartbeat` to a machine at a time.
-Deviates Heartbeats that have nothing to tell are not sent: the tracker knows when those of machines with free slots are
-         due, and offers the slots then. By default machines tell at once when something ends (Hadoop's out-of-band
+Deviates Heartbeats without an end are not sent: the tracker computes when those of machines with free slots are
+         due, and offers the slots then. By default machines report at once when a task ends (Hadoop's out-of-band
          heartbeats), and machines with free slots are offered when a job comes; `out_of_band=false` is Hadoop as the
          paper had it. Slots are of one kind. Tasks of a job without input run anywhere at once, whatever others of that
          job wait for. Fair shares are exact instead of by bisection. No caps on running jobs, no speculative attempts.
@@ -16,8 +16,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.hfs.messages import MESSAGES
-from volery.architectures.hfs.node import TRACKER, Node
+from volery.architectures.hfs.node import MESSAGES, TRACKER, Node
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
 from volery.architectures.hfs.tracker import JobTracker
@@ -76,10 +75,10 @@ class HfsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
-    """Components for a cluster.
+    """Build the components for a cluster.
 
     Raises:
-        InputError: texts of shares that are none, or heartbeats that come faster than machines can be told apart.
+        InputError: a text is no list of shares, or the heartbeats of two machines fall into one microsecond.
     """
     order = list(range(len(cluster.constraints)))
     streams.of("hfs/heartbeats").shuffle(order)
@@ -107,9 +106,9 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     )
     components: dict[Address, Component] = {TRACKER: tracker}
     machines = {f"node/{machine}": machine for machine in range(len(order))}
-    told_at = None if config.out_of_band else beats
+    beats_of = None if config.out_of_band else beats
     for seat, machine in enumerate(order):
-        components[f"node/{machine}"] = Node(seat, told_at)
+        components[f"node/{machine}"] = Node(seat, beats_of)
     due = {pool.name: share / cluster.slot_count for pool, share in pools.standing_shares(cluster.slot_count).items()}
     return Deployment(components, machines, lambda _: TRACKER, guaranteed_shares=due if preemptor is not None else {})
 
@@ -124,7 +123,7 @@ def _pools(config: HfsConfig) -> Pools:
     if config.min_shares:
         named = parse_shares_text(config.min_shares, "hfs:min_shares")
         if any(member.members for member in named.members):
-            raise InputError("hfs:min_shares", f"{config.min_shares!r} is a tree; write POOL:SLOTS+POOL:SLOTS")
+            raise InputError("hfs:min_shares", f"{config.min_shares!r} is a tree. Write POOL:SLOTS+POOL:SLOTS")
         least = {member.name: member.weight for member in named.members}
     return Pools(tree, least, frozenset(name.strip() for name in config.fifo.split("+") if name.strip()))
 
@@ -138,7 +137,7 @@ STAGES = {
     Stage.T3: Realisation("JobTracker._assign", "full", "one task at a time"),
     Stage.T4: Realisation("JobTracker._launch"),
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
-    Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats tell what has ended, no progress"),
+    Stage.T6: Realisation("Node.on_task_finished", "partial", "heartbeats report ends, no progress"),
     Stage.T7: Realisation("JobTracker.on_heartbeat"),
     Stage.T10: Realisation("JobTracker._look_at_shares", "full", "timeouts on shares", "min_share_timeout_s"),
     Stage.R1: Realisation("JobTracker.on_heartbeat", "full", "one machine per heartbeat"),

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.architectures.hfs.messages import Heartbeat
 from volery.core.component import sent_to
 from volery.core.events import TaskFinished, TimerFired
-from volery.core.model import Address, Time
+from volery.core.model import Address, Message, Time
 from volery.roles import node
 from volery.roles.heartbeats import Heartbeats
 from volery.roles.node import Completed, Kill, Launch
 
 TRACKER: Final[Address] = "jobtracker/0"
 BEAT: Final = "heartbeat"
+
+
+class Heartbeat(Message, frozen=True):
+    """Node > job tracker: what has ended here since the last heartbeat."""
+
+    ended: tuple[Completed, ...]
+
+
+MESSAGES: Final[frozenset[type[Message]]] = frozenset({Launch, Kill, Heartbeat})
 
 
 class Node(node.Node):

@@ -30,7 +30,7 @@ def _scaled(amount: int, of: int) -> int:
 
 
 class Pool:
-    """A pool, and what its jobs hold and want; those of the pools below are counted in.
+    """A pool with the running and waiting tasks of its jobs, and of those of the pools below.
 
     Args:
         name: a user's where it has no pools below.
@@ -66,7 +66,7 @@ class Pool:
         return self.running + self.waiting
 
     def key(self) -> int:
-        """The lower, the sooner it is served."""
+        """The rank of the pool: the lowest is served first."""
         least = min(self.least, self.demand)
         if self.running < least:
             return _scaled(self.running, least)
@@ -92,7 +92,7 @@ class _PooledJob:
 
 
 class Pools:
-    """All pools of a cluster, their jobs, and whose turn it is; a turn costs O(log n) per level.
+    """All pools of a cluster with their jobs, in order of their turns; a turn costs O(log n) per level.
 
     Args:
         tree: pools by weight; a user whom it does not name gets a pool beside the topmost ones, with weight 1.
@@ -128,7 +128,7 @@ class Pools:
         return pool
 
     def leaves(self) -> Iterator[Pool]:
-        """Pools that have jobs, as the tree names them."""
+        """The pools that have jobs, in the order of the tree."""
         waiting = self.root.members[::-1]
         while waiting:
             pool = waiting.pop()
@@ -138,7 +138,7 @@ class Pools:
                 yield pool
 
     def join(self, job: JobId, user: str, priority: int = 0) -> Pool:
-        """A job has come; returns its pool."""
+        """Add a job; returns its pool."""
         pool = self._by_name.get(user)
         if pool is None or pool.members:
             pool = self._grow(self.root, Sharer(user))
@@ -147,7 +147,7 @@ class Pools:
         return pool
 
     def leave(self, job: JobId) -> None:
-        """The job is done: nothing of it runs or waits."""
+        """Remove a job, of which no task runs or waits."""
         gone = self._jobs.pop(job)
         assert gone.running == gone.waiting == 0, f"job {job} leaves with {gone.running} + {gone.waiting} tasks"
 

@@ -35,10 +35,10 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class Shortage:
-    """Keeps the times since when pools have been short of something, as far as was seen.
+    """Keeps the times since when pools have been short of a share.
 
     Args:
-        timeout_us: how long they may be; 0: for ever.
+        timeout_us: longest shortage; 0: no limit.
     """
 
     __slots__ = ("_since", "_timeout_us")
@@ -58,7 +58,7 @@ class Shortage:
         self._since.pop(pool, None)
 
 
-class Running(NamedTuple):
+class LaunchedAttempt(NamedTuple):
     """An attempt on a machine."""
 
     task: Task
@@ -109,7 +109,9 @@ class Preemptor:
             self._look_at = at
             port.set_timer(LOOK, at)
 
-    def look(self, slots: int, running: Mapping[TaskId, Running], waiting: WaitingOf, port: Port, now: Time) -> None:
+    def look(
+        self, slots: int, running: Mapping[TaskId, LaunchedAttempt], waiting: WaitingOf, port: Port, now: Time
+    ) -> None:
         """Note the pools that have their due, and kill tasks for those that have not had it for too long."""
         self._look_at = NEVER
         due = self._pools.fair_shares(slots)
@@ -147,7 +149,9 @@ class Preemptor:
         tasks = (task for job in pool.ranking for task in waiting(job))
         return list(itertools.islice((task for task in tasks if task.id not in promised), count))
 
-    def _victim(self, due: Mapping[Pool, Fraction], running: Mapping[TaskId, Running]) -> Running | None:
+    def _victim(
+        self, due: Mapping[Pool, Fraction], running: Mapping[TaskId, LaunchedAttempt]
+    ) -> LaunchedAttempt | None:
         """The newest task of the pool that is farthest above its share, and still has that without the task."""
         left = {pool: pool.running - self._losing.setdefault(pool, 0) for pool in due}
         above = [pool for pool, share in due.items() if left[pool] - 1 >= share]
@@ -158,7 +162,7 @@ class Preemptor:
                     return run
         return None
 
-    def check(self, running: Mapping[TaskId, Running]) -> None:
+    def check(self, running: Mapping[TaskId, LaunchedAttempt]) -> None:
         """Raise where a task that is to end does not run, or a pool's losses are miscounted."""
         assert set(self._leaving) <= set(running), "tasks that have ended are to end"
         for pool, count in self._losing.items():

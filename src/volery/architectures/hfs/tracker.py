@@ -1,14 +1,13 @@
-"""The job tracker: it offers a free machine to the job whose turn it is, which may wait for a better one."""
+"""The job tracker, which offers a free machine to the job whose turn it is; the job may wait for a better one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from volery.architectures.hfs.messages import Heartbeat
-from volery.architectures.hfs.node import BEAT
+from volery.architectures.hfs.node import BEAT, Heartbeat
 from volery.architectures.hfs.pools import Pools
-from volery.architectures.hfs.preemption import LOOK, Preemptor, Running
+from volery.architectures.hfs.preemption import LOOK, LaunchedAttempt, Preemptor
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
@@ -47,7 +46,7 @@ class JobTracker(Component):
         cluster: the machines.
         order: machines in the order of their heartbeats; a machine's place in it is its seat.
         pools: of jobs.
-        delay: how long jobs let others go first.
+        delay: the waits of jobs for their input.
         beats: of machines with slots free.
         at_once: machines report at once what has ended, and those with slots free are offered when a job comes.
         per_heartbeat: at most so many launches at one opportunity; 0: as many as there are slots free.
@@ -90,7 +89,7 @@ class JobTracker(Component):
         self._per_heartbeat = per_heartbeat
         self._stream = stream
         self._work: dict[JobId, JobWork] = {}
-        self._running: dict[TaskId, Running] = {}
+        self._running: dict[TaskId, LaunchedAttempt] = {}
         self._attempts: dict[TaskId, int] = {}
         self._masks: dict[int, int] = {}
         self._fitting = 0
@@ -153,7 +152,7 @@ class JobTracker(Component):
     def _offer_free(self, job: JobId, now: Time) -> None:
         """Offer machines with slots free, those that hold input of the job first, then in random order.
 
-        Where time is what counts, one machine in vain says all that a further one in this instant would.
+        Where waits are times, one machine in vain is as good as all in this instant.
         """
         work = self._work.get(job)
         if work is None:
@@ -210,7 +209,7 @@ class JobTracker(Component):
         if not self._idle[machine]:
             self._free ^= 1 << self._seat[machine]
         attempt = self._attempts.get(task.id, 0)
-        self._running[task.id] = Running(task, attempt, machine)
+        self._running[task.id] = LaunchedAttempt(task, attempt, machine)
         self._launches += 1
         self._port.send(f"node/{machine}", Launch(self._launches, task, attempt))
 
@@ -226,7 +225,7 @@ class JobTracker(Component):
             self._offer(machine, now)
             self._arm(now)
 
-    def _end(self, run: Running, ended: Completed, now: Time) -> None:
+    def _end(self, run: LaunchedAttempt, ended: Completed, now: Time) -> None:
         task, machine = run.task, run.machine
         beneficiary = self._preemptor.ended(task) if self._preemptor is not None else None
         if beneficiary is not None and ended.killed and task.job not in self._jobs.cancelled:
@@ -261,7 +260,7 @@ class JobTracker(Component):
         if event.key == LOOK:
             self._look_at_shares(now)
             return
-        assert self._armed is not None, "a heartbeat that nobody waits for"
+        assert self._armed is not None, "no heartbeat was due"
         machine = self._order[self._armed[0]]
         self._armed = None
         if self._idle[machine]:
@@ -276,7 +275,7 @@ class JobTracker(Component):
         return self._work[job].placed.waiting.values()
 
     def _arm(self, now: Time) -> None:
-        """Wait for the next heartbeat of a machine that could run something that waits, and the next look at shares."""
+        """Wait for the next heartbeat of a machine that could run a waiting task, and the next look at shares."""
         self._arm_heartbeat(now)
         if self._preemptor is not None and self._waiting:
             self._preemptor.arm(self._port, now)
@@ -312,7 +311,7 @@ class JobTracker(Component):
         self._arm(now)
 
     def check(self) -> None:
-        """Slots are idle or run something; counts are those of tasks; no free slot is forgotten while tasks wait."""
+        """Raise where a slot, a waiting task or a heartbeat is not accounted for."""
         idle = list(self._slots)
         for run in self._running.values():
             idle[run.machine] -= 1

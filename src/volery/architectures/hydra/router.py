@@ -8,15 +8,16 @@ from typing import Literal
 from volery.architectures.hydra.layout import STORE, Layout
 from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
 from volery.architectures.hydra.policies import Membership, by_hash, draw_weighted
-from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
-from volery.core.model import SUBMITTER, Address, Job, JobId, Message, Time
+from volery.core.component import sent_to
+from volery.core.events import Cancel, MoreTasks, Submit
+from volery.core.model import Address, Job, JobId, Message, Time
+from volery.roles.forwarder import Forwarder
 from volery.roles.submission import ANSWERS
 
 Routing = Literal["uniform", "weighted", "priority", "load", "hash", "locality"]
 
 
-class Router(Component):
+class Router(Forwarder):
     """Chooses the home of every job, has the choice written down, and hands answers back.
 
     Args:
@@ -26,28 +27,20 @@ class Router(Component):
     """
 
     def __init__(self, layout: Layout, routing: Routing, stream: Random) -> None:
+        super().__init__()
         self._layout = layout
         self._routing = routing
         self._stream = stream
         self._membership = Membership(len(layout.subclusters))
-        self._host: dict[JobId, Address] = {}
         self._unlocated: dict[JobId, list[Message]] = {}
-        self._done: dict[JobId, JobDone] = {}
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Find the job's home; a job that is done is answered at once."""
         job = message.job
-        done = self._done.get(job.id)
-        if done is not None:
-            self._port.send(SUBMITTER, JobAccepted(job.id))
-            self._port.send(SUBMITTER, done)
-        elif job.id in self._host:
-            self._port.send(self._host[job.id], Hosted(job))
-        else:
-            if job.id not in self._unlocated:
-                self._unlocated[job.id] = []
-                self._port.send(STORE, Locate(job.id, self._choose(job)))
-            self._unlocated[job.id].append(Hosted(job))
+        if self._answer_done(job.id) or self._forward(job.id, Hosted(job)):
+            return
+        self._unlocated[job.id] = [Hosted(job)]
+        self._port.send(STORE, Locate(job.id, self._choose(job)))
 
     def _choose(self, job: Job) -> int:
         """A home, among the active sub-clusters."""
@@ -73,36 +66,16 @@ class Router(Component):
         """The home is written down, perhaps by an earlier router: hand over what has come for the job."""
         waiting = self._unlocated.pop(message.job, None)
         if waiting is not None:
-            host = self._host[message.job] = self._layout.host(message.job, message.home)
+            host = self._scheduler_of[message.job] = self._layout.host(message.job, message.home)
             for one in waiting:
                 self._port.send(host, one)
 
-    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Pass them on to the host of the job."""
-        self._pass(message.job, message)
-
-    def _pass(self, job: JobId, message: Message) -> bool:
-        if job in self._host:
-            self._port.send(self._host[job], message)
-        elif job in self._unlocated:
-            self._unlocated[job].append(message)
-        else:
-            return False
+    def _forward(self, job: JobId, message: Message) -> bool:
+        """Send a message to the home of a job, or keep it until the home is written down."""
+        if job not in self._unlocated:
+            return super()._forward(job, message)
+        self._unlocated[job].append(message)
         return True
-
-    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Pass it on to the host of the job; one that is done, or not known, is answered done and never runs."""
-        if not self._pass(message.job, message):
-            self._port.send(SUBMITTER, self._done.setdefault(message.job, JobDone(message.job)))
-
-    def on_job_accepted(self, message: JobAccepted, source: Address, now: Time) -> None:
-        self._port.send(SUBMITTER, message)
-
-    def on_job_done(self, message: JobDone, source: Address, now: Time) -> None:
-        """Hand the answer back, and remember it."""
-        if self._host.pop(message.job, None) is not None:
-            self._done[message.job] = message
-            self._port.send(SUBMITTER, message)
 
     def on_directory(self, message: Directory, source: Address, now: Time) -> None:
         """News of the sub-clusters."""
@@ -110,16 +83,13 @@ class Router(Component):
 
     def check_rest(self) -> None:
         """Raise AssertionError where a job was not answered."""
-        assert not self._host, "jobs are left"
+        assert not self._scheduler_of, "jobs are left"
         assert not self._unlocated, "jobs without a home are left"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        **Forwarder.receives,
         Submit: on_submit,
-        MoreTasks: on_more_tasks,
-        Cancel: on_cancel,
         Located: on_located,
-        JobAccepted: on_job_accepted,
-        JobDone: on_job_done,
         Directory: on_directory,
     }
     sends = ANSWERS | sent_to("store", Locate) | sent_to("proxy", Hosted, MoreTasks, Cancel)

@@ -26,7 +26,7 @@ from volery.architectures.megha.users import sum_of
 from volery.core.component import Handler
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, Task, TaskId, Time
-from volery.core.why import Chosen, Decision, Reason, Rejected, Scope
+from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
@@ -145,7 +145,7 @@ class DecisionNarrator:
             start = view.search.after[partition]
         return unplaced
 
-    def _waits_for(self, task: Task, copies: Sequence[Any], order: Sequence[int]) -> tuple[Rejected, ...]:
+    def _waits_for(self, task: Task, copies: Sequence[Any], order: Sequence[int]) -> tuple[Rejection, ...]:
         """Reasons for which a task found nothing."""
         if self._calls is None:
             return self._passed(task, copies, order)
@@ -156,14 +156,14 @@ class DecisionNarrator:
 
     def _passed(
         self, task: Task, copies: Sequence[Any], partitions: Iterable[int], called: Sequence[int] = ()
-    ) -> tuple[Rejected, ...]:
+    ) -> tuple[Rejection, ...]:
         counts: dict[tuple[Scope, Reason], int] = {}
         for partition in partitions:
             scope = self._scope(partition)
             found = self._view.reasons(copies[partition], task, partition, called[partition] if called else 0)
             for reason, count in zip(REASONS, found, strict=True):
                 counts[scope, reason] = counts.get((scope, reason), 0) + count
-        return tuple([Rejected(*key, count) for key, count in counts.items() if count])
+        return tuple([Rejection(*key, count) for key, count in counts.items() if count])
 
     def _scope(self, partition: int) -> Scope:
         return "external" if self._view.search.external[partition] else "internal"
@@ -186,7 +186,7 @@ class DecisionNarrator:
         for other in self._calls.lines.overtaken(task, offered, free):
             if other.id not in self._told_of_shares:
                 self._told_of_shares.add(other.id)
-                self._tell(other, "queued", (Rejected(self._scope(partition), Reason.SHARE, 1),))
+                self._tell(other, "queued", (Rejection(self._scope(partition), Reason.SHARE, 1),))
 
     def dropped(self, tasks: Iterable[Task]) -> None:
         self._told_of_shares.difference_update([task.id for task in tasks])
@@ -205,11 +205,11 @@ class DecisionNarrator:
 
     def _tell_of(self, number: TaskId, chosen: Chosen, reason: Reason | None = None) -> None:
         task, partition, position = self._view.placed[number]
-        rejected = () if reason is None else (Rejected(self._scope(partition), reason, 1),)
+        rejected = () if reason is None else (Rejection(self._scope(partition), reason, 1),)
         self._tell(task, chosen, rejected, partition, position)
 
     def _tell(
-        self, task: Task, chosen: Chosen, rejected: tuple[Rejected, ...], partition: int = -1, position: int = -1
+        self, task: Task, chosen: Chosen, rejected: tuple[Rejection, ...], partition: int = -1, position: int = -1
     ) -> None:
         gm = self._gm
         if partition < 0:

@@ -1,16 +1,16 @@
 """Omega: shared state and optimistic concurrency (Schwarzkopf et al., EuroSys 2013), and what it was compared with.
 
-Roles    Front, Scheduler (several, in parallel), CellState (the master copy; validation is all that it does), Node.
+Roles    Front, Scheduler (several, in parallel), CellState (the master copy; it only validates), Node.
          monolithic: one Scheduler that places on the master. mesos: Framework (several) and Allocator.
 Flow     Submit > Refresh > Changes > (decision) > Commit > Verdict, Launch > Completed > Ended.
          mesos: Submit > Demand > (batch) > Offer > (decisions) > Answer > Launch > Completed > Ended.
 Deviates A transaction fetches what has changed and commits over the network (the paper's simulators: without messages).
          Jobs are never given up by default (the simulator: after 100 attempts without a task placed; the paper: after
-         1,000): attempts_max and fruitless_max do, and the submitter is told of those tasks as of ones that fit no
+         1,000): attempts_max and fruitless_max do, and those tasks are reported as ones that fit no
          machine. A gang is placed whole or not at all, also where there is room for a part (the public simulator
          commits that part); one that the same search does not fit into an empty cell is refused, as tasks that fit no
-         machine are. Undone claims give their sequence numbers back (restore_sequences; the simulator does not). Nobody
-         is preempted, unless `preemption` is set; who makes way then is our choice. A task is only sought among
+         machine are. Undone claims give their sequence numbers back (restore_sequences; the simulator does not). Tasks
+         are preempted with `preemption` alone; which ones is our choice. A task is only sought among
          machines that were not found too full for tasks that ask for the same (the simulator: for any task of the job).
          Elastic jobs get a decision for each task that they may run, where the paper's workers take their next activity
          themselves. mesos: frameworks ask for offers while jobs wait; a framework's decisions are taken one after the
@@ -30,7 +30,7 @@ from volery.architectures.omega.elastic import Elasticity, Policy
 from volery.architectures.omega.firstfit import Rings
 from volery.architectures.omega.framework import Framework
 from volery.architectures.omega.front import Front
-from volery.architectures.omega.jobs import Setting
+from volery.architectures.omega.jobs import PlacementSetting
 from volery.architectures.omega.layout import WORKLOADS, DecisionTimes, Layout, Workload, parse_rule
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.precedence import LowerHolds, PrecedenceClaims
@@ -48,8 +48,8 @@ from volery.roles.recovery.channel import LINK_MESSAGES, linked
 CELL = "cell/0"
 
 
-class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of all three: types of jobs, decision times, retries."""
+class PlacementConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Parameters of all three designs: types of jobs, decision times, retries."""
 
     service: Annotated[
         str, msgspec.Meta(description="which jobs are service jobs: none, user:NAME+NAME or estimate:SECONDS (longer)")
@@ -74,7 +74,7 @@ class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Count, msgspec.Meta(description="workers that users ask for: tasks of a job at once; 0: no limit")
     ] = 0
     elastic: Annotated[
-        Policy, msgspec.Meta(description="workers beyond these (section 6, MapReduce): who may use idle ones")
+        Policy, msgspec.Meta(description="workers beyond these (section 6, MapReduce): the jobs that may use idle ones")
     ] = "none"
     elastic_cap: Annotated[
         float, msgspec.Meta(gt=0, le=1, description="global-cap: up to this share of the cell in use")
@@ -83,12 +83,12 @@ class PlacingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         PositiveCount, msgspec.Meta(description="relative-size: up to so many times the workers asked for")
     ] = 4
     reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
+        bool, msgspec.Meta(description="tolerate faults: numbered and acknowledged messages; costs more of them")
     ] = False
 
 
-class OmegaConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Omega."""
+class OmegaConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
+    """Parameters of shared state."""
 
     batch_schedulers: Annotated[Components, msgspec.Meta(description="schedulers that share the batch jobs")] = 1
     service_schedulers: Annotated[Components, msgspec.Meta(description="schedulers that share the service jobs")] = 1
@@ -103,7 +103,7 @@ class OmegaConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-class MonolithicConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
+class MonolithicConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of one scheduler for all jobs."""
 
     path: Annotated[
@@ -112,7 +112,7 @@ class MonolithicConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
     ] = "multi"
 
 
-class MesosConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
+class MesosConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of two-level offers."""
 
     batch_schedulers: Annotated[Components, msgspec.Meta(description="frameworks that share the batch jobs")] = 1
@@ -132,7 +132,7 @@ class MesosConfig(PlacingConfig, frozen=True, forbid_unknown_fields=True):
 
 
 def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment:
-    """Components for a cluster.
+    """Build the components of shared state for a cluster.
 
     Raises:
         InputError: the rule for service jobs is malformed.
@@ -153,7 +153,7 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
 
 
 def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Streams) -> Deployment:
-    """One scheduler beside the master copy.
+    """Build one scheduler and the master copy.
 
     Raises:
         InputError: the rule for service jobs is malformed.
@@ -169,7 +169,7 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
 
 
 def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Deployment:
-    """An allocator and its frameworks.
+    """Build an allocator and its frameworks.
 
     Raises:
         InputError: the rule for service jobs or the shares are malformed.
@@ -178,7 +178,9 @@ def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Depl
     frameworks = _addresses("framework", config.batch_schedulers, config.service_schedulers)
     weights = {member.name: member.weight for member in parse_shares_text(config.shares, "mesos:shares").members}
     if set(weights) != {"batch", "service"}:
-        raise InputError("mesos:shares", f"{config.shares!r} is not a weight for each role; as batch:1+service:2")
+        raise InputError(
+            "mesos:shares", f"{config.shares!r} is not a weight for each role. Write batch:NUMBER+service:NUMBER"
+        )
     capacity = tuple([max(1, amount) for amount in layout.capacity])
     terms = Terms(
         round(config.offer_s * SECOND),
@@ -202,14 +204,14 @@ def _layout(cluster: Cluster, streams: Streams) -> Layout:
     return Layout(cluster, Rings(cluster, streams.of("rings")))
 
 
-def _setting(name: str, config: PlacingConfig) -> Setting:
+def _setting(name: str, config: PlacementConfig) -> PlacementSetting:
     def us(seconds: float) -> int:
         return round(seconds * SECOND)
 
     if config.gang and config.width:
-        problem = "a gang starts whole, but width limits the workers that a job has at once; leave one out"
+        problem = "a gang starts whole, but width limits the workers of a job. Set one of the two"
         raise InputError(f"{name}:gang", problem)
-    return Setting(
+    return PlacementSetting(
         rule=msgspec.structs.replace(parse_rule(config.service, f"{name}:service"), fill=config.fill),
         deciding=DecisionTimes(
             {"batch": us(config.batch_job_s), "service": us(config.service_job_s), "fill": 0},
@@ -225,7 +227,7 @@ def _setting(name: str, config: PlacingConfig) -> Setting:
 
 
 def _addresses(role: str, batch: int, service: int) -> dict[Workload, list[Address]]:
-    """Batch first, and one for what fills the cell."""
+    """The addresses by workload: batch first, and one for the jobs that fill the cell."""
     return {
         "batch": [f"{role}/{number}" for number in range(batch)],
         "service": [f"{role}/{number}" for number in range(batch, batch + service)],
@@ -236,10 +238,10 @@ def _addresses(role: str, batch: int, service: int) -> dict[Workload, list[Addre
 def _wired(
     components: dict[Address, Component],
     layout: Layout,
-    config: PlacingConfig,
+    config: PlacementConfig,
     delays: dict[tuple[str, str], int],
 ) -> Deployment:
-    """With the nodes; jobs come in at the first component."""
+    """The deployment, with nodes; jobs are submitted to the first component."""
     entry = next(iter(components))
     for address in layout.nodes:
         components[address] = Node(CELL)
@@ -264,7 +266,7 @@ STAGES = {
         "Scheduler.on_changes", "full", "a private copy of the cell state, refreshed per transaction"
     ),
     Stage.R3: Realisation("Scheduler._placing", "full", "machines by constraint set"),
-    Stage.R4: Realisation("Scheduler._decide", "full", "what the copy says is free of each resource"),
+    Stage.R4: Realisation("Scheduler._decide", "full", "free amounts in the copy"),
     Stage.R5: Realisation("Scheduler.on_computed", "full", "randomised first fit"),
 }
 
@@ -306,7 +308,7 @@ MONOLITHIC = msgspec.structs.replace(
     stages={
         **{stage: found for stage, found in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},
         Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time"),
-        Stage.T4: Realisation("CellState.on_commit", "full", "nobody else claims anything"),
+        Stage.T4: Realisation("CellState.on_commit", "full", "no other scheduler claims anything"),
         Stage.R1: Realisation("Scheduler.on_changes", "full", "the master copy of the cell state"),
     },
 )

@@ -1,4 +1,4 @@
-"""The allocator of two-level offers: it offers what is free to one framework at a time."""
+"""The allocator of two-level offers, which offers all free resources to one framework at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Terms:
     Args:
         interval_us: from the first reason to make an offer to the offers of that batch.
         allocation_us: the allocator's own decision.
-        least: of each resource so much must be free in all, or no offer is made.
+        least: free amount of each resource, of all machines together, below which no offer is made.
     """
 
     __slots__ = ("allocation_us", "interval_us", "least")
@@ -34,11 +34,11 @@ class Terms:
 
 
 class Allocator(Component):
-    """Offers all that is free to the framework whose role has the lowest dominant share, and locks it meanwhile.
+    """Offers all free resources to the framework of the role with the lowest dominant share, and locks them meanwhile.
 
     Args:
         layout: of the cluster.
-        order: whose turn it is, among roles.
+        order: of the turns of roles.
         role_of: per framework.
         terms: of offers.
     """
@@ -75,11 +75,10 @@ class Allocator(Component):
         self._armed = False
 
     def start(self, now: Time) -> None:
-        """Open the claims."""
         self._claims.open(self._port, self._freed)
 
     def on_demand(self, message: Demand, source: Address, now: Time) -> None:
-        """A framework wants offers."""
+        """Note that a framework wants offers."""
         if message.number > self._numbers.get(source, 0):
             self._numbers[source] = message.number
             if source not in self._offered:
@@ -90,7 +89,7 @@ class Allocator(Component):
         self._arm(now)
 
     def _arm(self, now: Time) -> None:
-        """The first reason since the last batch begins the next one."""
+        """Begin a batch of offers, unless one has begun."""
         wait_us = self._terms.interval_us + self._terms.allocation_us
         if self._asking and not self._armed:
             if wait_us:
@@ -100,12 +99,12 @@ class Allocator(Component):
                 self._allocate(now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The batch is due."""
+        """Make the offers of the batch."""
         self._armed = False
         self._allocate(now)
 
     def _allocate(self, now: Time) -> None:
-        """Make an offer to whoever comes first; everything that is free is in it."""
+        """Offer all free resources to the framework whose turn it is."""
         allowed = [one for one in self._asking if self._refusing.get(one, 0) <= now]
         if not allowed:
             if self._asking:
@@ -129,7 +128,7 @@ class Allocator(Component):
         return offered if enough else {}
 
     def _first(self, allowed: list[Address]) -> Address:
-        """Of the role with the lowest dominant share, the one that asked first."""
+        """The framework that asked first, of the role with the lowest dominant share."""
         nothing = (0,) * len(self._terms.least)
         asking = dict.fromkeys(self._role_of[one] for one in allowed)
         for role in dict.fromkeys(self._role_of.values()):
@@ -149,7 +148,7 @@ class Allocator(Component):
         self._port.send(framework, Offer(self._offers, tuple(offered), octets))
 
     def on_answer(self, message: Answer, source: Address, now: Time) -> None:
-        """Unlock the offer, and take from it what the framework has placed: nobody else can have claimed it."""
+        """Unlock the offer, and take from it what the framework has placed: no other can have claimed that."""
         number, offered = self._offered.get(source, (0, {}))
         if number != message.number:
             return
@@ -173,7 +172,7 @@ class Allocator(Component):
         self._arm(now)
 
     def _take(self, framework: Address, task: Task, machine: int) -> CellClaim | None:
-        """None where messages that overtook each other have misled the framework: there is no room."""
+        """Claim what a task asks for; None: there is no room, because messages overtook each other."""
         claim = self._claims.claim(framework, task, machine)
         if claim is not None:
             self._order.launched(self._role_of[framework], self._layout.packing.amounts(claim.packed))

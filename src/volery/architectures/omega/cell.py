@@ -1,4 +1,4 @@
-"""The master copy of the cell state: it validates transactions."""
+"""The master copy of the cell state, which validates transactions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class CellState(Component):
         self._committed: dict[Address, int] = {}
 
     def start(self, now: Time) -> None:
-        """Open the claims."""
         self._claims.open(self._port, self._freed)
 
     def on_refresh(self, message: Refresh, source: Address, now: Time) -> None:
@@ -112,11 +111,10 @@ class CellState(Component):
         self._port.send(claim.owner, Ended(claim.task.job, claim.task.id))
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
-        """End tasks that run; those that have not begun never do."""
+        """End tasks that run; tasks that have not begun never do."""
         self._claims.withdraw(message.tasks, now)
 
     def check(self) -> None:
-        """Check the claims."""
         self._claims.check()
 
     def check_rest(self) -> None:

@@ -1,4 +1,4 @@
-"""The claims on the machines of a cell: what is free, and who holds the rest."""
+"""The claims on the machines of a cell: their free amounts, and the tasks that hold the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ChangeLog:
     """Logs the machines that have changed, so that a scheduler is sent only the changes since it last looked.
 
     Args:
-        machines: how many there are.
+        machines: their number.
     """
 
     __slots__ = ("_forgotten", "_log", "_machines", "_max", "_seen")
@@ -45,7 +45,7 @@ class ChangeLog:
         self._seen: dict[Address, int] = {}
 
     def add(self, machine: int) -> None:
-        """A machine has changed."""
+        """Note that a machine has changed."""
         self._log.append(machine)
 
     def note(self, machine: int) -> None:
@@ -61,7 +61,7 @@ class ChangeLog:
             self._forgotten += self._max
 
     def unseen(self, by: Address) -> list[int]:
-        """The machines that have changed since the last call for this scheduler; all of them if that is long ago."""
+        """The machines that have changed since the last call for this scheduler; all of them if the log lacks some."""
         seen = self._seen.get(by, 0) - self._forgotten
         self._seen[by] = self._forgotten + len(self._log)
         return list(range(self._machines)) if seen < 0 else list(dict.fromkeys(self._log[seen:]))
@@ -90,7 +90,7 @@ class Claims:
         self._launches = 0
 
     def open(self, port: Port, freed: Freed) -> None:
-        """Begin.
+        """Take the port and the callback of the owner.
 
         Args:
             port: of the component that has the claims.
@@ -113,11 +113,10 @@ class Claims:
         return CellClaim(owner, task, machine, packed)
 
     def undo(self, claim: CellClaim) -> None:
-        """Give back what was claimed and has not begun."""
+        """Give back a claim whose task has not begun."""
         self.put(claim.machine, claim.packed)
 
     def begin(self, claim: CellClaim) -> None:
-        """Start the task."""
         task = claim.task
         self.running[task.id] = claim
         self._launches += 1
@@ -144,11 +143,11 @@ class Claims:
                 self._port.send(self._layout.nodes[claim.machine], Kill(task))
 
     def bands(self, machines: Sequence[int]) -> tuple[Bands, ...]:
-        """Per machine, what higher priorities may have; nothing without preemption."""
+        """The amounts that higher priorities may have, per machine; nothing without preemption."""
         return ()
 
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
-        """Raise where what is free and what is taken is not what machines have.
+        """Raise where free and taken amounts are not those of the machines.
 
         Args:
             others: machine and amounts of what is taken by others than running tasks.

@@ -22,7 +22,7 @@ RINGS_MAX: Final = 1024
 """Constraint sets whose machines are remembered; traces have some hundreds of frequent ones."""
 
 
-class Placing(NamedTuple):
+class PlacementProblem(NamedTuple):
     """A problem of placing tasks, which is solved without any effect but its answer.
 
     Args:
@@ -42,7 +42,7 @@ class Placing(NamedTuple):
     whole: bool = False
 
 
-class Placed(NamedTuple):
+class PlacementAnswer(NamedTuple):
     """The answer: places of the tasks that found room, and the machine of each.
 
     Args:
@@ -62,10 +62,10 @@ class Placed(NamedTuple):
         return [replace(task, request=request) for task, request in zip(found, self.requests, strict=True)]
 
 
-NOWHERE: Final = Placed((), ())
+NOWHERE: Final = PlacementAnswer((), ())
 
 
-def place(problem: Placing) -> Placed:
+def place(problem: PlacementProblem) -> PlacementAnswer:
     """Find a machine for each task, as far as there is room."""
     free, packing = problem.free, problem.packing
     guards, draw = packing.guards, SmallRandom(problem.seed).below
@@ -108,7 +108,7 @@ def place(problem: Placing) -> Placed:
         else:
             if problem.whole:
                 return NOWHERE
-    return Placed(tuple(places), tuple(machines), tuple(requests))
+    return PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
 
 
 class Rings:
@@ -128,7 +128,7 @@ class Rings:
         self._rings: dict[int, list[int]] = {0: self._order}
 
     def suitable(self, needs: int) -> list[int]:
-        """All of them; not to be changed."""
+        """The machines that satisfy a constraint set; not to be changed."""
         ring = self._rings.get(needs)
         if ring is None:
             constraints = self._constraints

@@ -1,4 +1,4 @@
-"""The frameworks of two-level offers: they place their jobs on what they are offered."""
+"""The frameworks of two-level offers, which place their jobs on the machines that they are offered."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection
 from random import Random
 from typing import Final
 
-from volery.architectures.omega.firstfit import NOWHERE, Placed, Placing, place
-from volery.architectures.omega.jobs import JobQueue, PendingJob, Setting
+from volery.architectures.omega.firstfit import NOWHERE, PlacementAnswer, PlacementProblem, place
+from volery.architectures.omega.jobs import JobQueue, PendingJob, PlacementSetting
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.core.component import Component, sent_to
@@ -42,7 +42,7 @@ class Reply:
         self.held: dict[Task, int] = {}
         self.rings: dict[int, list[int]] = {}
         self.job: PendingJob | None = None
-        self.placing: Placing | None = None
+        self.placing: PlacementProblem | None = None
         self.began_us: Time = 0
 
     def goes_on(self, queue: Collection[PendingJob]) -> bool:
@@ -58,15 +58,22 @@ class Framework(Component):
         setting: the parameters.
         cell: address of the allocator.
         stream: of draws.
-        refuse_us: offers of which nothing could be used are not wanted for so long.
-        hoard_us: what is kept for a gang is given up when it is not whole by then; 0: never.
+        refuse_us: time without offers after an offer of which nothing could be used.
+        hoard_us: time after which machines kept for a gang are given up; 0: never.
     """
 
     __slots__ = ("_asked", "_cell", "_claims", "_demands", "_hoard_us", "_hoarding", "_jobs", "_layout", "_offers",
                  "_refuse_us", "_releases", "_reply", "_setting", "_stream")  # fmt: skip
 
     def __init__(
-        self, layout: Layout, setting: Setting, cell: Address, stream: Random, *, refuse_us: Time, hoard_us: Time
+        self,
+        layout: Layout,
+        setting: PlacementSetting,
+        cell: Address,
+        stream: Random,
+        *,
+        refuse_us: Time,
+        hoard_us: Time,
     ) -> None:
         self._layout = layout
         self._setting = setting
@@ -125,7 +132,7 @@ class Framework(Component):
         self._decide(self._reply, now)
 
     def _decide(self, reply: Reply, now: Time) -> None:
-        """The next job, or the answer."""
+        """Decide on the next job, or answer."""
         while reply.goes_on(self._jobs.queue):
             reply.turns -= 1
             work = self._jobs.queue.popleft()
@@ -140,7 +147,7 @@ class Framework(Component):
             return
         self._answer(reply)
 
-    def _placing(self, work: PendingJob, count: int, reply: Reply) -> Placing:
+    def _placing(self, work: PendingJob, count: int, reply: Reply) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the machines of an offer that have something free."""
         guards, rings = self._layout.packing.guards, self._layout.rings
 
@@ -154,13 +161,13 @@ class Framework(Component):
         return self._jobs.placing(work.tasks[:count], reply.free, ring, whole=False)
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
-        """Use the offer for what found room, and go on to the next job."""
+        """Take the machines that the job found, and go on to the next job."""
         reply = self._reply
-        assert reply is not None, "a decision that nobody waits for"
+        assert reply is not None, "no offer waits for this decision"
         work, placing = reply.job, reply.placing
         assert work is not None, "a decision about nothing"
         assert placing is not None, "a decision about nothing"
-        answer: Placed = Placed(*event.answer) if work.tasks else NOWHERE
+        answer: PlacementAnswer = PlacementAnswer(*event.answer) if work.tasks else NOWHERE
         found = {placing.tasks[k]: machine for k, machine in zip(answer.places, answer.machines, strict=True)}
         if work.gang and len(found) < len(work.tasks) and self._others_hoard(work):
             found = {}
@@ -282,7 +289,6 @@ class Framework(Component):
         return []
 
     def check(self) -> None:
-        """Check the queue."""
         self._jobs.check()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from volery.architectures.omega.elastic import Elasticity
-from volery.architectures.omega.firstfit import Placing, place, stretch
+from volery.architectures.omega.firstfit import PlacementProblem, place, stretch
 from volery.architectures.omega.layout import DecisionTimes, Layout, Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
 from volery.core.events import (
@@ -35,12 +35,12 @@ SEARCHES: Final = 32
 """Draws after which a gang that the empty cell did not hold in any of them counts as impossible."""
 
 
-class Setting(msgspec.Struct, frozen=True):
+class PlacementSetting(msgspec.Struct, frozen=True):
     """The parameters of all schedulers of a deployment.
 
     Args:
         rule: which jobs are service jobs.
-        deciding: how long that takes.
+        deciding: decision times of jobs.
         gang: place all tasks of a job or none.
         pickiness: share of the machines that an attempt does not consider.
         retry_us: pause before a job that is not fully placed is tried again.
@@ -66,15 +66,15 @@ class PendingJob:
         tasks: these, in order.
         held: tasks of a gang that wait for the others, and the machines that are kept for them.
         running: tasks that run.
-        attempts: how often it was tried without success for all that was tried.
-        placed: whether any task was ever placed.
+        attempts: attempts in which some task was not placed.
+        placed: some task was placed before.
         task_count: of the job.
         lacking: tasks that fit no machine.
         in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
-        gang: whether its tasks are placed together.
-        refused: whether it is a gang that the empty cell cannot hold; what is claimed of it has a verdict to come.
+        gang: its tasks are placed together.
+        refused: it is a gang that the empty cell cannot hold; its claimed tasks have a verdict to come.
         priority: of the job.
-        queued: whether it is in the queue, or pauses before it comes there, or is being tried.
+        queued: it is in the queue, or pauses before it comes there, or is being tried.
     """
 
     __slots__ = (
@@ -111,15 +111,15 @@ class PendingJob:
         self.queued = False
 
     def is_complete(self) -> bool:
-        """Tell if the job is one gang: all its tasks have come together, and none was placed."""
+        """True if all tasks of the job have come together, and none was placed."""
         return not self.in_parts and len(self.tasks) + len(self.held) + self.lacking == self.task_count
 
 
 class JobOwner(Protocol):
-    """The component whose jobs these are."""
+    """The component that decides on the jobs of a `JobQueue`."""
 
     def queued(self, now: Time) -> None:
-        """A job has joined the queue."""
+        """Note that a job has joined the queue."""
 
     def claimed(self, work: PendingJob) -> list[Task]:
         """The tasks of a job whose verdict is to come."""
@@ -153,7 +153,7 @@ class JobQueue:
     __slots__ = ("_cell", "_layout", "_owner", "_port", "_setting", "_stream", "_unplaced", "jobs", "ledger", "queue")
 
     def __init__(
-        self, owner: JobOwner, port: Port, layout: Layout, setting: Setting, cell: Address, stream: Random
+        self, owner: JobOwner, port: Port, layout: Layout, setting: PlacementSetting, cell: Address, stream: Random
     ) -> None:
         self._owner = owner
         self._port = port
@@ -225,7 +225,7 @@ class JobQueue:
             self.queue.append(work)
             self._owner.queued(now)
 
-    def placing(self, chosen: Sequence[Task], free: Sequence[int], ring: Ring, *, whole: bool) -> Placing:
+    def placing(self, chosen: Sequence[Task], free: Sequence[int], ring: Ring, *, whole: bool) -> PlacementProblem:
         """The problem of placing tasks.
 
         Args:
@@ -240,7 +240,7 @@ class JobQueue:
         if setting.pickiness:
             start = stream.random()
             pools = {need: stretch(pool, setting.pickiness, start) for need, pool in pools.items()}
-        return Placing(tasks, free, pools, self._layout.packing, stream.getrandbits(64), whole)
+        return PlacementProblem(tasks, free, pools, self._layout.packing, stream.getrandbits(64), whole)
 
     def tried(
         self,
@@ -253,9 +253,16 @@ class JobQueue:
         refused: int,
         whole: bool,
     ) -> None:
-        """An attempt has ended: the tasks that were placed run, and the others come again, or are given up.
+        """End an attempt: placed tasks run, and the others are tried again, or given up.
 
-        `whole`: all that were tried run.
+        Args:
+            work: the job.
+            now: the end.
+            began_us: the beginning.
+            decision_us: the decision time.
+            placed: tasks that run.
+            refused: number of claims in conflict.
+            whole: all tasks that were tried run.
         """
         work.attempts += not whole  # an elastic job goes on for as many rounds as it has tasks
         self._unplaced -= len(placed)
@@ -297,14 +304,14 @@ class JobQueue:
         return bool(most and work.tasks and work.attempts > most)
 
     def _is_impossible(self, work: PendingJob) -> bool:
-        """Tell if a gang that found no room never finds any; what is ready of a workflow is placed as it comes then."""
+        """True if a gang that found no room never finds any; a workflow is placed task by task then."""
         if not work.gang or self._ever_whole(work):
             return False
         work.gang = work.is_complete()
         return work.gang
 
     def _ever_whole(self, work: PendingJob) -> bool:
-        """Tell if the empty cell can hold the gang, what is kept for it included.
+        """True if the empty cell can hold the gang, with the machines that are kept for it.
 
         The first search is the one that attempts make. Where it fails, tasks with the fewest suitable machines come
         first, in `SEARCHES` draws; a gang that fits so only is tried in that order from then on.
@@ -347,7 +354,7 @@ class JobQueue:
             self.ledger.unsatisfiable(work.id)
 
     def _drop(self, work: PendingJob, claimed: Sequence[Task] = ()) -> None:
-        """Tasks of a cancelled job that are neither placed nor claimed never run."""
+        """Give up the tasks of a cancelled job that are neither placed nor claimed."""
         count = len(work.tasks) - len(claimed)
         self._unplaced -= count
         work.tasks = list(claimed)
@@ -384,7 +391,7 @@ class JobQueue:
         self._maybe_forget(work)
 
     def lost(self, task: Task, now: Time) -> None:
-        """A running task has to be placed again, unless its job was cancelled."""
+        """Queue a preempted task again, unless its job was cancelled."""
         work = self.jobs[task.job]
         work.running.discard(task.id)
         if work.id in self.ledger.cancelled:

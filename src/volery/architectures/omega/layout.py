@@ -15,11 +15,11 @@ from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
 
 Workload = Literal["batch", "service", "fill"]
 WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
-"""What fills the cell when a run begins takes no decision time and is no part of what is measured."""
+"""Jobs of type "fill" fill the cell when a run begins: they take no decision time and are not measured."""
 
 
 class Layout:
-    """A cluster whose machines are placed on as wholes; slots are one resource of them.
+    """The machines of a cluster with their resources, of which slots are one.
 
     Args:
         cluster: the machines.
@@ -31,7 +31,7 @@ class Layout:
         whole: per machine, everything free; to be copied.
         capacity: of all machines together.
         rings: the machines by constraint set.
-        state_bytes: how many bytes one machine takes in a message.
+        state_bytes: bytes of one machine in a message.
     """
 
     def __init__(self, cluster: Cluster, rings: Rings) -> None:
@@ -71,9 +71,9 @@ class Rule(msgspec.Struct, frozen=True):
     """The rule that makes some jobs service jobs; the others are batch jobs.
 
     Args:
-        users: whose are.
-        beyond_us: those whose tasks are estimated longer are; nothing: no estimate makes one.
-        fill: whose jobs fill the cell; "": nobody's.
+        users: whose jobs are service jobs.
+        beyond_us: jobs with longer estimates are service jobs; None: estimates do not count.
+        fill: the user whose jobs fill the cell; "": no user.
     """
 
     users: tuple[str, ...] = ()
@@ -81,7 +81,6 @@ class Rule(msgspec.Struct, frozen=True):
     fill: str = ""
 
     def workload(self, job: Job) -> Workload:
-        """Of a job."""
         if self.fill and job.user == self.fill:
             return "fill"
         long = self.beyond_us is not None and job.estimate_us > self.beyond_us
@@ -121,5 +120,4 @@ class DecisionTimes(msgspec.Struct, frozen=True):
     task_us: dict[Workload, Time]
 
     def decision_us(self, workload: Workload, tasks: int) -> Time:
-        """For so many tasks."""
         return self.job_us[workload] + self.task_us[workload] * tasks

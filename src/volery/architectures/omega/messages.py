@@ -23,7 +23,7 @@ class Changes(Message, frozen=True):
     Args:
         number: of the transaction.
         machines, free, sequences: one entry each.
-        lower: with precedence also what tasks of each priority hold of each.
+        lower: with precedence also the amounts that tasks of each priority hold.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Commit(Message, frozen=True):
         gang: all of them or none.
         tasks: one claim each.
         machines: that are claimed.
-        sequences: of these machines as the scheduler knew them at the claim, its own earlier claims counted in.
+        sequences: of these machines in the scheduler's copy, with its own earlier claims.
         priority: of the job.
     """
 
@@ -86,13 +86,13 @@ class Preempted(Message, frozen=True):
 
 
 class Demand(Message, frozen=True):
-    """Framework > allocator: I have jobs that wait; make me offers."""
+    """Framework > allocator: jobs wait; offers are wanted."""
 
     number: int
 
 
 class Offer(Message, frozen=True):
-    """Allocator > framework: these machines have this much free, and it is yours until you answer."""
+    """Allocator > framework: free amounts of machines, locked for the framework until it answers."""
 
     number: int
     machines: tuple[int, ...]
@@ -105,7 +105,7 @@ class Offer(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """Framework > allocator: what I take of an offer; the rest is declined.
+    """Framework > allocator: the part of an offer that is taken; the rest is declined.
 
     Args:
         number: of the offer.
@@ -113,8 +113,8 @@ class Answer(Message, frozen=True):
         machines: of these tasks.
         held: tasks of a gang that is not whole yet; what they ask for is kept for this framework.
         held_machines: of those.
-        refuse_us: make me no offer for so long.
-        waiting: whether jobs wait, so that offers are wanted.
+        refuse_us: time without further offers.
+        waiting: jobs wait, and offers are wanted.
     """
 
     number: int
@@ -127,7 +127,7 @@ class Answer(Message, frozen=True):
 
 
 class Release(Message, frozen=True):
-    """Framework > allocator: what is kept for these tasks of a gang is not wanted any more."""
+    """Framework > allocator: the machines kept for these tasks of a gang are not wanted any more."""
 
     number: int
     tasks: tuple[TaskId, ...]
@@ -138,4 +138,4 @@ MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {
 }  # fmt: skip
 OFFER_MESSAGES: frozenset[type[Message]] = NODE_MESSAGES | {Demand, Offer, Answer, Release, Withdraw, Ended}
 FORWARDED: frozenset[type[Message]] = frozenset({Submit, MoreTasks, Cancel, JobAccepted, JobDone})
-"""What the front hands on, there and back."""
+"""Messages that the front forwards."""

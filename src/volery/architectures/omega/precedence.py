@@ -2,7 +2,7 @@
 
 The paper lets a scheduler claim what another has acquired already, if the common scale of precedence permits it; how is
 left open, and its simulators do not do it. Here the scale is the job's priority. A scheduler looks for machines with
-room first; where there are none, it counts what lower priorities hold as free, and its claim says its priority. The
+room first; where there are none, it counts what lower priorities hold as free, and its claim carries its priority. The
 cell ends the tasks in the way of a claim, lowest priority first, then those placed last. What was claimed is the
 claimer's at once, and starts when the machine has reported the end of all that was ended there. A claim is in conflict
 where even that room does not suffice. Ended tasks go back to their schedulers and start from zero.
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from volery.architectures.omega.claims import Bands, CellClaim, ChangeLog, Claims, Freed
-from volery.architectures.omega.firstfit import NOWHERE, Placed, Placing, place
+from volery.architectures.omega.firstfit import NOWHERE, PlacementAnswer, PlacementProblem, place
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Preempted
 from volery.core.events import Preemption
@@ -24,7 +24,7 @@ from volery.core.records import ATTEMPT_MAX
 from volery.roles.node import Completed, Kill
 
 
-class Held(NamedTuple):
+class HeldAttempt(NamedTuple):
     """An attempt's hold on a machine.
 
     Args:
@@ -40,10 +40,10 @@ class Held(NamedTuple):
     number: int
 
 
-class Leaving(NamedTuple):
-    """An attempt that was ended, and the task for which it was."""
+class PendingEviction(NamedTuple):
+    """An attempt that is being ended, and the task for which it is."""
 
-    held: Held
+    held: HeldAttempt
     beneficiary: TaskId
 
 
@@ -64,13 +64,13 @@ class PrecedenceClaims:
         self._layout = layout
         self._log = log
         self._account = Claims(layout)
-        self._held: dict[TaskId, Held] = {}
-        self._on: list[dict[TaskId, Held]] = [{} for _ in layout.whole]
+        self._held: dict[TaskId, HeldAttempt] = {}
+        self._on: list[dict[TaskId, HeldAttempt]] = [{} for _ in layout.whole]
         self._attempts: dict[TaskId, int] = {}
-        self._losers: dict[TaskId, list[Held]] = {}
-        self._leaving: dict[TaskId, Leaving] = {}
+        self._losers: dict[TaskId, list[HeldAttempt]] = {}
+        self._leaving: dict[TaskId, PendingEviction] = {}
         self._ending: dict[int, int] = {}
-        self._pending: dict[int, dict[TaskId, Held]] = {}
+        self._pending: dict[int, dict[TaskId, HeldAttempt]] = {}
         self._count = 0
 
     @property
@@ -91,13 +91,13 @@ class PrecedenceClaims:
             sums[held.priority] = sums.get(held.priority, 0) + held.claim.packed
         return tuple([(priority, self._layout.encode([amounts])) for priority, amounts in sorted(sums.items())])
 
-    def _losable(self, machine: int) -> list[Held]:
-        """The attempts that may be ended there: they run, and there can be a further attempt."""
+    def _losable(self, machine: int) -> list[HeldAttempt]:
+        """The attempts that may be ended there: they run, and their tasks can have a further attempt."""
         pending = self._pending.get(machine, {})
         return [one for task, one in self._on[machine].items() if task not in pending and one.attempt < ATTEMPT_MAX]
 
     def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
-        """Take what a task asks for, from lower priorities where too little is free; None: that is too little, too."""
+        """Take what a task asks for, from lower priorities where too little is free; None: both is too little."""
         packed = self._layout.packing[task.request]
         losers = self._in_the_way(machine, packed, priority)
         if losers is None:
@@ -106,11 +106,11 @@ class PrecedenceClaims:
             self._take(loser)
         self._count += 1
         claim = CellClaim(owner, task, machine, packed)
-        self._give(Held(claim, self._attempts.get(task.id, 0), priority, self._count))
+        self._give(HeldAttempt(claim, self._attempts.get(task.id, 0), priority, self._count))
         self._losers[task.id] = losers
         return claim
 
-    def _in_the_way(self, machine: int, packed: int, priority: int) -> list[Held] | None:
+    def _in_the_way(self, machine: int, packed: int, priority: int) -> list[HeldAttempt] | None:
         """The attempts that have to leave for a claim; None: it is in conflict."""
         packing, free = self._layout.packing, self.free[machine]
         guards, room, given = packing.guards, free, list[int]()
@@ -125,12 +125,12 @@ class PrecedenceClaims:
                 return [lower[place] for place in packing.needed(free, packed, given)]
         return None
 
-    def _take(self, one: Held) -> None:
+    def _take(self, one: HeldAttempt) -> None:
         machine, task = one.claim.machine, one.claim.task.id
         self._account.put(machine, one.claim.packed)
         del self._account.running[task], self._held[task], self._on[machine][task]
 
-    def _give(self, one: Held) -> None:
+    def _give(self, one: HeldAttempt) -> None:
         machine, task = one.claim.machine, one.claim.task.id
         self._account.put(machine, -one.claim.packed)
         self._account.running[task], self._held[task], self._on[machine][task] = one.claim, one, one
@@ -141,19 +141,19 @@ class PrecedenceClaims:
             self._give(loser)
 
     def begin(self, claim: CellClaim) -> None:
-        """End what is in the way, and start the task as soon as that has ended."""
+        """End the attempts in the way, and start the task as soon as they have ended."""
         for loser in self._losers.pop(claim.task.id):
             self._evict(loser, claim.task.id)
         self._begin(self._held[claim.task.id])
 
-    def _evict(self, loser: Held, beneficiary: TaskId) -> None:
+    def _evict(self, loser: HeldAttempt, beneficiary: TaskId) -> None:
         machine, task = loser.claim.machine, loser.claim.task.id
-        self._leaving[task] = Leaving(loser, beneficiary)
+        self._leaving[task] = PendingEviction(loser, beneficiary)
         self._ending[machine] = self._ending.get(machine, 0) + 1
         self._port.send(self._layout.nodes[machine], Kill(task, loser.attempt))
 
-    def _begin(self, one: Held) -> None:
-        """Start it, unless something on the machine still has to end."""
+    def _begin(self, one: HeldAttempt) -> None:
+        """Start the attempt, unless others on the machine still have to end."""
         machine = one.claim.machine
         if machine in self._ending:
             self._pending.setdefault(machine, {})[one.claim.task.id] = one
@@ -169,13 +169,13 @@ class PrecedenceClaims:
             self._take(held)
             self._over(held, now)
 
-    def _over(self, held: Held, now: Time) -> None:
-        """The task has ended."""
+    def _over(self, held: HeldAttempt, now: Time) -> None:
+        """Report the end of a task."""
         self._attempts.pop(held.claim.task.id, None)
         self._freed(held.claim, now)
 
-    def _left(self, gone: Leaving, killed: bool, now: Time) -> None:
-        """An attempt that was to end has ended, perhaps by itself; the last one on its machine lets others begin."""
+    def _left(self, gone: PendingEviction, killed: bool, now: Time) -> None:
+        """Note the end of an evicted attempt; the last one on its machine lets the pending tasks begin."""
         held, claim = gone.held, gone.held.claim
         del self._leaving[claim.task.id]
         if killed:
@@ -228,12 +228,12 @@ class Contest(NamedTuple):
         lower: per lower priority, the lowest first: machine -> what its tasks hold there.
     """
 
-    placing: Placing
+    placing: PlacementProblem
     lower: Sequence[Mapping[int, int]]
 
 
-def place_over(contest: Contest) -> Placed:
-    """Machines with room first; then those on which the lowest priority makes room, and so on upwards."""
+def place_over(contest: Contest) -> PlacementAnswer:
+    """Place on machines with room first, then on those with tasks of the lowest priority, and so on upwards."""
     tasks, problem = contest.placing.tasks, contest.placing._replace(whole=False)
     packing = problem.packing
     free, left = list(problem.free), list(range(len(tasks)))
@@ -254,7 +254,9 @@ def place_over(contest: Contest) -> Placed:
         left = [number for number in left if number not in placed]
         if not left:
             break
-    return NOWHERE if left and contest.placing.whole else Placed(tuple(places), tuple(machines), tuple(requests))
+    return (
+        NOWHERE if left and contest.placing.whole else PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
+    )
 
 
 class LowerHolds:
@@ -272,14 +274,14 @@ class LowerHolds:
         self._lost: dict[TaskId, int] = {}
 
     def learn(self, message: Changes) -> None:
-        """Take what has changed."""
+        """Take over the holds of changed machines."""
         for machine, bands in zip(message.machines, message.lower, strict=True):
             self._bands.pop(machine, None)
             if bands:
                 decoded = [(priority, self._layout.decode(amounts)[0]) for priority, amounts in bands]
                 self._bands[machine] = tuple(decoded)
 
-    def contest(self, placing: Placing, priority: int) -> Contest | None:
+    def contest(self, placing: PlacementProblem, priority: int) -> Contest | None:
         """The problem of a job that may claim what lower priorities hold; None: they hold nothing."""
         lower: dict[int, dict[int, int]] = {}
         for machine, bands in self._bands.items():

@@ -1,11 +1,11 @@
-"""Schedulers of a shared cell state: each decides on its own copy and commits what it has decided."""
+"""Schedulers of a shared cell state, which decide on copies of their own and commit their decisions."""
 
 from __future__ import annotations
 
 from random import Random
 
-from volery.architectures.omega.firstfit import Placed, Placing, place
-from volery.architectures.omega.jobs import JobQueue, PendingJob, Setting
+from volery.architectures.omega.firstfit import PlacementAnswer, PlacementProblem, place
+from volery.architectures.omega.jobs import JobQueue, PendingJob, PlacementSetting
 from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
 from volery.architectures.omega.precedence import LowerHolds, place_over
@@ -27,7 +27,7 @@ class Attempt:
         self.work = work
         self.began_us = began_us
         self.decision_us = 0
-        self.placing: Placing | None = None
+        self.placing: PlacementProblem | None = None
         self.claimed: list[Task] = []
 
 
@@ -40,8 +40,7 @@ class Scheduler(Component):
         cell: address of the master copy.
         stream: of draws.
         lower: what lower priorities hold, if it may be claimed.
-        decides_first: it places on the master copy itself: it looks when it has decided, and nobody else claims
-            anything.
+        decides_first: it is the only one, and refreshes its copy when the decision time is over.
     """
 
     __slots__ = ("_attempt", "_cell", "_decides_first", "_free", "_jobs", "_layout", "_lower", "_number",
@@ -50,7 +49,7 @@ class Scheduler(Component):
     def __init__(
         self,
         layout: Layout,
-        setting: Setting,
+        setting: PlacementSetting,
         cell: Address,
         stream: Random,
         *,
@@ -109,7 +108,7 @@ class Scheduler(Component):
             self._port.send(self._cell, Refresh(self._number))
 
     def on_changes(self, message: Changes, source: Address, now: Time) -> None:
-        """Update the copy, and decide."""
+        """Update the copy of the cell state, and decide."""
         attempt = self._attempt
         if message.number != self._number or attempt is None or attempt.placing is not None:
             return
@@ -135,12 +134,12 @@ class Scheduler(Component):
         problem = Problem(place, placing, decision_us) if contest is None else Problem(place_over, contest, decision_us)
         self._port.compute(self._number, problem)
 
-    def _placing(self, work: PendingJob, count: int) -> Placing:
+    def _placing(self, work: PendingJob, count: int) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the copy."""
         return self._jobs.placing(work.tasks[:count], self._free, self._layout.rings.suitable, whole=work.gang)
 
     def _park(self, attempt: Attempt, now: Time) -> None:
-        """The job runs as many tasks as it may, and comes again when one of them has ended; or it was cancelled."""
+        """Put off a job that was cancelled, or that runs as many tasks as it may until one of them has ended."""
         attempt.work.queued = False
         self._attempt = None
         self._port.set_timer(NEXT, now)
@@ -148,12 +147,12 @@ class Scheduler(Component):
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Commit the claims; where there is no room for any, or the job was cancelled meanwhile, there are none."""
         attempt = self._attempt
-        assert attempt is not None, "a decision that nobody waits for"
+        assert attempt is not None, "no transaction waits for this decision"
         if self._decides_first and attempt.placing is None:
             self._port.send(self._cell, Refresh(self._number))
             return
         assert attempt.placing is not None, "a decision about nothing"
-        answer: Placed = Placed(*event.answer)
+        answer: PlacementAnswer = PlacementAnswer(*event.answer)
         if not answer.places or not attempt.work.tasks:
             self._end(attempt, 0, now)
             return
@@ -169,7 +168,7 @@ class Scheduler(Component):
         self._port.send(self._cell, commit)
 
     def on_verdict(self, message: Verdict, source: Address, now: Time) -> None:
-        """The transaction has ended."""
+        """End the transaction: accepted claims run, refused ones are tried again."""
         attempt = self._attempt
         if message.number != self._number or attempt is None or not attempt.claimed:
             return
@@ -192,7 +191,7 @@ class Scheduler(Component):
             self._port.set_timer(NEXT, now)  # what comes next has not come by the messages of this attempt
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """The next job's turn, or the end of a pause."""
+        """Begin with the next job, or queue one again after its pause."""
         if event.key != NEXT:
             assert isinstance(event.key, int), event.key
             self._jobs.retry(event.key, now)
@@ -219,14 +218,13 @@ class Scheduler(Component):
         return attempt.claimed if attempt is not None and attempt.work is work else []
 
     def let_go(self, work: PendingJob) -> None:
-        """Nothing is kept for gangs."""
+        """Do nothing: no machine is kept for gangs."""
 
     def take_back(self, work: PendingJob) -> int:
-        """Nothing is placed before its transaction is sent."""
+        """Cancel nothing: no task is placed before its transaction is sent."""
         return 0
 
     def check(self) -> None:
-        """Check the queue."""
         self._jobs.check()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it

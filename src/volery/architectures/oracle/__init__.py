@@ -34,7 +34,7 @@ class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     order: Annotated[
         Literal["fifo", "drf", "hdrf"],
         msgspec.Meta(
-            description="whose task a freed slot takes: the oldest, or that of the user who is poorest by DRF"
+            description="task that a freed slot takes: the oldest, or one of the user with the lowest share by DRF"
         ),
     ] = "fifo"
     shares: Annotated[
@@ -52,9 +52,9 @@ class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
     if config.order == "fifo":
         if config.shares:
-            raise InputError("oracle:shares", "first come first served knows no shares; give order=drf or order=hdrf")
+            raise InputError("oracle:shares", "needs order=drf or order=hdrf: first come first served has no shares")
         if config.patience_s:
-            raise InputError("oracle:patience_s", "first come first served knows no turns; give order=drf or hdrf")
+            raise InputError("oracle:patience_s", "needs order=drf or order=hdrf: first come first served has no turns")
         return Scheduler(AmountMachines(cluster) if cluster.resources else SlotMachines(cluster))
     if not config.patience_s:
         order = _order(cluster, config, WeightedDrf, HierarchicalDrf)
@@ -83,16 +83,16 @@ def _order(
         return hierarchical(capacity, tree)
     members = tree.members if tree is not None else ()
     if any(member.members for member in members):
-        raise InputError("oracle:shares", "drf shares between users alone; give order=hdrf for a tree")
+        raise InputError("oracle:shares", "order=drf takes no tree of shares; give order=hdrf")
     return flat(capacity, {member.name: member.weight for member in members})
 
 
 def build(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    """Components for a cluster.
+    """Build the components for a cluster.
 
     Raises:
-        InputError: when the shares are not a list of weights, or not one that the order knows how to use, or patience
-            is asked of an order without turns.
+        InputError: the shares are no list of weights, or do not go with the order, or patience is set for an order
+            without turns.
     """
     components: dict[Address, Component] = {ADDRESS: _scheduler(cluster, config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}

@@ -1,4 +1,4 @@
-"""The oracle's machines: what is free there, and the queue of the tasks that wait for it."""
+"""The oracle's machines, with their free slots or amounts and the queue of waiting tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SlotMachines:
         self.reservations = None
 
     def place(self, tasks: Sequence[Task]) -> tuple[list[tuple[Task, int]], list[Task]]:
-        """Take a unit for each task that fits and queue the others; returns tasks with units, and what fits nowhere."""
+        """Take a unit for each task that fits and queue the others; returns tasks with units, and impossible tasks."""
         placed, impossible, fair = [], [], self.fair
         for task in tasks:
             suitable = self.matches[task.constraints]
@@ -52,7 +52,7 @@ class SlotMachines:
         return placed, impossible
 
     def reuse(self, ended: Task, unit: int) -> list[tuple[Task, int]]:
-        """Give waiting tasks what a task had, as it was placed."""
+        """Give the unit of an ended task to waiting tasks."""
         if self.fair is not None:
             self.fair.ended(ended)
         waiting = self.queue.pop_fitting(self.constraints[unit]) if self.queue.length else None
@@ -64,7 +64,7 @@ class SlotMachines:
         return [(waiting, unit)]
 
     def check(self) -> None:
-        """Raise where something idles that a waiting task could use."""
+        """Raise where a unit idles that a waiting task could use."""
         for mask in self.queue.masks():
             assert not self.matches[mask] & self.free, f"idle slots while {mask:#x} waits"
         if self.fair is not None:
@@ -113,14 +113,14 @@ class AmountMachines:
         return placed, impossible
 
     def fits_somewhere(self, kind: tuple[int, Amounts]) -> bool:
-        """Whether an empty machine holds such a task."""
+        """True if an empty machine could run such a task."""
         if kind not in self._possible:
             mask, request = kind
             self._possible[kind] = bool(self.whole.fitting(self.ladders[request], self.matches[mask]))
         return self._possible[kind]
 
     def take(self, task: Task, unit: int) -> tuple[Task, int]:
-        """Take what a task asks for; returns it with the devices that it gets."""
+        """Take what a task asks for; returns the task with its devices."""
         if self.reservations is not None:
             self.reservations.placed(task)
         if self.fair is not None:
@@ -137,7 +137,7 @@ class AmountMachines:
         return self.offer(unit)
 
     def offer(self, unit: int) -> list[tuple[Task, int]]:
-        """Give waiting tasks what a machine has free."""
+        """Give the free amounts of a machine to waiting tasks."""
         placed = []
         if self.reservations is not None and (task := self.reservations.ready_on(unit)) is not None:
             placed.append(self.take(task, unit))
@@ -162,8 +162,8 @@ class Reservations:
     """Reserves at most one machine at a time, for a task that was passed over for too long.
 
     Args:
-        machines: of which.
-        queue: of the machines.
+        machines: the machines.
+        queue: their waiting tasks.
     """
 
     def __init__(self, machines: AmountMachines, queue: PatientVectorQueue) -> None:
@@ -172,7 +172,7 @@ class Reservations:
         self._lifted = -1
 
     def begin(self, now: Time) -> bool:
-        """Reserve for the task that is overdue, before anybody takes more; whether there was one."""
+        """Reserve a machine for the overdue task; returns whether there was one."""
         overdue = self._queue.overdue(now) if self._held is None and self._queue.length else None
         if overdue is None:
             return False
@@ -194,7 +194,7 @@ class Reservations:
         return machine
 
     def settle(self, now: Time) -> list[tuple[Task, int]]:
-        """Offer what a lifted reservation leaves, and note the user whose first task has been passed over."""
+        """Offer the machine of a lifted reservation, and note the user whose first task was passed over."""
         machine, self._lifted = self._lifted, -1
         placed = self._machines.offer(machine) if machine >= 0 else []
         if self._queue.length:
@@ -202,7 +202,7 @@ class Reservations:
         return placed
 
     def ready_on(self, machine: int) -> Task | None:
-        """Set aside what is free there of what is needed; take the task out of the queue if that is enough now."""
+        """Set aside the needed amounts that are free; returns the task, out of the queue, if that is enough."""
         held = self._held
         if held is None or held.machine != machine:
             return None
@@ -231,7 +231,7 @@ class Reservations:
         return self._packing.settled(self._machines.index.free[held.machine] + self._packing.pack(held.kept))
 
     def _can_start(self, held: Reservation) -> bool:
-        """Whether the task fits with what is set aside for it, perhaps on other devices than it waits for."""
+        """True if the task fits with the amounts set aside, perhaps on other devices than those it waits for."""
         guards = self._packing.guards
         return (self._free_on(held) - self._packing[held.task.request]) & guards == guards
 
@@ -240,7 +240,7 @@ class Reservations:
         self._held, self._lifted = None, held.machine
 
     def check(self) -> None:
-        """Raise where the reservation is not for a task that waits, or suffices."""
+        """Raise where the reserved task does not wait, or could start."""
         if (held := self._held) is not None:
             task = held.task
             assert not self._can_start(held), f"task {task.id} could start on machine {held.machine}"

@@ -36,7 +36,7 @@ class Reservation:
     ran on the machine when it was made.
 
     Args:
-        task: for which.
+        task: the task.
         machine: its number.
         need: what the task needs there, with the devices that are waited for.
 
@@ -52,7 +52,7 @@ class Reservation:
         self.kept: Resources = (0,) * len(need)
 
     def set_aside(self, free: Resources) -> Resources:
-        """Of what is free on the machine, with what is kept already, keep what is needed; returns the rest."""
+        """Keep the needed part of the free amounts, which include those kept already; returns the rest."""
         self.kept = tuple(map(min, self._need, free))
         return minus(free, self.kept)
 
@@ -60,7 +60,7 @@ class Reservation:
 class DrfTurns(WeightedDrf):
     """DRF without regard to what is free: the poorest user; of equally poor ones, the one served longest ago.
 
-    Without the latter, whoever is named first of several who have nothing would be next for ever.
+    Without the latter, the first of several users who have nothing would be next for ever.
 
     Args:
         capacity, weights: see `WeightedDrf`.
@@ -82,14 +82,14 @@ class DrfTurns(WeightedDrf):
         return super()._key(number) << SERVED_BITS | self._served[number]
 
     def launched(self, user: str, demand: Resources) -> None:
-        """A task of the user takes this much from now on."""
+        """Count a task of the user that starts."""
         self._last += 1
         self._served[self._number(user)] = self._last
         super().launched(user, demand)
 
 
 class HdrfTurns(HierarchicalDrf):
-    """As `DrfTurns`, level by level of the tree; nobody is blocked for lack, and nothing saturated.
+    """DRF by `DrfTurns`, level by level of the tree: no user is blocked for lack, and no resource saturated.
 
     Args:
         capacity, tree: see `HierarchicalDrf`.
@@ -107,7 +107,7 @@ class HdrfTurns(HierarchicalDrf):
         return super()._key(node) << SERVED_BITS | self._served.get(node.number, 0)
 
     def launched(self, user: str, demand: Resources) -> None:
-        """A task of the user takes this much from now on; its organisations have been served, too."""
+        """Count a task of the user that starts; its organisations have been served, too."""
         super().launched(user, demand)
         self._last += 1
         node = self._leaf(user)
@@ -120,17 +120,17 @@ class HdrfTurns(HierarchicalDrf):
 
 
 class PatientVectorQueue(FairVectorQueue):
-    """A fair queue that finds first tasks which have been passed over for too long.
+    """A fair queue that finds the first tasks of users that were passed over for too long.
 
     A user's turn is when it would be next if everything fitted (`DrfTurns`, `HdrfTurns`). The count begins when, all
-    else done, it is a user's turn and its first task waits still; it goes on, whoever's turn it is meanwhile, until
+    else done, it is a user's turn and its first task waits still; it goes on, also during other users' turns, until
     that task leaves the queue. One entry per user; an event costs a second decision, and a look at the kinds in a line.
 
     Args:
         order: between users.
         turns: the same order, where everything fits.
         packing: of requests.
-        patience_us: for how long a task may be passed over.
+        patience_us: time for which a task may be passed over.
     """
 
     __slots__ = ("_noted", "_patience_us", "_turns")
@@ -142,12 +142,12 @@ class PatientVectorQueue(FairVectorQueue):
         self._noted: dict[str, tuple[TaskId, Time]] = {}
 
     def launched(self, task: Task) -> None:
-        """The task takes what it asked for from now on."""
+        """Count a task that starts."""
         super().launched(task)
         self._turns.launched(self._user[task.job], task.request or SLOT)
 
     def ended(self, task: Task) -> None:
-        """The task has given it back."""
+        """Count a task that has ended."""
         super().ended(task)
         self._turns.ended(self._user[task.job], task.request or SLOT)
 
@@ -156,7 +156,7 @@ class PatientVectorQueue(FairVectorQueue):
         self._turns.wants(user, demand)
 
     def note(self, now: Time) -> None:
-        """Note that all is placed that can be: the user whose turn it is has been passed over."""
+        """Note the user whose turn it is: its first task was passed over."""
         user = self._turns.choose()
         if user is not None:
             first = self._lines[user].first().id
@@ -176,11 +176,11 @@ class PatientVectorQueue(FairVectorQueue):
         """Take out a task that is the first of its kind in its user's line."""
         user = self._user[task.job]
         taken = self._lines[user].pop_kind((task.constraints, task.request))
-        assert taken.id == task.id, f"{taken.id} stands before {task.id}"
+        assert taken.id == task.id, f"{taken.id} is before {task.id}"
         self.length -= 1
         self._left(user, task)
 
     def check(self) -> None:
-        """Also where the turns count something else."""
+        """Check the turns, too."""
         super().check()
         self._turns.check()

@@ -1,4 +1,4 @@
-"""The oracle's scheduler."""
+"""The oracle's scheduler, which places each task in the instant of its submission."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADDRESS: Final[Address] = "oracle/0"
 
 
 class Scheduler(Component):
-    """Knows every machine exactly and pays nothing for it.
+    """Schedules on an exact view of every machine, without any delay.
 
     Args:
         machines: these, with the queue.
@@ -35,7 +35,6 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Schedule a job."""
         if self._machines.fair is not None:
             self._machines.fair.belongs(message.job.id, message.job.user)
         self._reserve(now)
@@ -45,7 +44,6 @@ class Scheduler(Component):
         self._settle(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Schedule a further chunk."""
         self._reserve(now)
         self._schedule(self._jobs.more(message))
         self._settle(now)
@@ -71,7 +69,7 @@ class Scheduler(Component):
         self._port.send(self._nodes[unit], Launch(self._launches, task))
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        """Use what the task had again at once."""
+        """Give the task's unit to a waiting task at once."""
         self._reserve(now)
         running = self._running.pop(message.task, None)
         if running is not None:
@@ -98,7 +96,6 @@ class Scheduler(Component):
         self._settle(now)
 
     def check(self) -> None:
-        """Check the machines."""
         self._machines.check()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it

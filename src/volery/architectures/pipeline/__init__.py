@@ -39,11 +39,11 @@ from volery.core.bounds import Components, Count, OptionalComponents, Period, Ra
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
-from volery.core.provisioning import Billing
 from volery.core.records import ATTEMPT_MAX
 from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
+from volery.core.tariff import Billing
 from volery.policies.locality import ByTime
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 

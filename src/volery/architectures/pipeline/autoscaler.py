@@ -19,7 +19,7 @@ from volery.architectures.pipeline.policies import Kind, Offer, State, Supply
 from volery.core.component import sent_to
 from volery.core.events import Counted
 from volery.core.model import Key, Time
-from volery.core.provisioning import HOUR, Billing
+from volery.core.tariff import HOUR, Billing
 from volery.policies.match import positions
 
 SCALE = "scale"

@@ -1,6 +1,6 @@
 """Quincy (Isard et al., SOSP 2009) and Firmament (Gog et al., OSDI 2016): scheduling as a minimum-cost flow.
 
-Roles    Scheduler (one, knows every slot), Node (one per machine).
+Roles    Scheduler (one, sees every slot), Node (one per machine).
 Flow     Submit > (something has changed) > compute: network, cheapest flow > Launch, Kill > Completed > ..
 Deviates Neither text was at hand: costs and prices are those of Firmament's published code, the rest is restated or
          chosen (docs/reference/flow.md). All input of a task is one piece of `input_gb`, whole on each machine that
@@ -21,8 +21,8 @@ import msgspec
 
 from volery.architectures.quincy.flow.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.flow.graph import Solver
-from volery.architectures.quincy.flow.scaling import check_solver
-from volery.architectures.quincy.scheduler import Scheduler, Setting
+from volery.architectures.quincy.flow.ortools_solver import check_solver
+from volery.architectures.quincy.scheduler import FlowSetting, Scheduler
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
@@ -73,14 +73,14 @@ class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deployment:
-    """Components for a cluster.
+    """Build the components for a cluster.
 
     Raises:
         InputError: the solver is not installed.
     """
     if config.solver == "scaling":
         check_solver("quincy:solver")
-    setting = Setting(
+    setting = FlowSetting(
         cycle_us=round(config.cycle_s * SECOND),
         preemption=config.preemption,
         fairness=config.fairness,
@@ -109,12 +109,12 @@ def _costs(cluster: Cluster, config: QuincyConfig) -> FlowCosts:
 
 STAGES = {
     Stage.J1: Realisation("Scheduler.on_submit"),
-    Stage.J3: Realisation("Scheduler._bounds", "full", "equal shares; otherwise who has waited longest"),
+    Stage.J3: Realisation("Scheduler._bounds", "full", "equal shares; otherwise the longest wait"),
     Stage.J4: Realisation("Scheduler._solve", "full", "all jobs together"),
     Stage.J6: Realisation("Scheduler.on_ended", "full", "JobDone after the last task"),
     Stage.T2: Realisation("Scheduler._solve", "full", "the cheapest to place of all tasks, by where their input lies"),
     Stage.T3: Realisation("Scheduler._solve", "full", "all tasks together"),
-    Stage.T4: Realisation("Scheduler._follow", "full", "what the flow says"),
+    Stage.T4: Realisation("Scheduler._follow", "full", "by the flow"),
     Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),
     Stage.T7: Realisation("Scheduler.on_ended"),
     Stage.T10: Realisation("Scheduler._follow", "full", "what is cheaper elsewhere or not at all", "preemption"),

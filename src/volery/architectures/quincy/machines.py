@@ -13,18 +13,18 @@ from volery.core.records import ATTEMPT_MAX
 class Machines:
     """The slots, and the tasks that have some.
 
-    A task is placed on a machine: it is launched at once if a slot is idle, else as soon as one is that was promised to
-    it, because who runs there has been told to stop. A task that is moved has its new place before it has left the old.
+    A placed task is launched at once if a slot is idle, else when the task that has the promised slot has been stopped.
+    A task that is moved has its new place before it has left the old one.
 
     Args:
         cluster: the machines.
         request_mbps: of a task.
 
     Attributes:
-        free: per machine, slots that nobody runs on and nobody was promised, counting those that are to be left.
+        free: per machine, slots that no task has or was promised, and those of tasks that are being stopped.
         room: of the machines, as a network is drawn from it.
         running: attempts that have been launched, by task.
-        stopping: those that have been told to stop, with the task for which that was done.
+        stopping: those that are being stopped, with the tasks for which they are.
     """
 
     def __init__(self, cluster: Cluster, request_mbps: Callable[[Item], int]) -> None:
@@ -52,7 +52,7 @@ class Machines:
         return self.room
 
     def counts(self) -> dict[JobId, int]:
-        """Per job, how many tasks run, or will without a further decision."""
+        """The number of tasks of each job that run, or will without a further decision."""
         found: dict[JobId, int] = {}
         kept = [item for task, item in self.running.items() if task not in self.stopping]
         for item in (*kept, *(item for promised in self._promised for item in promised.values())):
@@ -80,7 +80,7 @@ class Machines:
         self.room.used_mbps[machine] += change * self._request(item)
 
     def start(self, machine: int, now: Time) -> list[Item]:
-        """Those that have been promised idle slots of a machine and can be launched; they run from now on."""
+        """Start the promised tasks that have an idle slot of the machine, and return them."""
         promised, ready = self._promised[machine], list[Item]()
         for task, item in list(promised.items()):
             if self._idle[machine] and task not in self.running:
@@ -92,7 +92,7 @@ class Machines:
         return ready
 
     def end(self, task: TaskId) -> int:
-        """A task runs no longer: on which machine it did."""
+        """Remove an ended attempt; returns its machine."""
         item = self.running.pop(task)
         machine = item.machine
         self._idle[machine] += 1
@@ -104,7 +104,7 @@ class Machines:
         return machine
 
     def let_go(self, item: Item) -> None:
-        """A task that has been promised a slot does not want it any more."""
+        """Give up the slot that a task was promised."""
         if item.machine != NOWHERE:
             del self._promised[item.machine][item.task.id]
             self._load(item, item.machine, -1)

@@ -1,4 +1,4 @@
-"""The scheduler: it draws tasks and slots as a network, and acts on the cheapest flow."""
+"""The scheduler, which builds a network of tasks and slots and acts on its cheapest flow."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from volery.architectures.quincy.flow.bounds import fair_floors
 from volery.architectures.quincy.flow.costs import FlowCosts
-from volery.architectures.quincy.flow.graph import Answer, Graph, Question, Solver
+from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, Solver
 from volery.architectures.quincy.flow.items import Item, WaitingItems
-from volery.architectures.quincy.flow.network import Bounds, Drawn, Wish
-from volery.architectures.quincy.flow.solving import solve
+from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, NetworkTask, fair_floors
+from volery.architectures.quincy.flow.solver import solve
 from volery.architectures.quincy.machines import Machines
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
@@ -24,13 +23,13 @@ CYCLE = "cycle"
 FLOW = "flow"
 
 
-class Setting(msgspec.Struct, frozen=True):
+class FlowSetting(msgspec.Struct, frozen=True):
     """The parameters of the scheduler.
 
     Args:
         cycle_us: from one flow to the next at least; 0: whenever something has changed.
-        preemption: whether running tasks are in the network.
-        fairness: whether jobs have a share of the slots that comes before costs.
+        preemption: running tasks are in the network.
+        fairness: jobs have a share of the slots that comes before costs.
         job_max: tasks of one job that run at once at most; 0: as many as there are.
         solver: of the flow.
         warm: begin with the prices of the flow before.
@@ -61,13 +60,13 @@ class Scheduler(Component):
         "_solved_us", "_waiting",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster, model: FlowCosts, setting: Setting) -> None:
+    def __init__(self, cluster: Cluster, model: FlowCosts, setting: FlowSetting) -> None:
         self._model = model
         self._setting = setting
         self._machines = Machines(cluster, lambda item: model.request_mbps(item.task, item.holders))
         self._waiting = WaitingItems()
         self._prices: dict[object, int] = {}
-        self._drawn: Drawn | None = None
+        self._drawn: FlowNetwork | None = None
         self._graph: Graph | None = None
         self._solved_us: Time = NEVER
         self._changed = False
@@ -78,13 +77,11 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Queue a job."""
         job = message.job
         self._port.observe(Measured("queued_tasks", len(self._waiting)))
         self._arrive(job.id, self._jobs.admit(message, source, len(self._waiting)), job.replicas, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Queue a further chunk."""
         self._arrive(message.job, self._jobs.more(message), message.replicas, now)
 
     def _arrive(self, job: JobId, tasks: Sequence[Task], replicas: Sequence[tuple[int, ...]], now: Time) -> None:
@@ -105,7 +102,7 @@ class Scheduler(Component):
             self._waiting.forget(job)
 
     def _change(self, now: Time) -> None:
-        """Something has changed: solve again as soon as the cycle allows."""
+        """Solve again as soon as the cycle allows."""
         self._changed = True
         if self._drawn is not None:
             return
@@ -130,33 +127,33 @@ class Scheduler(Component):
             return
         movable = self._machines.movable() if setting.preemption else []
         room = self._machines.open_room(movable)
-        drawn = Drawn(self._model, room)
+        drawn = FlowNetwork(self._model, room)
         most = min(sum(room.free), setting.job_max or sum(room.free))
         first = self._waiting.first(lambda place: drawn.place(place) is not None, most)
         if not first and (not movable or not any(self._machines.free)):
             return
-        wishes = [Wish(item, self._model.unscheduled(now - item.since)) for item in first]
-        wishes += [
-            Wish(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
+        members = [NetworkTask(item, self._model.unscheduled(now - item.since)) for item in first]
+        members += [
+            NetworkTask(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
             for item in movable
         ]
-        graph = drawn.draw_tasks(wishes, self._bounds(wishes, sum(room.free)))
+        graph = drawn.draw_tasks(members, self._bounds(members, sum(room.free)))
         prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
         self._drawn, self._graph, self._solved_us = drawn, graph, now
         decision_us = setting.decision_us + round(setting.arc_us * len(graph.tails))
-        self._port.compute(FLOW, Problem(solve, Question(graph, prices, setting.solver), decision_us))
+        self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
-    def _bounds(self, wishes: Sequence[Wish], slots: int) -> dict[JobId, Bounds]:
-        """Of the jobs in the network: least and most of its tasks there that are to run."""
+    def _bounds(self, members: Sequence[NetworkTask], slots: int) -> dict[JobId, Bounds]:
+        """The least and the most tasks in the network that are to run, of each job."""
         setting = self._setting
         if not setting.fairness and not setting.job_max:
             return {}
         running, waiting = self._machines.counts(), self._waiting.counts
         most = setting.job_max or slots + sum(running.values())
         fixed = dict(running)  # those that are not in the network keep what they have
-        for wish in wishes:
-            if wish.stay is not None:
-                fixed[wish.item.task.job] -= 1
+        for member in members:
+            if member.stay is not None:
+                fixed[member.item.task.job] -= 1
         wanted = {
             job: min(waiting.get(job, 0) + running.get(job, 0), max(most, running.get(job, 0)))
             for job in sorted(waiting.keys() | running.keys())
@@ -164,33 +161,33 @@ class Scheduler(Component):
         floors = fair_floors(wanted, fixed, slots + sum(fixed.values())) if setting.fairness else {}
         return {
             job: Bounds(max(0, floors.get(job, 0) - fixed.get(job, 0)), max(0, most - fixed.get(job, 0)))
-            for job in dict.fromkeys([wish.item.task.job for wish in wishes])
+            for job in dict.fromkeys([member.item.task.job for member in members])
         }
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Stop, move and launch tasks by the flow, as far as it still holds."""
-        answer: Answer = event.answer
+        answer: FlowAnswer = event.answer
         drawn, graph = self._drawn, self._graph
-        assert drawn is not None, "an answer that nobody asked for"
+        assert drawn is not None, "an answer without a problem"
         assert graph is not None, "an answer about nothing"
         self._drawn = self._graph = None
         self._prices = {
             name: price for name, price in zip(drawn.names, answer.prices, strict=True) if isinstance(name, tuple)
         }
-        self._tell(drawn.wishes, graph, answer)
-        self._follow(drawn.wishes, drawn.machines(graph, answer.flows), now)
+        self._observe(drawn.members, graph, answer)
+        self._follow(drawn.members, drawn.machines(graph, answer.flows), now)
         if self._changed:
             self._change(now)
         elif any(self._machines.free):
             self._wait_for(drawn, now)
 
-    def _follow(self, wishes: Sequence[Wish], places: Sequence[int | None], now: Time) -> None:
+    def _follow(self, members: Sequence[NetworkTask], places: Sequence[int | None], now: Time) -> None:
         """Give tasks their places; a task that runs elsewhere is stopped first."""
         leaving: list[Item] = []
         coming: dict[int, list[Item]] = {}
-        for wish, machine in zip(wishes, places, strict=True):
-            item = wish.item
-            if wish.stay is None:
+        for member, machine in zip(members, places, strict=True):
+            item = member.item
+            if member.stay is None:
                 if item.task.id in self._waiting.items and machine is not None:
                     self._waiting.take(item)
                     coming.setdefault(machine, []).append(item)
@@ -213,22 +210,22 @@ class Scheduler(Component):
             self._launches += 1
             self._port.send(f"node/{machine}", Launch(self._launches, item.task, item.attempt))
 
-    def _wait_for(self, drawn: Drawn, now: Time) -> None:
-        """Look again when the first of those that prefer to wait will rather have one of the slots that are left."""
+    def _wait_for(self, drawn: FlowNetwork, now: Time) -> None:
+        """Solve again when the wait of some task becomes dearer than a slot that is left."""
         dues = [
-            wish.item.since + patience_us
-            for wish in drawn.wishes
-            if wish.item.task.id in self._waiting.items
-            for place, cost in wish.item.entries
+            member.item.since + patience_us
+            for member in drawn.members
+            if member.item.task.id in self._waiting.items
+            for place, cost in member.item.entries
             if drawn.place(place) is not None and (patience_us := self._model.patience_us(cost)) is not None
         ]
         due = min((at for at in dues if at > now), default=NEVER)
         if due != NEVER:
             self._look_at(due, now)
 
-    def _tell(self, wishes: Sequence[Wish], graph: Graph, answer: Answer) -> None:
-        """Arcs are the variables of a linear program, nodes its rows; a flow is exact."""
-        observe, jobs, tasks = self._port.observe, len({wish.item.task.job for wish in wishes}), len(wishes)
+    def _observe(self, members: Sequence[NetworkTask], graph: Graph, answer: FlowAnswer) -> None:
+        """Observe the size of the problem: arcs are variables of a linear program, nodes rows."""
+        observe, jobs, tasks = self._port.observe, len({member.item.task.job for member in members}), len(members)
         observe(Measured("plan_jobs", jobs))
         observe(Measured("plan_tasks", tasks))
         observe(Measured("plan_variables", len(graph.tails)))
@@ -238,7 +235,7 @@ class Scheduler(Component):
         observe(Measured("flow_scanned", answer.scanned))
 
     def on_ended(self, message: Completed, source: Address, now: Time) -> None:
-        """Give the slot to the task that was promised it, or to the next flow."""
+        """Give the slot to the task with the promise, or to the next flow."""
         item = self._machines.running.get(message.task)
         if item is None or item.attempt != message.attempt:
             return
@@ -249,7 +246,7 @@ class Scheduler(Component):
             self._jobs.finished(job)
             self._close_if_done(job)
         else:
-            assert beneficiary is not None, "a task was killed that nobody wanted to stop"
+            assert beneficiary is not None, "a task was killed that was not to stop"
             self._port.observe(Preemption(now, message.task, message.attempt, beneficiary, "cost"))
             item.attempt += 1
             item.since = now - item.waited_us
@@ -283,13 +280,13 @@ class Scheduler(Component):
         self._change(now)
 
     def check(self) -> None:
-        """Slots have one owner; what waits is of open jobs."""
+        """Raise where a slot has not one owner, or a task of a closed job waits."""
         self._machines.check()
         for item in self._waiting.items.values():
             assert self._jobs.is_open(item.task.job), f"job {item.task.job} waits and is not open"
 
     def check_rest(self) -> None:
-        """Nothing waits, runs, or is decided."""
+        """Raise where a task waits or runs, or a decision is to come."""
         assert not self._waiting, f"{len(self._waiting)} tasks wait for ever"
         assert not self._machines.running, "tasks run for ever"
         assert self._drawn is None, "an answer never comes"

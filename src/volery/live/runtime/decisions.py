@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from volery.core.model import Address, Amounts, Cluster, TaskId
-from volery.core.why import Noted
+from volery.core.why import LoggedDecision
 from volery.live.messages import DecisionReport
 from volery.live.status import DecisionStep, FunnelStep, PairStatus, RejectionCount
 
@@ -41,7 +41,7 @@ class DecisionBook:
         self._pairs: dict[tuple[Address, Address], list[int]] = {}
         self._recent: dict[tuple[Address, Address], deque[list[int]]] = {}
         # A plain dict looks for its first key among all that were deleted before it.
-        self._of_task: OrderedDict[TaskId, list[Noted]] = OrderedDict()
+        self._of_task: OrderedDict[TaskId, list[LoggedDecision]] = OrderedDict()
         self._dropped: dict[TaskId, int] = {}
 
     def note(self, told: DecisionReport) -> None:
@@ -61,7 +61,7 @@ class DecisionBook:
                     some[1] += 1
                 elif told.decision.chosen == "placed":
                     some[0], some[2] = some[0] + 1, some[2] + told.decision.view_age_us
-        kept, noted = self._of_task.get(task), Noted(told.at_unix_us, told.by, told.decision)
+        kept, noted = self._of_task.get(task), LoggedDecision(told.at_unix_us, told.by, told.decision)
         if kept is not None:
             kept.append(noted)
             if len(kept) > KEPT_PER_TASK:

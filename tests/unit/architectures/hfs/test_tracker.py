@@ -9,7 +9,7 @@ from tests.unit.architectures.parts import Alone, messages, tasks
 
 from volery import theory
 from volery.architectures import configure, lookup
-from volery.architectures.hfs.messages import Heartbeat
+from volery.architectures.hfs.node import Heartbeat
 from volery.core.errors import InputError
 from volery.core.events import Cancel, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job

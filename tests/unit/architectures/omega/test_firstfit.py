@@ -8,18 +8,18 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.architectures.omega.firstfit import NOWHERE, Placing, Rings, place, stretch
+from volery.architectures.omega.firstfit import NOWHERE, PlacementProblem, Rings, place, stretch
 from volery.core.model import Cluster, Task
 from volery.core.resources import Packing
 
 
 def problem(
     free: list[int], tasks: int, seed: int = 0, whole: bool = False, machines: list[int] | None = None
-) -> Placing:
+) -> PlacementProblem:
     packing = Packing(1)
     pool = list(range(len(free))) if machines is None else machines
     amounts = [packing.free((one,)) for one in free]
-    return Placing(tuple(Task(k, 0) for k in range(tasks)), amounts, {0: pool}, packing, seed, whole)
+    return PlacementProblem(tuple(Task(k, 0) for k in range(tasks)), amounts, {0: pool}, packing, seed, whole)
 
 
 @given(free=st.lists(st.integers(0, 3), max_size=80), tasks=st.integers(0, 90), seed=st.integers(0, 1 << 64))

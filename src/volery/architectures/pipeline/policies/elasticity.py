@@ -21,7 +21,7 @@ from volery.architectures.pipeline.policies.records import Offer, Supply
 from volery.architectures.pipeline.policies.view import View
 from volery.core.bounds import Count, PositiveCount, PositiveRatio, Ratio, Seconds
 from volery.core.model import SECOND, JobId, Task, TaskId, Time
-from volery.core.provisioning import HOUR
+from volery.core.tariff import HOUR
 
 
 class AllOn(Policy, frozen=True):

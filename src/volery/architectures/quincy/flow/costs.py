@@ -118,7 +118,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class QuincyCosts:
-    """Moving input costs by how far it goes; waiting costs by time; what runs is worth its time (Quincy, section 4).
+    """Moving input costs by distance, waiting by time; running work is worth its time (Quincy, section 4).
 
     A task has arcs to the machines and the racks that hold its input, of their exact or worst cost, and to all machines
     together at the worst in the cluster. A task without input has the last alone, for nothing.
@@ -166,7 +166,7 @@ class QuincyCosts:
         return self._moved[NODE if all(machine in holders for machine in machines) else RACK]
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
-        """All machines by rack, racks by machine, for nothing more."""
+        """Arcs from all machines to racks, and from racks to machines, at no further cost."""
         kind, need, racks = place[0], int(place[1]), self._racks
         machines = self.machines.among(need, room.open)
         if kind == ANYWHERE:
@@ -181,14 +181,14 @@ class QuincyCosts:
                     yield (MACHINE, machine), room.free[machine], 0
 
     def unscheduled(self, waited_us: Time) -> int:
-        """By time; at first a little, so that nobody waits for nothing."""
+        """A price by time; at first a little, so that no task waits for nothing."""
         return 1 + self._rates.wait * waited_us // SECOND
 
     def patience_us(self, cost: int) -> Time | None:
         return -(-cost * SECOND // self._rates.wait) if self._rates.wait else None
 
     def stay(self, item: Item, ran_us: Time) -> int:
-        """The cost of moving its input, less what it has done: that would be lost."""
+        """The cost of moving its input, less the work done, which would be lost."""
         held = item.holders
         near = any(self._racks[item.machine] == self._racks[machine] for machine in held)
         level = NODE if not held or item.machine in held else RACK if near else ANY
@@ -200,7 +200,7 @@ UNSCHEDULED = 1_000_000 * UNIT
 
 
 class LoadSpreading:
-    """Every task to the machine with the fewest (Firmament, section 3.3).
+    """Each task costs least on the machine with the fewest tasks (Firmament, section 3.3).
 
     All may go anywhere; the next slot of a machine costs as much more as it has tasks.
 
@@ -215,7 +215,7 @@ class LoadSpreading:
         return 0
 
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
-        """Anywhere."""
+        """One arc, to all machines."""
         return (((ANYWHERE, task.constraints), 0),)
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
@@ -226,7 +226,7 @@ class LoadSpreading:
                 yield (MACHINE, machine), 1, (tasks + more) * UNIT
 
     def unscheduled(self, waited_us: Time) -> int:
-        """More than any machine costs, and more for those that have waited longer."""
+        """A price above that of any machine, higher for tasks that have waited longer."""
         return UNSCHEDULED + waited_us // 1000
 
     def patience_us(self, cost: int) -> Time | None:
@@ -234,12 +234,12 @@ class LoadSpreading:
         return None
 
     def stay(self, item: Item, ran_us: Time) -> int:
-        """Nothing, less what it has done."""
+        """The cost of no move, less the work done."""
         return -INERTIA - UNIT * ran_us // SECOND
 
 
 class NetworkAware:
-    """To machines with network bandwidth left, the least used first (Firmament, section 3.3).
+    """Each task costs least on the machine with the most network bandwidth left (Firmament, section 3.3).
 
     A task with input is taken to read it in its estimated duration, from elsewhere, wherever it runs. Tasks that ask
     for as much share an aggregator.
@@ -257,18 +257,18 @@ class NetworkAware:
         self._machine_mbps = machine_mbps
 
     def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
-        """In steps of a hundred, at most all that a machine has: what asks for more could never run."""
+        """The bandwidth in steps of a hundred, at most all of a machine: more could never run."""
         if not holders:
             return 0
         mbps = self._input_gb * MEGABITS_PER_GB * SECOND / max(task.estimate_us, 1)
         return min(-(-round(mbps) // 100) * 100, self._machine_mbps)
 
     def entries(self, task: Task, holders: Sequence[int]) -> tuple[tuple[Place, int], ...]:
-        """To the tasks that ask for as much."""
+        """One arc, to the aggregator of tasks that ask for as much bandwidth."""
         return (((ANYWHERE, task.constraints, self.request_mbps(task, holders)), 0),)
 
     def below(self, place: Place, room: Room) -> Iterable[tuple[Place, int, int]]:
-        """Machines that can carry it; the cost is the bandwidth asked for and used already."""
+        """Arcs to machines with the bandwidth; the cost is the bandwidth asked for and used already."""
         asked = int(place[2])
         for machine in self.machines.among(int(place[1]), room.open):
             spare = self._machine_mbps - room.used_mbps[machine]

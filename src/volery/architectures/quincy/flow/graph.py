@@ -10,8 +10,12 @@ Solver = Literal["augmenting", "scaling"]
 """Successive shortest paths, built in; cost scaling by OR-tools, in a process of its own."""
 
 
+class InfeasibleError(ValueError):
+    """Something that is supplied reaches no demand."""
+
+
 class Graph(msgspec.Struct, frozen=True):
-    """Nodes are numbered from 0; all that the sources supply ends in nodes with a demand.
+    """A flow network: nodes are numbered from 0; all supply ends in nodes with a demand.
 
     Args:
         supplies: per node; a demand is negative. They add up to 0.
@@ -27,14 +31,14 @@ class Graph(msgspec.Struct, frozen=True):
     costs: tuple[int, ...]
 
 
-class Question(msgspec.Struct, frozen=True):
+class FlowProblem(msgspec.Struct, frozen=True):
     """The problem of a solver.
 
     Args:
         graph: the network.
-        prices: per node, what an earlier answer to a similar question charged; nothing: none is known. They spare work
+        prices: per node, those of an earlier answer to a similar problem; nothing: there are none. They spare work
             and change no answer.
-        solver: who finds the optimum; all find the same flow.
+        solver: of the optimum; all find the same flow.
     """
 
     graph: Graph
@@ -42,14 +46,14 @@ class Question(msgspec.Struct, frozen=True):
     solver: Solver = "augmenting"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class FlowAnswer(msgspec.Struct, frozen=True):
     """The cheapest flow; of several that are as cheap always the same.
 
     Args:
         flows: per arc.
         cost: of all of it.
         prices: per node, what it costs at the margin to get a unit from there to the root (the node of largest demand).
-        paths: along which flow was pushed until it was optimal; 0 from a solver that does not tell.
+        paths: along which flow was pushed until it was optimal; 0: the solver does not count them.
         scanned: arcs that were looked at for that.
     """
 
@@ -60,8 +64,8 @@ class Answer(msgspec.Struct, frozen=True):
     scanned: int = 0
 
 
-class Network:
-    """A graph that is being drawn; nodes have names.
+class GraphBuilder:
+    """Builds a graph whose nodes have names.
 
     Attributes:
         names: of the nodes, by number.
@@ -76,7 +80,7 @@ class Network:
         self._arcs: list[tuple[int, int, int, int]] = []
 
     def node(self, name: object, supply: int = 0) -> int:
-        """The number of a node, which is drawn if it is new; its supply is added to what it has."""
+        """The number of a node, which is added if it is new; its supply adds up."""
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = len(self.names)
@@ -86,10 +90,9 @@ class Network:
         return number
 
     def arc(self, tail: int, head: int, capacity: int, cost: int) -> None:
-        """Draw an arc."""
         self._arcs.append((tail, head, capacity, cost))
 
     def graph(self) -> Graph:
-        """The network as it is drawn."""
+        """The network built so far."""
         tails, heads, capacities, costs = zip(*self._arcs, strict=True) if self._arcs else ((), (), (), ())
         return Graph(tuple(self._supplies), tails, heads, capacities, costs)

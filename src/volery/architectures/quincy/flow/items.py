@@ -1,4 +1,4 @@
-"""Tasks that wait, in lines by where they would like to run, so that a network holds those alone that can matter."""
+"""Waiting tasks in lines by the places that they have arcs to, so that a network holds only those that matter."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NOWHERE = -1
 
 
 class Item:
-    """A task as the scheduler keeps it, from its arrival to its end.
+    """A task of the scheduler, from its arrival to its end.
 
     Args:
-        task: its own.
+        task: the task.
         entries: places that it has arcs to, with what they cost.
         holders: machines that hold its input.
-        now: it has waited since then.
+        now: its arrival.
 
     Attributes:
-        since: when it would have come, had it never run before: what it has waited in all is the time since then.
+        since: arrival, later by the time that it has run: the time since then is its whole wait.
         waited_us: in all, when it was last launched.
         machine: on which it runs, or that it has been promised; NOWHERE: it waits.
         began_us: when it was launched; NEVER while it does not run.
@@ -86,17 +86,17 @@ class WaitingItems:
                 line.append(entry)
 
     def take(self, item: Item) -> None:
-        """It waits no longer; lines forget it when they are next looked at."""
+        """Remove a task; lines drop it when they are next read."""
         del self.items[item.task.id]
         self.counts[item.task.job] -= 1
 
     def forget(self, job: JobId) -> None:
-        """The job is done."""
+        """Drop a job that is done."""
         self._lines.pop(job, None)
         self.counts.pop(job, None)
 
     def of_job(self, job: JobId) -> list[Item]:
-        """Its waiting tasks."""
+        """The waiting tasks of a job."""
         return [item for item in self.items.values() if item.task.job == job]
 
     def first(self, places: Callable[[Place], bool], most: int) -> list[Item]:
@@ -115,7 +115,7 @@ class WaitingItems:
         return sorted(found.values(), key=lambda item: (item.task.job, item.since, item.task.id))
 
     def _head(self, lines: dict[Place, _Line], place: Place, most: int) -> Iterable[Item]:
-        """The first of a line; those that have gone are cleared away when there are many."""
+        """The first tasks of a line; removed ones are cleared away when there are many."""
         line, items, found = lines[place], self.items, list[Item]()
         gone = 0
         for since, task in line:

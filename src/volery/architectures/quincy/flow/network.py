@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from volery.architectures.quincy.flow.costs import FlowCosts, Room
-from volery.architectures.quincy.flow.graph import Graph, Network
+from volery.architectures.quincy.flow.graph import Graph, GraphBuilder
 from volery.architectures.quincy.flow.items import MACHINE, Item, Place
 from volery.core.model import JobId
 
@@ -26,13 +26,13 @@ BELOW_FLOOR: Final = 1 << 40
 """The price of each task by which a job runs fewer than it should."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class NetworkTask(msgspec.Struct, frozen=True):
     """A task in the network.
 
     Args:
         item: the task.
-        unscheduled: what it costs to let it wait, or to stop it.
-        stay: what it costs to let it run on; None: it waits.
+        unscheduled: cost of letting it wait, or of stopping it.
+        stay: cost of letting it run on; None: it waits.
     """
 
     item: Item
@@ -52,30 +52,30 @@ class Bounds(msgspec.Struct, frozen=True):
     most: int
 
 
-class Drawn:
-    """A network with what its nodes stand for.
+class FlowNetwork:
+    """The network of waiting and running tasks, with the meaning of its nodes.
 
     Args:
         model: what things cost.
         room: of the machines.
 
     Attributes:
-        wishes: the tasks in it, in order.
+        members: the tasks in it, in order.
         names: of its nodes.
     """
 
     def __init__(self, model: FlowCosts, room: Room) -> None:
         self._model = model
         self._room = room
-        self._network = Network()
+        self._network = GraphBuilder()
         self._sink = self._network.node((SINK,))
         self._reached: dict[Place, int | None] = {}
         self._nodes: list[int] = []
-        self.wishes: Sequence[Wish] = ()
+        self.members: Sequence[NetworkTask] = ()
 
     @property
     def names(self) -> list[object]:
-        """Of the nodes, by number."""
+        """The names of the nodes, by number."""
         return self._network.names
 
     def place(self, place: Place) -> int | None:
@@ -107,18 +107,18 @@ class Drawn:
             network.arc(node, head, capacity, cost)
         return node
 
-    def draw_tasks(self, wishes: Sequence[Wish], bounds: Mapping[JobId, Bounds]) -> Graph:
+    def draw_tasks(self, members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> Graph:
         """The graph, with these tasks.
 
         Args:
-            wishes: the tasks.
+            members: the tasks.
             bounds: of their jobs; those that are not named may run as many as they like.
         """
         network, sink = self._network, self._sink
-        self.wishes = wishes
+        self.members = members
         counts: dict[JobId, int] = {}
-        for wish in wishes:
-            job = wish.item.task.job
+        for member in members:
+            job = member.item.task.job
             counts[job] = counts.get(job, 0) + 1
         waits = {job: network.node((UNSCHEDULED_OF, job)) for job in counts}
         for job, count in counts.items():
@@ -131,18 +131,18 @@ class Drawn:
             if least:
                 network.arc(waits[job], sink, least + 1, BELOW_FLOOR)
             network.node((SINK,), kept_back - count)
-        for wish in wishes:
-            node = network.node(wish.item.task.id, 1)
+        for member in members:
+            node = network.node(member.item.task.id, 1)
             self._nodes.append(node)
-            network.arc(node, waits[wish.item.task.job], 1, wish.unscheduled)
-            for place, cost in wish.item.entries:
-                here = place == (MACHINE, wish.item.machine)
-                if (head := self.place(place)) is not None and not (here and wish.stay is not None):
+            network.arc(node, waits[member.item.task.job], 1, member.unscheduled)
+            for place, cost in member.item.entries:
+                here = place == (MACHINE, member.item.machine)
+                if (head := self.place(place)) is not None and not (here and member.stay is not None):
                     network.arc(node, head, 1, cost)
-            if wish.stay is not None:
-                head = self.place((MACHINE, wish.item.machine))
+            if member.stay is not None:
+                head = self.place((MACHINE, member.item.machine))
                 assert head is not None, "a task runs where there is no slot"
-                network.arc(node, head, 1, wish.stay)
+                network.arc(node, head, 1, member.stay)
         return network.graph()
 
     def machines(self, graph: Graph, flows: Sequence[int]) -> list[int | None]:
@@ -171,3 +171,30 @@ class Drawn:
                 machine = machine_of.get(at)
             found.append(machine)
         return found
+
+
+def fair_floors(wanted: Mapping[JobId, int], running: Mapping[JobId, int], slots: int) -> dict[JobId, int]:
+    """Per job, with how many tasks it has its share: those that have least are given one more until all is given.
+
+    Args:
+        wanted: how many tasks each job has that could run, those that do included; what is left over when all have as
+            many goes to the first of these.
+        running: how many of these keep what they have, whatever their share is.
+        slots: in all, those of `running` included.
+    """
+    floors = {job: min(running.get(job, 0), count) for job, count in wanted.items()}
+    left = slots - sum(floors.values())
+    level = 0
+    while left > 0:
+        short = [job for job, count in wanted.items() if floors[job] <= level and floors[job] < count]
+        if not short:
+            above = [floors[job] for job, count in wanted.items() if floors[job] < count]
+            if not above:
+                break
+            level = min(above)
+            continue
+        for job in short[:left]:
+            floors[job] += 1
+        left -= len(short)
+        level += 1
+    return floors

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from volery.architectures.quincy.flow.bounds import fair_floors
 from volery.architectures.quincy.flow.costs import FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates, Room
-from volery.architectures.quincy.flow.graph import Question
+from volery.architectures.quincy.flow.graph import FlowProblem
 from volery.architectures.quincy.flow.items import Item, WaitingItems
-from volery.architectures.quincy.flow.network import Bounds, Drawn, Wish
-from volery.architectures.quincy.flow.solving import solve
+from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, NetworkTask, fair_floors
+from volery.architectures.quincy.flow.solver import solve
 from volery.core.model import SECOND, Cluster, Task
 
 FOUR = Cluster((0,) * 4, (1,) * 4, racks=(0, 0, 1, 1))
@@ -26,9 +25,9 @@ def item(model: FlowCosts, number: int, holders: tuple[int, ...] = (), job: int 
 def placed(
     model: FlowCosts, room: Room, items: Sequence[Item], now: int, bounds: dict[int, Bounds] | None = None
 ) -> list[int | None]:
-    drawn = Drawn(model, room)
-    graph = drawn.draw_tasks([Wish(one, model.unscheduled(now - one.since)) for one in items], bounds or {})
-    return drawn.machines(graph, solve(Question(graph)).flows)
+    drawn = FlowNetwork(model, room)
+    graph = drawn.draw_tasks([NetworkTask(one, model.unscheduled(now - one.since)) for one in items], bounds or {})
+    return drawn.machines(graph, solve(FlowProblem(graph)).flows)
 
 
 def room_of(*free: int) -> Room:

@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.architectures.quincy.flow.drawn import NODES, graphs
 
-from volery.architectures.quincy.flow import scaling
-from volery.architectures.quincy.flow.augmenting import InfeasibleError
-from volery.architectures.quincy.flow.graph import Answer, Graph, Network, Question, Solver
-from volery.architectures.quincy.flow.solving import cost_of, solve
+from volery.architectures.quincy.flow import ortools_solver as scaling
+from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, GraphBuilder, InfeasibleError, Solver
+from volery.architectures.quincy.flow.solver import cost_of, solve
 from volery.core.errors import InputError
 
 
 def three_tasks(waiting: int) -> Graph:
     """Vector Q1: two racks of two machines; three tasks of one job with 3 GB on the first machine alone."""
-    network = Network()
+    network = GraphBuilder()
     sink = network.node("sink", -3)
     machines = [network.node(("machine", number)) for number in range(4)]
     racks = [network.node(("rack", number)) for number in range(2)]
@@ -46,7 +45,7 @@ def test_tasks_wait_until_waiting_is_dearer_than_moving_their_input(
     waiting: int, cost: int, machines: list[int], solver: Solver
 ) -> None:
     """Vector Q1: one runs on the machine, a second in the rack, a third elsewhere, as waiting gets dearer."""
-    found = solve(Question(three_tasks(waiting), solver=solver))
+    found = solve(FlowProblem(three_tasks(waiting), solver=solver))
     assert found.cost == cost
     loads = found.flows[0:8:2]  # of the arcs from the machines to the sink
     assert len(machines) == sum(loads)
@@ -69,7 +68,7 @@ def judged(graph: Graph) -> int | None:
     return int(cost)
 
 
-def answered(question: Question) -> Answer | None:
+def answered(question: FlowProblem) -> FlowAnswer | None:
     try:
         return solve(question)
     except InfeasibleError:
@@ -79,24 +78,24 @@ def answered(question: Question) -> Answer | None:
 @settings(max_examples=150)
 @given(graphs(), st.lists(st.integers(-9, 9), min_size=NODES, max_size=NODES))
 def test_the_flow_is_the_cheapest_and_the_same_from_any_beginning(graph: Graph, prices: list[int]) -> None:
-    found = answered(Question(graph))
+    found = answered(FlowProblem(graph))
     assert (found.cost if found else None) == judged(graph)
     if found is None:
-        assert answered(Question(graph, tuple(prices[: len(graph.supplies)]))) is None
+        assert answered(FlowProblem(graph, tuple(prices[: len(graph.supplies)]))) is None
         return
     for node, supply in enumerate(graph.supplies):
         out = sum(flow for tail, flow in zip(graph.tails, found.flows, strict=True) if tail == node)
         into = sum(flow for head, flow in zip(graph.heads, found.flows, strict=True) if head == node)
         assert out - into == supply, "nothing is lost on the way"
     assert all(0 <= flow <= room for flow, room in zip(found.flows, graph.capacities, strict=True))
-    again = solve(Question(graph, tuple(prices[: len(graph.supplies)])))
+    again = solve(FlowProblem(graph, tuple(prices[: len(graph.supplies)])))
     assert (again.flows, again.prices) == (found.flows, found.prices)
 
 
 @settings(max_examples=60)
 @given(graphs())
 def test_the_other_solver_answers_with_the_same_flow(graph: Graph) -> None:
-    one, other = answered(Question(graph)), answered(Question(graph, solver="scaling"))
+    one, other = answered(FlowProblem(graph)), answered(FlowProblem(graph, solver="scaling"))
     assert (one is None) == (other is None)
     if one and other:
         assert (one.flows, one.cost, one.prices) == (other.flows, other.cost, other.prices)
@@ -104,14 +103,14 @@ def test_the_other_solver_answers_with_the_same_flow(graph: Graph) -> None:
 
 def test_prices_are_what_one_unit_more_would_cost() -> None:
     graph = three_tasks(4)
-    found = solve(Question(graph))
+    found = solve(FlowProblem(graph))
     assert found.prices[graph.supplies.index(1)] == 4, "one more task like these would wait"
     assert found.prices[0] == 0, "the sink is the root"
 
 
 def crowd(tasks: int, machines: int) -> Graph:
     """Tasks that disagree about machines, most of which wait."""
-    network = Network()
+    network = GraphBuilder()
     sink = network.node("sink", -tasks)
     for machine in range(machines):
         network.arc(network.node(("machine", machine)), sink, 1, 0)
@@ -125,8 +124,8 @@ def crowd(tasks: int, machines: int) -> Graph:
 
 def test_good_prices_spare_work() -> None:
     graph = crowd(60, 10)
-    cold = solve(Question(graph))
-    warm = solve(Question(graph, cold.prices))
+    cold = solve(FlowProblem(graph))
+    warm = solve(FlowProblem(graph, cold.prices))
     assert 2 * warm.scanned < cold.scanned
     assert warm.flows == cold.flows
     assert cost_of(graph, warm.flows) == warm.cost == judged(graph)
@@ -134,7 +133,7 @@ def test_good_prices_spare_work() -> None:
 
 def test_ortools_and_highs_never_share_a_process() -> None:
     """Their symbols clash: one of them would not load."""
-    solve(Question(three_tasks(2), solver="scaling"))
+    solve(FlowProblem(three_tasks(2), solver="scaling"))
     assert not [name for name in sys.modules if name.partition(".")[0] == "ortools"]
 
 
@@ -144,7 +143,7 @@ def _both() -> bool:
     check_solver("here")
     import highspy
 
-    return highspy is not None and solve(Question(three_tasks(2), solver="scaling")).cost == 4
+    return highspy is not None and solve(FlowProblem(three_tasks(2), solver="scaling")).cost == 4
 
 
 def test_a_process_that_has_loaded_highs_may_ask_for_a_flow() -> None:
@@ -161,6 +160,6 @@ def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_reaches_no_demand_is_refused() -> None:
     for solver in ("augmenting", "scaling"):
         with pytest.raises(InfeasibleError):
-            solve(Question(Graph((1, -1), (1,), (0,), (1,), (0,)), solver=solver))
+            solve(FlowProblem(Graph((1, -1), (1,), (0,), (1,), (0,)), solver=solver))
         with pytest.raises(InfeasibleError):
-            solve(Question(Graph((1, -1), (), (), (), ()), solver=solver))
+            solve(FlowProblem(Graph((1, -1), (), (), (), ()), solver=solver))

@@ -1,7 +1,7 @@
 """Cost scaling by OR-tools, in a process of its own; the only file that imports it.
 
-OR-tools and highspy bring HiGHS both, and their symbols clash: no process may load the two. So a child is started when
-first asked, kept, and spoken to in plain values; it is a child of the process that asks, whatever that was forked from.
+OR-tools and highspy bring HiGHS both, and their symbols clash: no process may load the two. So a child is started at
+the first problem, kept, and given plain values; it is a child of the process that asks, whatever that was forked from.
 OR-tools comes with the extra `flow`.
 """
 
@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from volery.architectures.quincy.flow.augmenting import InfeasibleError
-from volery.architectures.quincy.flow.graph import Graph
+from volery.architectures.quincy.flow.graph import Graph, InfeasibleError
 from volery.core.errors import InputError
 
 _children: dict[int | None, Connection[Any, Any]] = {}
@@ -26,13 +25,13 @@ def check_solver(place: str) -> None:
     """Refuse to solve without the solver.
 
     Args:
-        place: whose parameter asks for it.
+        place: of the parameter, for the error.
 
     Raises:
         InputError: it is not installed.
     """
     if importlib.util.find_spec("ortools") is None:
-        raise InputError(place, "needs OR-tools: pip install 'volery[flow]'; solver=augmenting goes without")
+        raise InputError(place, "needs OR-tools: pip install 'volery[flow]'. solver=augmenting needs nothing")
 
 
 def scaled(graph: Graph) -> tuple[int, ...]:
@@ -58,7 +57,7 @@ def scaled(graph: Graph) -> tuple[int, ...]:
 
 
 def _child() -> Connection[Any, Any]:
-    """Start a process that answers; it ends with the one that asks."""
+    """Start a process that solves; it ends with the one that asks."""
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     context.Process(target=_answer_all, args=(theirs,), daemon=True).start()
@@ -67,7 +66,7 @@ def _child() -> Connection[Any, Any]:
 
 
 def _answer_all(asking: Connection[Any, Any]) -> None:
-    """In the child: answer until nobody can ask any more."""
+    """Answer in the child, until the pipe is closed."""
     while True:
         try:
             columns = asking.recv()

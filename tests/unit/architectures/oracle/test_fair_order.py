@@ -89,9 +89,12 @@ def test_cancelled_tasks_give_up_their_turn() -> None:
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        ({"order": "fifo", "shares": "a"}, "knows no shares"),
-        ({"order": "fifo", "patience_s": "1"}, "oracle:patience_s: first come first served knows no turns"),
-        ({"order": "drf", "shares": "a+b(c)"}, "give order=hdrf for a tree"),
+        ({"order": "fifo", "shares": "a"}, "has no shares"),
+        (
+            {"order": "fifo", "patience_s": "1"},
+            "oracle:patience_s: needs order=drf or order=hdrf: first come first served has no turns",
+        ),
+        ({"order": "drf", "shares": "a+b(c)"}, "takes no tree of shares; give order=hdrf"),
         ({"order": "hdrf", "shares": "a:0"}, "oracle:shares.a.weight: 0 is not a weight"),
     ],
 )

@@ -1,9 +1,15 @@
-"""Successive shortest paths: each unit of flow goes the cheapest way that is left, others make room where that pays.
+"""The cheapest flow, and of several always the same, whichever solver found the optimum and from where it began.
 
-Prices (dual values) make every arc with room cost at least nothing once they are taken into account; then Dijkstra's
-search from a source ends at the nearest demand. Whatever prices it starts from, the flow is optimal; from prices that
-are nearly right the searches are short. That is how an earlier answer spares work when little has changed (Firmament's
-incremental solver does the same with cost scaling).
+1. A solver finds a cheapest flow.
+2. Its marginal prices are those of every cheapest flow.
+3. From these prices the built-in solver sends the flow again, in an order that nodes and arcs have. That is the answer:
+   it depends on the graph alone.
+
+The built-in solver takes successive shortest paths: each unit of flow goes the cheapest way that is left, and others
+make room where that pays. Prices (dual values) make every arc with room cost at least nothing once they are taken into
+account; then Dijkstra's search from a source ends at the nearest demand. Whatever prices it starts from, the flow is
+optimal; from prices that are nearly right the searches are short. That is how an earlier answer spares work when little
+has changed (Firmament's incremental solver does the same with cost scaling).
 """
 
 from __future__ import annotations
@@ -13,11 +19,34 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from volery.architectures.quincy.flow.graph import Graph
+from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, InfeasibleError
+from volery.architectures.quincy.flow.ortools_solver import scaled
 
 
-class InfeasibleError(ValueError):
-    """Something that is supplied reaches no demand."""
+def solve(question: FlowProblem) -> FlowAnswer:
+    """Answer a question; a pure function.
+
+    Raises:
+        InfeasibleError: something that is supplied reaches no demand.
+        InputError: the solver is not installed.
+    """
+    graph, paths, scanned = question.graph, 0, 0
+    if question.solver == "scaling":
+        flows = scaled(graph)
+    else:
+        residual = Residual(graph, priced(graph, question.prices))
+        residual.send_all()
+        flows, paths, scanned = residual.flows(), residual.paths, residual.scanned
+    prices = marginal_prices(graph, flows)
+    again = Residual(graph, prices)
+    again.send_all()
+    flows = again.flows()
+    return FlowAnswer(flows, cost_of(graph, flows), prices, paths, scanned)
+
+
+def cost_of(graph: Graph, flows: tuple[int, ...]) -> int:
+    """The cost of a flow."""
+    return sum(flow * cost for flow, cost in zip(flows, graph.costs, strict=True))
 
 
 class Residual:

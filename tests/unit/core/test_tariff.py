@@ -1,0 +1,26 @@
+"""Prices of machines that are provisioned and released."""
+
+from __future__ import annotations
+
+import pytest
+
+from volery.core.tariff import Billing
+
+
+@pytest.mark.parametrize(("span", "paid"), [(0, 0), (1, 60), (60, 60), (61, 120)])
+def test_every_interval_that_has_begun_is_paid_for(span: int, paid: int) -> None:
+    assert Billing(frozenset(), interval_us=60).paid_us(span) == paid
+
+
+def test_without_intervals_the_span_is_paid_for() -> None:
+    assert Billing(frozenset()).paid_us(61) == 61
+    assert Billing(frozenset()).paid_until_us(10, 71) == 71
+
+
+@pytest.mark.parametrize(("now", "until"), [(10, 70), (69, 70), (70, 130)])
+def test_the_paid_interval_ends_after_the_present(now: int, until: int) -> None:
+    assert Billing(frozenset(), interval_us=60).paid_until_us(10, now) == until
+
+
+def test_the_price_counts_the_machine_and_its_units() -> None:
+    assert Billing(frozenset(), machine_price=2.0, unit_price=0.5).price(8) == 6.0
