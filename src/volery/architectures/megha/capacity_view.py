@@ -68,6 +68,7 @@ class CapacityView:
 
     def join(self, gm: GlobalMaster) -> None:
         self._gm = gm
+        self._fairness = gm.fairness if gm.fairness.takes else None  # asked per task
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         partition, after = self.next, self.search.after
@@ -120,7 +121,8 @@ class CapacityView:
         self._dirty[partition] |= 1 << position
         claim = packing.naming(task, took)
         self.placed[task.id] = (claim, partition, position)
-        self._gm.fairness.took(claim, partition, position)
+        if self._fairness is not None:
+            self._fairness.took(claim, partition, position)
         return claim
 
     def take_over(self, task: Task, partition: int, position: int, had: int) -> Task:
@@ -160,7 +162,8 @@ class CapacityView:
                 promised[position] = amount
             else:
                 promised.pop(position, None)
-        self._gm.fairness.promised(tasks, sign)
+        if self._fairness is not None:
+            self._fairness.promised(tasks, sign)
 
     def end(self, message: Ended, lm: int) -> None:
         self.arrived(lm, message.heard)

@@ -237,7 +237,7 @@ class GlobalMaster(Component):
         """Ask a Local Master for units of a partition."""
         lm, recovery = self.layout.lm_of[partition], self.recovery
         for at in range(0, len(tasks), self._batch_max):
-            number = self.next_request(lm)
+            number = self._requests[lm] = self._requests[lm] + 1
             some, where = tuple(tasks[at : at + self._batch_max]), tuple(places[at : at + self._batch_max])
             self.view.requested(lm, (number, partition, some, where))
             if self._numbered:
