@@ -23,7 +23,6 @@ from volery.architectures.megha.messages import (
     Yield,
 )
 from volery.architectures.megha.users import sum_of
-from volery.core.component import Handler
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.why import Chosen, Decision, Reason, Rejected, Scope
@@ -44,6 +43,9 @@ class Narrator(Protocol):
 
     def start(self, now: Time) -> None:
         """Begin: the view is that of an empty cluster, which is true now."""
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks by the view; return those that fit nowhere."""
 
     def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         """Report tasks that waited for these units."""
@@ -71,9 +73,13 @@ class SilentNarrator:
     """Reports nothing."""
 
     def join(self, gm: GlobalMaster) -> None:
-        gm.place = gm.view.place
+        self._view = gm.view
 
     def start(self, now: Time) -> None: ...
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        return self._view.place(tasks)
+
     def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None: ...
     def refused(self, tasks: Iterable[TaskId]) -> None: ...
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None: ...
@@ -100,8 +106,7 @@ class DecisionNarrator:
             self._calls = FirstCalls(gm, gm.fairness, gm.view)
         self._told_of_shares: set[TaskId] = set()
         self._matching = False
-        gm.place = self.place
-        vars(gm)["receives"] = {event: _noted(handler) for event, handler in type(gm).receives.items()}
+        vars(gm)["receives"] = dict.fromkeys(type(gm).receives, _noted)
 
     def start(self, now: Time) -> None:
         self._now = now
@@ -215,15 +220,15 @@ class DecisionNarrator:
         gm.observe(Decision(task.id, task.job, chosen, partition, machine, asked, age_us, rejected))
 
 
-def _noted(handler: Handler) -> Handler:
-    """The handler, after the narrator has taken note of the event."""
+def _noted(gm: GlobalMaster, event: Event, source: Address, now: Time) -> None:
+    """Let the narrator note an event, then call the handler of the master's class.
 
-    def noted(gm: GlobalMaster, event: Event, source: Address, now: Time) -> None:
-        assert isinstance(gm.narrator, DecisionNarrator), "a narrator that reports"
-        gm.narrator.note(event, source, now)
-        handler(gm, event, source, now)
-
-    return noted
+    The handler is looked up with each event: a clock of stages may change the class, and a snapshot takes functions by
+    their names alone.
+    """
+    assert isinstance(gm.narrator, DecisionNarrator), "a narrator that reports"
+    gm.narrator.note(event, source, now)
+    type(gm).receives[type(event)](gm, event, source, now)
 
 
 class FirstCalls:

@@ -91,11 +91,9 @@ class GlobalMaster(Component):
         lm_at: address of a Local Master -> its cluster.
         heard: address of a Local Master -> the last update received from it.
         attempts: of tasks that were placed more than once.
-        place: matches and requests tasks, and returns those that fit nowhere in the view.
     """
 
     jobs: JobLedger
-    place: Callable[[Iterable[Task]], list[Task]]
 
     def __init__(
         self,
@@ -210,6 +208,10 @@ class GlobalMaster(Component):
         self.recovery.cancelled(message.job)
 
     # Placements.
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view."""
+        return self.narrator.place(tasks)
 
     def schedule(self, tasks: Sequence[Task]) -> None:
         """Place tasks; those that fit nowhere now wait."""

@@ -27,7 +27,7 @@ from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.recovery import Alone, Paired
 from volery.architectures.megha.shares import NoShares, WeightedShares
-from volery.core.component import Component, Sends
+from volery.core.component import Component, Sends, UnknownMessageError, unknown
 from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
@@ -202,6 +202,8 @@ class LocalMaster(Component):
             if owner is not None:
                 self._note_first(owner, now)
             return
+        if self.recovery.paired:
+            raise UnknownMessageError(unknown(self, message, source, now))  # a guarded node sends results
         known = self.there[source].get(message.task)
         if known is None or known.attempt != message.attempt:
             return
@@ -335,8 +337,7 @@ class LocalMaster(Component):
         self.recovery.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        **LEADERSHIP,
-        **MOVES_AND_DRAINS,
+        **dict.fromkeys((*LEADERSHIP, *MOVES_AND_DRAINS), of_part("leadership", "handle")),
         Request: on_request,
         Preempt: of_part("shares", "on_preempt"),
         Answer: of_part("shares", "on_answer"),

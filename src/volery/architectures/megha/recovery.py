@@ -294,7 +294,8 @@ class Paired:
             known = self._lm.there[node].get(message.active.task)
             if known is None or known.attempt != message.active.attempt:
                 return
-            assert self._lm.shares.evicted(known, now), "evicted for nobody"
+            evicted = self._lm.shares.evicted(known, now)
+            assert evicted, "evicted for nobody"
             self._lm.let_go(known, node)
         self._lm.shares.go_on(node, now)
 
