@@ -67,6 +67,8 @@ class Allocations(Protocol):
 
     sends: ClassVar[Sends]
 
+    def join(self, lm: LocalMaster) -> None: ...
+
     def expect(self, told: Told, message: Request) -> None:
         """The GM takes what it requests for taken."""
 
@@ -147,7 +149,6 @@ class SlotAllocations:
         self._closed: dict[int, int] = {}
 
     def join(self, lm: LocalMaster) -> None:
-        """Become the allocations of this Local Master."""
         self._lm = lm
 
     @cached_property

@@ -90,7 +90,6 @@ class AmountAllocations:
                 self._seats[node] = (here, position)
 
     def join(self, lm: LocalMaster) -> None:
-        """Become the allocations of this Local Master."""
         self._lm = lm
 
     def expect(self, told: Told, message: Request) -> None:

@@ -270,7 +270,6 @@ class CapacityView:
             self.offer(partition, [position])
 
     def free_by_machine(self) -> dict[int, int] | None:
-        """Nothing: the view holds amounts, not slots."""
         return None
 
     def copies(self) -> list[Any]:

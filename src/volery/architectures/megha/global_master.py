@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
-from volery.architectures.megha.fairness import NoFairness, WeightedFairness
+from volery.architectures.megha.decisions import Narrator
+from volery.architectures.megha.fairness import Fairness, WeightedFairness
 from volery.architectures.megha.messages import (
     Ask,
     Denied,
@@ -30,8 +29,8 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
-from volery.architectures.megha.reports import NoRecovery, ReportRecovery
-from volery.architectures.megha.view import Freed, SlotView
+from volery.architectures.megha.reports import ReportRecovery, StateRecovery
+from volery.architectures.megha.view import Freed, View
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import (
     Cancel,
@@ -61,10 +60,10 @@ OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
 class MasterParts(NamedTuple):
     """Parts of a Global Master that knows nothing yet."""
 
-    view: SlotView | CapacityView
-    fairness: NoFairness | WeightedFairness
-    recovery: NoRecovery | ReportRecovery
-    narrator: SilentNarrator | DecisionNarrator
+    view: View
+    fairness: Fairness
+    recovery: StateRecovery
+    narrator: Narrator
 
 
 class GlobalMaster(Component):

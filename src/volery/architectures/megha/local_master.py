@@ -10,7 +10,7 @@ from collections.abc import Collection
 from itertools import repeat
 from typing import Final, Literal
 
-from volery.architectures.megha.allocations import SlotAllocations, Told
+from volery.architectures.megha.allocations import Allocations, SlotAllocations, Told
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
@@ -25,8 +25,8 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
-from volery.architectures.megha.recovery import Alone, Paired
-from volery.architectures.megha.shares import NoShares, WeightedShares
+from volery.architectures.megha.recovery import Alone, Paired, Recovery
+from volery.architectures.megha.shares import Shares, WeightedShares
 from volery.core.component import Component, Sends, UnknownMessageError, unknown
 from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
@@ -70,9 +70,9 @@ class LocalMaster(Component):
         partitions: range,
         *,
         heartbeat_us: Time,
-        allocations: SlotAllocations | AmountAllocations,
-        shares: NoShares | WeightedShares,
-        recovery: Alone | Paired,
+        allocations: Allocations,
+        shares: Shares,
+        recovery: Recovery,
     ) -> None:
         self.layout = layout
         self.partitions = partitions
@@ -90,8 +90,7 @@ class LocalMaster(Component):
         self._launches = 0
         self._armed = False
         allocations.join(self)
-        if isinstance(shares, WeightedShares):
-            shares.join(self)
+        shares.join(self)
         recovery.join(self)
 
     def _strangers(self) -> list[Told]:

@@ -48,6 +48,8 @@ class Shares(Protocol):
     takes: ClassVar[frozenset[type]]
     sends: ClassVar[Sends]
 
+    def join(self, lm: LocalMaster) -> None: ...
+
     def reserved(self, here: int, position: int) -> int:
         """Amount that is set aside on a machine, packed."""
 
@@ -107,6 +109,8 @@ class NoShares:
 
     takes: ClassVar[frozenset[type]] = frozenset()
     sends: ClassVar[Sends] = frozenset()
+
+    def join(self, lm: LocalMaster) -> None: ...
 
     def reserved(self, here: int, position: int) -> int:
         return 0
@@ -208,7 +212,6 @@ class WeightedShares:
         self._weighed = 0
 
     def join(self, lm: LocalMaster) -> None:
-        """Enforce them for this Local Master."""
         self._lm = lm
         self._news = {address: _News() for address in lm.gms}
 
