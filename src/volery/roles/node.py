@@ -76,7 +76,6 @@ class Node(Component):
         self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report the end."""
         self._port.send(self._master, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base

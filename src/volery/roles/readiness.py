@@ -63,7 +63,7 @@ class Workflow:
 
     @property
     def blocked(self) -> int:
-        """How many tasks wait for others."""
+        """Number of tasks that wait for others."""
         return len(self._missing)
 
     def rank_us(self, task: TaskId) -> Time:

@@ -64,19 +64,19 @@ class JobLedger:
         self.cancelled: set[JobId] = set()
 
     def __len__(self) -> int:
-        """How many jobs are open."""
+        """Return the number of open jobs."""
         return len(self._remaining)
 
     def is_open(self, job: JobId) -> bool:
-        """Whether the job was admitted and is not done."""
+        """Find out whether the job was admitted and is not done."""
         return job in self._remaining
 
     def is_done(self, job: JobId) -> bool:
-        """Whether the job was told done."""
+        """Find out whether `JobDone` was sent for the job."""
         return job in self._done
 
     def received(self, job: JobId) -> int:
-        """How many tasks of an open job have come; NO_MORE when it is cancelled, or its rest refused."""
+        """Number of tasks of an open job that have come; NO_MORE when it is cancelled, or its rest refused."""
         return self._received[job]
 
     def admit(self, message: Submit, source: Address, queued: int) -> tuple[Task, ...]:
@@ -104,7 +104,7 @@ class JobLedger:
         return job.tasks
 
     def announced(self, job: JobId) -> int:
-        """How many tasks an open job of several chunks has; 0: all tasks came in one message."""
+        """Number of tasks of an open job of several chunks; 0: all tasks came in one message."""
         return self._announced.get(job, 0)
 
     def more(self, message: MoreTasks) -> tuple[Task, ...]:

@@ -118,7 +118,7 @@ class Allocations(Protocol):
         """Update with the news that the GM lacks, even if there are none."""
 
     def whole(self, told: Told) -> StateUpdate:
-        """Everything."""
+        """Update with the state of the whole cluster."""
 
     def check(self) -> None:
         """Raise AssertionError where what is free and what is allotted is not the whole."""

@@ -1,4 +1,4 @@
-"""View of a Global Master on amounts that machines have free; see `View`."""
+"""View of a Global Master on amounts that machines have free; see `ClusterView`."""
 
 from __future__ import annotations
 

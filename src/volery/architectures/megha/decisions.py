@@ -56,8 +56,7 @@ class Narrator(Protocol):
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
         """Report tasks that had to let this one go first."""
 
-    def dropped(self, tasks: Iterable[Task]) -> None:
-        """Forget queued tasks."""
+    def dropped(self, tasks: Iterable[Task]) -> None: ...
 
     def claimed(self, task: Task) -> None:
         """Report a task that takes the place of others."""
@@ -70,8 +69,6 @@ class Narrator(Protocol):
 
 
 class SilentNarrator:
-    """Reports nothing."""
-
     def join(self, gm: GlobalMaster) -> None:
         self._view = gm.view
 
@@ -252,7 +249,7 @@ class FirstCalls:
         self._called: dict[int, list[int]] = {}
 
     def forget(self) -> None:
-        """Look again."""
+        """Drop the results of the last look."""
         self._called.clear()
 
     def against(self, task: Task) -> list[int]:

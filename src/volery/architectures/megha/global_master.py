@@ -1,7 +1,7 @@
 """Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view.
 
-Free units, slots or amounts, are the business of its `View`; which users may have what, of its `Fairness`; who leads a
-cluster, and what runs there after a crash, of its `StateRecovery`; what it reports of its decisions, of its `Narrator`.
+Free units, slots or amounts, are the business of its `ClusterView`; the holdings of users, of its `Fairness`; leaders of
+clusters, and what runs there after a crash, of its `StateRecovery`; reports of decisions, of its `Narrator`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from volery.architectures.megha.messages import (
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.reports import ReportRecovery, StateRecovery
-from volery.architectures.megha.view import Freed, View
+from volery.architectures.megha.view import ClusterView, Freed
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import (
     Cancel,
@@ -60,7 +60,7 @@ OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
 class MasterParts(NamedTuple):
     """Parts of a Global Master that knows nothing yet."""
 
-    view: View
+    view: ClusterView
     fairness: Fairness
     recovery: StateRecovery
     narrator: Narrator

@@ -326,13 +326,11 @@ class LocalMaster(Component):
             self.allocations.node_changed(node)
 
     def check(self) -> None:
-        """Its parts agree."""
         if self.recovery.opened:
             self.allocations.check()
             self.shares.check()
 
     def check_rest(self) -> None:
-        """Nothing is left of a leader's, and every GM has been told so."""
         self.recovery.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it

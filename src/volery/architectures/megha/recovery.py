@@ -46,11 +46,8 @@ class Recovery(Protocol):
     def join(self, lm: LocalMaster) -> None:
         """Become the recovery of this Local Master."""
 
-    def bind(self, port: Port) -> None:
-        """Take its port."""
-
-    def start(self, now: Time) -> None:
-        """Begin."""
+    def bind(self, port: Port) -> None: ...
+    def start(self, now: Time) -> None: ...
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
         """Find out whether a request of a GM is valid."""

@@ -90,7 +90,7 @@ class StateRecovery(Protocol):
         """Forget an attempt that was preempted."""
 
 
-class NoRecovery:
+class NoReports:
     """Local Masters that never crash, one per cluster."""
 
     takes: ClassVar[frozenset[type]] = frozenset()
@@ -202,7 +202,6 @@ class ReportRecovery:
         self._gm.fairness.followed(task, active)
 
     def _count(self, lm: int, active: Active) -> None:
-        """A result, once."""
         self._gm.attempts.pop(active.task, None)
         self._results.setdefault(active.job, []).append((lm, active.task))
         self._gm.jobs.finished(active.job)
@@ -361,7 +360,7 @@ class ReportRecovery:
         gm.ask_all()
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
-        """Attempts are dead."""
+        """Place again the tasks of which the present attempt is dead."""
         dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._found.pop(active.task, None)

@@ -153,7 +153,7 @@ class _News:
         self.ended: list[TaskId] = []
 
 
-class Claim:
+class PreemptionClaim:
     """A preemption under way.
 
     Attributes:
@@ -205,9 +205,9 @@ class WeightedShares:
         self._allocations = allocations
         self._packing = allocations.packing
         self._losers: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
-        self._claims: dict[TaskId, Claim] = {}
-        self._claimed: dict[TaskId, Claim] = {}
-        self._asked: dict[int, Claim] = {}
+        self._claims: dict[TaskId, PreemptionClaim] = {}
+        self._claimed: dict[TaskId, PreemptionClaim] = {}
+        self._asked: dict[int, PreemptionClaim] = {}
         self._yields = 0
         self._weighed = 0
 
@@ -293,7 +293,7 @@ class WeightedShares:
             self._deny(message, owner, kept=False)
             return
         pool = packing.beyond(need, given)
-        claim = Claim(message, owner, (here, position), node, pool, set(victims))
+        claim = PreemptionClaim(message, owner, (here, position), node, pool, set(victims))
         self._claims[message.task.id] = claim
         self._claimed.update(dict.fromkeys(victims, claim))
         allocations.set_aside(here, position, pool, owner)
@@ -345,20 +345,20 @@ class WeightedShares:
         else:
             self._give_up(claim, kept=True)
 
-    def _give_up(self, claim: Claim, *, kept: bool) -> None:
+    def _give_up(self, claim: PreemptionClaim, *, kept: bool) -> None:
         """Nothing comes of a claim."""
         self._forget(claim)
         if not claim.withdrawn:
             self._deny(claim.wanted, claim.owner, kept=kept)
 
-    def _forget(self, claim: Claim) -> None:
+    def _forget(self, claim: PreemptionClaim) -> None:
         del self._claims[claim.wanted.task.id]
         for task in claim.victims:
             del self._claimed[task]
         self._allocations.has_changed(*claim.position, claim.owner)
         self._allocations.node_changed(claim.node)
 
-    def _agree(self, claim: Claim, now: Time) -> None:
+    def _agree(self, claim: PreemptionClaim, now: Time) -> None:
         claim.agreed = True
         for task in claim.wanted.victims:
             if task in claim.victims:
@@ -396,10 +396,10 @@ class WeightedShares:
         for claim in self._claims_at(node):
             self._maybe_launch(claim, now)
 
-    def _claims_at(self, node: Address) -> list[Claim]:
+    def _claims_at(self, node: Address) -> list[PreemptionClaim]:
         return [claim for claim in self._claims.values() if claim.node == node]
 
-    def _maybe_launch(self, claim: Claim, now: Time) -> None:
+    def _maybe_launch(self, claim: PreemptionClaim, now: Time) -> None:
         """Launch the beneficiary where all victims have ended; what it does not need is free."""
         node, wanted = claim.node, claim.wanted
         if claim.victims or not claim.agreed or not self._lm.recovery.reachable(node):
@@ -438,7 +438,7 @@ class WeightedShares:
                 self._unask(claim)
                 self._give_up(claim, kept=True)
 
-    def _unask(self, claim: Claim) -> None:
+    def _unask(self, claim: PreemptionClaim) -> None:
         self._asked = {number: other for number, other in self._asked.items() if other is not claim}
 
     def skip(self, told: Told) -> None:

@@ -97,11 +97,10 @@ def _gms(queues: str, user_count: int, gm_count: int) -> Sequence[int]:
 
 
 def sum_of(amounts: Sequence[Amounts]) -> Amounts:
-    """Resource by resource."""
     return tuple([sum(column) for column in zip(*amounts, strict=True)])
 
 
-class Held(NamedTuple):
+class HeldTask(NamedTuple):
     """A task that runs or was asked to run, in the view of a GM."""
 
     user: int
@@ -110,7 +109,7 @@ class Held(NamedTuple):
     request: Amounts
 
 
-class Account:
+class UserAccount:
     """Account of what all users have, in the view of one Global Master.
 
     Args:
@@ -126,16 +125,15 @@ class Account:
         self._users = users
         self._packing = packing
         self._ledger = users.ledger()
-        self.held: dict[TaskId, Held] = {}
-        self.running: list[dict[TaskId, Held]] = [{} for _ in users.names]
+        self.held: dict[TaskId, HeldTask] = {}
+        self.running: list[dict[TaskId, HeldTask]] = [{} for _ in users.names]
         self._doubtful: list[Amounts] = [(0,) * len(packing.amounts(0)) for _ in users.names]
 
-    def hold(self, task: TaskId, held: Held) -> None:
-        """Count a task."""
+    def hold(self, task: TaskId, held: HeldTask) -> None:
         self.held[task] = self.running[held.user][task] = held
         self._ledger.launched(self._users.names[held.user], self._packing.asked(held.request))
 
-    def let_go(self, task: TaskId) -> Held | None:
+    def let_go(self, task: TaskId) -> HeldTask | None:
         """Count a task no longer; return it if it counted."""
         held = self.held.pop(task, None)
         if held is not None:
@@ -156,7 +154,7 @@ class Account:
         """Find out whether a user has less than its share."""
         return self._ledger.violation(self._users.names[user]) < 0
 
-    def can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
+    def can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether a user keeps its share without these tasks, whatever else may still be refused."""
         return self.keeps_share(
             user, sum_of([self._doubtful[user], *(self._packing.asked(held.request) for held in tasks)])
@@ -280,7 +278,7 @@ class UserLines:
         return self._lines[user]
 
     def _taken(self, user: int) -> None:
-        """Others are next."""
+        """Count a task less; the user's turn comes again after all others'."""
         self.length -= 1
         line = self._lines.pop(user)
         if line.length:

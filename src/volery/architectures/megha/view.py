@@ -36,7 +36,7 @@ Reasons = tuple[int, int, int, int]
 """Units that lack a constraint, are too small, are taken, and are taken where others have first call."""
 
 
-class View(Protocol):
+class ClusterView(Protocol):
     """The state of all clusters as one Global Master knows it.
 
     Attributes:

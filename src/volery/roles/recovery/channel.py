@@ -84,7 +84,7 @@ Heeds = Callable[[Message, Address], bool]
 
 
 class LinkSetting(msgspec.Struct, frozen=True):
-    """How links behave.
+    """Times of retries, greetings and acknowledgements, of all links.
 
     Args:
         retry_us: at least so long without an acknowledgement passes before frames are sent again.
@@ -183,16 +183,13 @@ class Linked(Component):
         self.inner.bind(LinkPort(self, port))
 
     def takes(self) -> Collection[type]:
-        """What links say, and what is said to the component without one."""
         return LINK_MESSAGES.union(self.inner.takes())
 
     def start(self, now: Time) -> None:
-        """Start the component."""
         self.now = now
         self.inner.start(now)
 
     def check(self) -> None:
-        """Check the component."""
         self.inner.check()
 
     def check_rest(self) -> None:
@@ -400,14 +397,13 @@ class LinkPort(ForwardingPort):
         self._linked = linked
 
     def send(self, to: Address, message: Message) -> None:
-        """Over the link; the submitter is answered directly."""
         if to == SUBMITTER:
             self.inner.send(to, message)
         else:
             self._linked.send(to, message)
 
     def renew(self, peer: Address) -> None:
-        """See `Linked.renew`."""
+        """Open a new session with a peer, see `Linked.renew`."""
         self._linked.renew(peer)
 
 

@@ -1,4 +1,4 @@
-"""Which master of a pair leads, and what it may believe of its nodes: active and standby, epochs, leases.
+"""Election of the leader of a pair of masters, and its account of nodes: active and standby, epochs, leases.
 
 Epochs    The first of the pair leads in even epochs, the second in odd ones; whoever takes over takes the next of its
           own that is higher than any it has heard of. Nodes obey the highest (see `guarded`). A master leads a node
@@ -56,7 +56,7 @@ PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
 
 
 def pair_sends(own: str, client: str) -> Sends:
-    """What masters in pairs say, whatever else they do.
+    """Return the messages that each master of a pair sends.
 
     Args:
         own: their role.
@@ -87,13 +87,13 @@ class Led(Protocol):
         """It is there again and what ran there goes on; tasks may be placed there if it is usable."""
 
     def node_dead(self, node: Address) -> None:
-        """What ran there is dead."""
+        """Give up all attempts that ran there."""
 
     def all_reachable_reported(self) -> None:
-        """It has opened."""
+        """Begin to place tasks: the leader has opened."""
 
     def all_reported(self) -> None:
-        """It has settled."""
+        """Give up attempts that no node has reported: the leader has settled."""
 
     def adopt_moves(self, fresh: Sequence[Move]) -> None:
         """Account for these moves from now on, the nodes' included."""
@@ -196,11 +196,11 @@ class Leadership:
                 self._port.send(address, Inquire())
 
     def reachable(self, node: Address) -> bool:
-        """Whether a node is known to be there."""
+        """Find out whether a node is known to be there."""
         return not (node in self._missing or node in self._unheard or node in self._lost)
 
     def usable(self, node: Address) -> bool:
-        """Whether tasks may be placed on a node."""
+        """Find out whether tasks may be placed on a node."""
         return self.reachable(node) and node not in self.drained
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
@@ -434,7 +434,7 @@ class Leadership:
 
     @staticmethod
     def is_lease(event: TimerFired) -> bool:
-        """Whether a timer is the pair's."""
+        """Find out whether a timer is one of the leadership."""
         return event.key == CLAIM or (isinstance(event.key, tuple) and event.key[0] == "lease")
 
 

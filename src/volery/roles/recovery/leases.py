@@ -282,7 +282,6 @@ class GuardedNode(Component):
             self._port.send(result.active.owner, result)
 
     def on_forget(self, message: Forget, source: Address, now: Time) -> None:
-        """Drop results."""
         for task in message.tasks:
             self._finished.pop(task, None)
 
@@ -336,7 +335,6 @@ class GuardedNode(Component):
             self._watch_master(now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
-        """All is well."""
         self._lost.discard(event.peer)
         if event.peer == self._master or not self._master:
             self._watch_master(now)
@@ -358,7 +356,6 @@ class GuardedNode(Component):
         self._tell_status(*self._pair)
 
     def check(self) -> None:
-        """What runs has not finished."""
         assert not self._running.keys() & self._finished.keys(), "a task that has finished runs again"
 
     def check_rest(self) -> None:
