@@ -1,4 +1,4 @@
-"""The scheduler's side of the submitter's protocol: who submitted what, and when it is all done."""
+"""Ledger of the jobs of a scheduler: its side of the submitter's protocol, until all is done."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from volery.core.model import CHUNK_TASKS, NO_TASK, SUBMITTER, Address, JobId, M
 Send = Callable[[Address, Message], None]
 
 ANSWERS: Final[Sends] = sent_to(SUBMITTER, JobAccepted, JobDone)
-"""What a ledger says to the submitter."""
+"""Messages of a ledger to the submitter."""
 REFUSALS: Final[Sends] = sent_to(SUBMITTER, JobRejected)
-"""And what it says where `queue_max` is set."""
+"""Those beside them where `queue_max` is set."""
 SIGHTS: Final[Sends] = sent_to(SUBMITTER, Seen)
-"""What a scheduler says that tells what it sees."""
+"""Answers of a scheduler to `Look`."""
 RETRY_AFTER_US: Time = 1_000_000
 NO_MORE: Final = -1
 """Where no chunk of tasks begins."""
 
 
 def comes_in_parts(message: MoreTasks) -> bool:
-    """Tell if these tasks came later than their job, as those of a workflow do; chunks of a large job are full."""
+    """Find out whether tasks came later than their job, as those of a workflow do; chunks of a large job are full."""
     return not message.left and message.first % CHUNK_TASKS != 0
 
 

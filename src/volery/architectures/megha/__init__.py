@@ -6,7 +6,7 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
          before "available"). Where machines offer several resources, amounts stand in for the available bit.
-         megha-2021 (arXiv 2103.08413): a GM hears of the ends of its own tasks at once, because it answers for their
+         megha-2021 (arXiv 2103.08413): a GM receives the ends of its own tasks at once, because it answers for their
          jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
          nobody loses what it is due: docs/decisions/0011. docs/papers.md.
 """

@@ -218,7 +218,7 @@ class CapacityView:
             if position in promised:
                 self._dirty[partition] |= 1 << position
                 left = self.packing.settled(free - promised[position])
-                free = left if left & guards == guards else guards  # something will be refused, and told of then
+                free = left if left & guards == guards else guards  # something will be refused, with the state
             before = index.free[position]
             if free != before:
                 index.put(position, free)

@@ -90,8 +90,8 @@ class DecisionNarrator:
     """Reports a `Decision` per task that is placed, cannot be placed, or is refused, preempted or lost.
 
     A taken machine that holds back a task which finds nothing does so by reason of `share`, not `busy`, where what runs
-    there would go to another user if it ended now; see `FirstCalls`. A task that has not been told so, because it has
-    waited since before the others did, is told once: when it could have had what came free, and a user below its share
+    there would go to another user if it ended now; see `FirstCalls`. A task that has no such report, because it has
+    waited since before the others did, gets one: when it could have had what came free, and a user below its share
     got it.
     """
 
@@ -110,7 +110,7 @@ class DecisionNarrator:
         self._heard_at = [now] * len(self._gm.lms)
 
     def note(self, event: Event, source: Address, now: Time) -> None:
-        """Keep the time, and when the leader of each cluster was last heard of."""
+        """Keep the time, and that of the last message from the leader of each cluster."""
         self._now = now
         if isinstance(event, NEWS):
             gm, lm = self._gm, self._gm.lm_at[source]
@@ -233,8 +233,8 @@ class FirstCalls:
 
     The task's user would have its share even without what it has there, and another user of this GM would not, and
     waits with a task that the empty machine can take. That is the rule by which a GM gives away what comes free
-    (`UserLines.pop_fitting`). Users of other GMs are not seen waiting: what they take is told as "preempted". Per user
-    at most `KINDS_MAX` kinds of waiting tasks are looked at, as for preemption.
+    (`UserLines.pop_fitting`). Users of other GMs are not seen waiting: what they take is reported as "preempted". Per
+    user at most `KINDS_MAX` kinds of waiting tasks are looked at, as for preemption.
 
     Cost: once per event that leaves tasks waiting, a look at each task that runs for a user who waits; per task that is
     taken from a queue, a look at the kinds that wait.

@@ -5,7 +5,7 @@ with it. Victims are sought on the view, which is stale: the Local Master and th
 
 Where components may crash, a GM gives tasks of its users up only while it knows all that they have: not before every
 cluster has reported after a restart, nor while tasks are in doubt because another Local Master has begun to lead. A
-preemption that was under way in that cluster has come to nothing then, for whoever gains and for whoever would lose.
+preemption that was under way in that cluster has come to nothing then, for the gaining user and for the losing one.
 """
 
 from __future__ import annotations
@@ -470,7 +470,7 @@ class WeightedFairness:
             if task in self._claims:
                 self._settle(task)
             self._leaving.discard(task)
-            if task in self._yielded:  # whoever wanted its place does not get it
+            if task in self._yielded:  # the task that wanted its place does not get it
                 self._yielded.discard(task)
                 placed, partition, position = self._placed[task]
                 self.account.hold(task, HeldTask(self.user_of(placed), partition, position, placed.request or SLOT))

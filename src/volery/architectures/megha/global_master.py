@@ -1,6 +1,6 @@
 """Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view.
 
-Free units, slots or amounts, are the business of its `ClusterView`; the holdings of users, of its `Fairness`; leaders of
+Free units, slots or amounts, are the business of its `ClusterView`; holdings of users, of its `Fairness`; leaders of
 clusters, and what runs there after a crash, of its `StateRecovery`; reports of decisions, of its `Narrator`.
 """
 
@@ -380,4 +380,4 @@ class GlobalMaster(Component):
         Moved: of_part("recovery", "on_moved"),
         Inquire: of_part("recovery", "on_inquire"),
     }
-    sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `says` has those of one
+    sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `emits` has those of one

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.allocations import NewsRecord
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import Join, Lost, Report
 from volery.core.component import Sends, sent_to
@@ -276,7 +276,7 @@ class Paired:
                 self._skip(told)  # frames for one that never comes back would be kept for ever
         return False
 
-    def _skip(self, told: Told) -> None:
+    def _skip(self, told: NewsRecord) -> None:
         self._lm.allocations.skip(told)
         self._lm.shares.skip(told)
         told.ended = []
@@ -384,17 +384,17 @@ class Paired:
     # Reports.
 
     def all_reachable_reported(self) -> None:
-        """Tell every GM what the cluster looks like now."""
+        """Send every GM the whole state of the cluster."""
         for address in self._lm.gms:
             self._report_whole(address)
 
     def all_reported(self) -> None:
-        """Tell every GM that nothing else runs here."""
+        """Report to every GM that nothing else runs here."""
         for address in self._lm.gms:
             self._report(address, (), (), whole=False)
 
     def all_fenced(self) -> None:
-        """Tell every GM that no origin of a move can have anything started here."""
+        """Report to every GM that no origin of a move can have anything started here."""
         self.all_reported()
 
     def on_join(self, message: Join, gm: Address, now: Time) -> None:
@@ -404,7 +404,7 @@ class Paired:
             self._meet_anew(self._lm.gms[gm])
             self._report_whole(gm)
 
-    def _meet_anew(self, told: Told) -> None:
+    def _meet_anew(self, told: NewsRecord) -> None:
         told.request = 0
         told.ended = []
         self._lm.shares.met_anew(told)

@@ -22,7 +22,7 @@ class Users:
     """Users by number, in the order of the tree; those that it does not name have the number after the last.
 
     A user is due its part of the whole cluster by weight, whether the others want theirs or not: that is the share that
-    section IV-C speaks of. What some do not use anybody may take, and lose again when they come.
+    section IV-C means. What some do not use others may take, and lose again when they come.
 
     Args:
         shares: text of a tree, see `parse_shares_text`.
@@ -236,7 +236,7 @@ class UserLines:
         self.length += 1
 
     def pop_fitting(self, offered: int, free: int) -> Task | None:
-        """Take the first task that a machine can take from the line of whoever is next; see `VectorQueue`."""
+        """Take the first task that a machine can take from the line of the user that is next; see `VectorQueue`."""
         users = list(self._lines)
         if len(users) > 1:
             short = {user for user in users if self._is_short(user)}
