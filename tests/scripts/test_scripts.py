@@ -133,7 +133,7 @@ def test_an_invalid_request_costs_one_round_trip() -> None:
     text = megha_inconsistency()
     assert counter(text, "inconsistencies") == 1
     assert responses(text) == [1.0015, 0.5025]
-    assert re.search(r"lm/0 > gm/1  Refusal\(tasks=\[2\], update=Update\(.*taken=\{", text)
+    assert re.search(r"lm/0 > gm/1  Refusal\(tasks=\[2\], update=StateUpdate\(.*taken=\{", text)
 
 
 FREED = case([4 * SECOND, 7 * SECOND], [[2 * SECOND] * 3, [SECOND]], [0] * 3)
