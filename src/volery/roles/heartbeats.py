@@ -40,7 +40,6 @@ class Heartbeats:
 
         Args:
             candidates: bit vector of seats, not 0.
-            now: the time.
         """
         # phases <= offset have passed in this interval: those of seats below the first one whose phase is greater
         offset = now % self._interval_us

@@ -33,7 +33,6 @@ class Completed(Message, frozen=True):
     """Node > master: the attempt has ended and what it took is free.
 
     Args:
-        task, attempt: which.
         killed: the master wanted it; otherwise the task is over, whether it has succeeded or failed.
     """
 

@@ -126,8 +126,6 @@ class MasterAssembly:
     """Assembly of masters from parts: one view, account, recovery and narrator for each set of parameters.
 
     Args:
-        cluster: to divide.
-        config: the parameters.
         streams: of random choices, per address and incarnation.
 
     Attributes:

@@ -131,8 +131,6 @@ class SlotAllocations:
     """Slots are bits, per partition.
 
     Args:
-        layout: of the cluster.
-        partitions: of the Local Master.
         snapshots: whether updates carry the full state, as in the first Megha.
         twice: whether a GM's own completions are repeated in the next update.
     """

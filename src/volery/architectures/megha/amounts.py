@@ -28,7 +28,6 @@ class Allotment(NamedTuple):
     """Amounts that an attempt has.
 
     Args:
-        active: the attempt.
         partition, position: of its machine.
         took: what it asked for, packed.
         owner: the record of its GM.
@@ -47,9 +46,6 @@ class AmountAllocations:
     """Amounts of several resources, packed, per machine. A machine that is not usable has nothing free.
 
     Args:
-        layout: of the cluster.
-        capacities: of its machines.
-        partitions: of the Local Master.
         snapshots: whether updates carry the state of the whole cluster, as in the first Megha.
         twice: whether the next update to a GM repeats what its own tasks have freed.
         repartition: whether what a GM places outside of its own partitions runs on a logical node of it.

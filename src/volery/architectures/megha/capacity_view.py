@@ -36,10 +36,7 @@ class CapacityView:
 
     Args:
         layout: of the cluster, by machine.
-        capacities: of its machines.
-        search: order of partitions.
         match: which machine of a partition is taken.
-        stream: of random choices.
 
     Attributes:
         index: per partition, what its machines have free.

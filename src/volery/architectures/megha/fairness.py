@@ -136,9 +136,7 @@ class WeightedFairness:
     """Accounts of users by weight, and preemption under contention.
 
     Args:
-        users: of the cluster.
         spared_us: a user whose GM has refused to give up a task is not asked again for so long.
-        view: of the Global Master.
 
     Attributes:
         account: of what all users have, in this GM's view.

@@ -70,8 +70,6 @@ class GlobalMaster(Component):
     """Searches internal partitions before external ones, and asks the Local Master before it trusts its view.
 
     Args:
-        number: of the Global Master.
-        layout: of the cluster.
         parts: makes its parts, of a component that knows of these moves of jobs.
         batch_max: placements per request.
         eager_retry: place a task whose placement was invalid at once; otherwise it waits at the head of the queue for
@@ -82,7 +80,6 @@ class GlobalMaster(Component):
         ask: whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
 
     Attributes:
-        number, layout, eager_retry: as given.
         view, fairness, recovery, narrator: its parts.
         jobs: the ledger of jobs.
         placed: tasks that were requested and have not ended, of the view.

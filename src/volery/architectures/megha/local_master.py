@@ -50,13 +50,11 @@ class LocalMaster(Component):
     """Validates placements against the exact state, and sends every GM the news that it cannot know.
 
     Args:
-        layout: of the cluster.
         partitions: that it is in charge of.
         heartbeat_us: period of the updates; none is sent without news.
         allocations, shares, recovery: its parts.
 
     Attributes:
-        layout, partitions, allocations, shares, recovery: as given.
         gms: what each GM has been sent.
         there: per node, the attempts that run there; nothing is kept of slots where nothing may crash.
     """

@@ -75,7 +75,6 @@ class Ended(Message, frozen=True):
     """LM > owning GM: these tasks have ended in this instant, and what they took is free.
 
     Args:
-        tasks: theirs.
         heard: the last of the GM's requests that the LM has received.
     """
 
@@ -95,7 +94,6 @@ class State(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Free amounts of machines of a partition, as packed integers of equal length, little endian.
 
     Args:
-        partition: number.
         positions: a bit vector of the machines in it, lowest first; empty: all of the partition.
         free: theirs, in this order.
     """
@@ -171,7 +169,6 @@ class Yield(Message, frozen=True):
     Args:
         number: of these messages from this LM to this GM, and of those to others.
         heard: the last of the GM's requests that this LM has heard.
-        user: whose.
         tasks: that are to be ended.
     """
 

@@ -153,10 +153,7 @@ class Paired:
     """One of the two masters of a cluster: it validates while it leads, and follows results while its partner does.
 
     Args:
-        lm: number of the cluster.
         me: 0, or 1 for the standby.
-        lease: of its nodes.
-        incarnation: of the component.
 
     Attributes:
         leadership: who leads, and the nodes.

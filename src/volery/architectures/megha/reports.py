@@ -127,8 +127,6 @@ class ReportRecovery:
     """State of a Global Master that is rebuilt from reports.
 
     Args:
-        gm: number of the Global Master.
-        incarnation: of the component.
         moves: of jobs from one GM to another, of which this component knows.
     """
 

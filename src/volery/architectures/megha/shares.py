@@ -200,7 +200,6 @@ class WeightedShares:
 
     Args:
         others: the number of the users whom the tree does not name.
-        allocations: of the Local Master.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})

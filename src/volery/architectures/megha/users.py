@@ -27,7 +27,6 @@ class Users:
     Args:
         shares: text of a tree, see `parse_shares_text`.
         queues: the GM of each user of the tree, as 0+1+1+2; empty: in turn.
-        cluster: that is shared.
         gm_count: how many GMs there are.
 
     Attributes:
@@ -112,10 +111,6 @@ class HeldTask(NamedTuple):
 class UserAccount:
     """Account of what all users have, in the view of one Global Master.
 
-    Args:
-        users: of the cluster.
-        packing: of requests.
-
     Attributes:
         held: tasks that count.
         running: the same per user, the youngest last.
@@ -192,7 +187,6 @@ class UserLines:
     before the others, in turn among themselves.
 
     Args:
-        packing: of requests.
         user_of: whose task it is.
         is_short: whether a user has less than its share.
 

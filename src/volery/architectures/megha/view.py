@@ -118,10 +118,7 @@ class SlotView:
     """View of slots: a bit vector of the free ones per partition.
 
     Args:
-        layout: of the cluster.
-        search: order of partitions.
         match: which suitable slot of a partition is taken.
-        stream: of random choices.
     """
 
     def __init__(self, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random) -> None:

@@ -150,7 +150,6 @@ class Linked(Component):
     """Stands around a component and its port.
 
     Args:
-        inner: the component.
         incarnation: 0 for one that was built with its deployment: then so are its peers, as far as it knows.
         messages: what travels on the links.
         setting: of all links.

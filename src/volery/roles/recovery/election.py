@@ -127,7 +127,6 @@ class Leadership:
         nodes: the machines that the pair leads.
         clients: the components that place tasks on them.
         lease: of the nodes.
-        incarnation: of the master.
 
     Attributes:
         epoch: the highest known.

@@ -155,7 +155,6 @@ class Result(Message, frozen=True):
     """Node > both masters, and the owner where that counts results: the attempt has ended.
 
     Args:
-        active: the attempt.
         evicted: it was ended for another task and has no result; then the master that leads alone receives it.
     """
 
@@ -181,7 +180,6 @@ class GuardedNode(Component):
     Args:
         pair: the masters; the first leads in the beginning.
         lease: how long it goes on without one.
-        incarnation: of this component.
         tells_owner: results go to the owner as well.
     """
 
