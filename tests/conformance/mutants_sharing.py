@@ -11,7 +11,7 @@ from volery.architectures import configure
 from volery.architectures.megha import MEGHA_2021, MeghaConfig, build
 from volery.architectures.megha.fairness import WeightedFairness
 from volery.architectures.megha.global_master import GlobalMaster
-from volery.architectures.megha.users import Held
+from volery.architectures.megha.users import HeldTask
 from volery.core.component import Deployment
 from volery.core.model import Cluster, TaskId
 from volery.core.streams import Streams
@@ -30,7 +30,7 @@ class TakesFromAnybody(WeightedFairness):
             if loser != user and running:
                 yield loser, self._victims(loser, kind)
 
-    def _can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
+    def _can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         return True
 
 

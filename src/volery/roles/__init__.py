@@ -1,1 +1,1 @@
-"""What components are made of: mechanism that two designs or more share, without decisions."""
+"""Roles of components and their parts: mechanism that two designs or more share, without decisions."""

@@ -1,7 +1,7 @@
-"""When machines send their heartbeats: each once per interval, spread evenly, so that one master hears them in turn.
+"""Heartbeats of machines: each sends one per interval, and all are spread evenly over it.
 
-Heartbeats that have nothing to tell are not sent: that a machine has slots free is known to the master, and so is when
-its heartbeat is due. What is decided at that moment is the same.
+A heartbeat without news is not sent: the master knows the free slots of a machine and the time of its next heartbeat,
+and decides at that time what it would have decided on receipt.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from volery.core.model import Time
 
 
 class Heartbeats:
-    """The clock of all machines.
+    """Clock of the heartbeats of all machines.
 
     Args:
         interval_us: between two heartbeats of one machine.
@@ -36,11 +36,10 @@ class Heartbeats:
         return now + self._interval_us - (now - phase) % self._interval_us
 
     def next_of(self, candidates: int, now: Time) -> tuple[int, Time]:
-        """Which of some machines has its heartbeat next, later than now, and when.
+        """Return the seat of the machine whose heartbeat is next, later than now, and its time.
 
         Args:
             candidates: bit vector of seats, not 0.
-            now: the time.
         """
         # phases <= offset have passed in this interval: those of seats below the first one whose phase is greater
         offset = now % self._interval_us

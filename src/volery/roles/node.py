@@ -33,7 +33,6 @@ class Completed(Message, frozen=True):
     """Node > master: the attempt has ended and what it took is free.
 
     Args:
-        task, attempt: which.
         killed: the master wanted it; otherwise the task is over, whether it has succeeded or failed.
     """
 
@@ -76,7 +75,6 @@ class Node(Component):
         self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report the end."""
         self._port.send(self._master, Completed(event.task.id, event.attempt, event.outcome == "killed"))
 
     receives = {Launch: on_launch, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced by the base

@@ -24,7 +24,6 @@ class Workflow:
         """A chunk has come; returns those of its tasks that may start.
 
         Args:
-            tasks: of the chunk.
             parents: of each; nothing where none waits for any.
             lost: those of the chunk that no machine can run: they, and whatever is below them, are `never` ready.
         """
@@ -63,7 +62,7 @@ class Workflow:
 
     @property
     def blocked(self) -> int:
-        """How many tasks wait for others."""
+        """Number of tasks that wait for others."""
         return len(self._missing)
 
     def rank_us(self, task: TaskId) -> Time:

@@ -1,4 +1,4 @@
-"""The scheduler's side of the submitter's protocol: who submitted what, and when it is all done."""
+"""Ledger of the jobs of a scheduler: its side of the submitter's protocol, until all is done."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from volery.core.model import CHUNK_TASKS, NO_TASK, SUBMITTER, Address, JobId, M
 Send = Callable[[Address, Message], None]
 
 ANSWERS: Final[Sends] = sent_to(SUBMITTER, JobAccepted, JobDone)
-"""What a ledger says to the submitter."""
+"""Messages of a ledger to the submitter."""
 REFUSALS: Final[Sends] = sent_to(SUBMITTER, JobRejected)
-"""And what it says where `queue_max` is set."""
+"""Those beside them where `queue_max` is set."""
 SIGHTS: Final[Sends] = sent_to(SUBMITTER, Seen)
-"""What a scheduler says that tells what it sees."""
+"""Answers of a scheduler to `Look`."""
 RETRY_AFTER_US: Time = 1_000_000
 NO_MORE: Final = -1
 """Where no chunk of tasks begins."""
 
 
 def comes_in_parts(message: MoreTasks) -> bool:
-    """Tell if these tasks came later than their job, as those of a workflow do; chunks of a large job are full."""
+    """Find out whether tasks came later than their job, as those of a workflow do; chunks of a large job are full."""
     return not message.left and message.first % CHUNK_TASKS != 0
 
 
@@ -64,19 +64,19 @@ class JobLedger:
         self.cancelled: set[JobId] = set()
 
     def __len__(self) -> int:
-        """How many jobs are open."""
+        """Return the number of open jobs."""
         return len(self._remaining)
 
     def is_open(self, job: JobId) -> bool:
-        """Whether the job was admitted and is not done."""
+        """Find out whether the job was admitted and is not done."""
         return job in self._remaining
 
     def is_done(self, job: JobId) -> bool:
-        """Whether the job was told done."""
+        """Find out whether `JobDone` was sent for the job."""
         return job in self._done
 
     def received(self, job: JobId) -> int:
-        """How many tasks of an open job have come; NO_MORE when it is cancelled, or its rest refused."""
+        """Number of tasks of an open job that have come; NO_MORE when it is cancelled, or its rest refused."""
         return self._received[job]
 
     def admit(self, message: Submit, source: Address, queued: int) -> tuple[Task, ...]:
@@ -104,7 +104,7 @@ class JobLedger:
         return job.tasks
 
     def announced(self, job: JobId) -> int:
-        """How many tasks an open job of several chunks has; 0: all tasks came in one message."""
+        """Number of tasks of an open job of several chunks; 0: all tasks came in one message."""
         return self._announced.get(job, 0)
 
     def more(self, message: MoreTasks) -> tuple[Task, ...]:

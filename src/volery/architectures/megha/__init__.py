@@ -6,7 +6,7 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          for partitions round robin over Local Masters (the code: always from the first), matches queued tasks against
          every unit that it learns to be free, and the last state of a unit wins within an update (the code: "busy"
          before "available"). Where machines offer several resources, amounts stand in for the available bit.
-         megha-2021 (arXiv 2103.08413): a GM hears of the ends of its own tasks at once, because it answers for their
+         megha-2021 (arXiv 2103.08413): a GM receives the ends of its own tasks at once, because it answers for their
          jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
          nobody loses what it is due: docs/decisions/0011. docs/papers.md.
 """
@@ -31,7 +31,7 @@ from volery.architectures.megha.local_master import CompletionNotice, LocalMaste
 from volery.architectures.megha.messages import MESSAGES
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
 from volery.architectures.megha.recovery import Alone, Paired, pair_of
-from volery.architectures.megha.reports import NoRecovery, ReportRecovery
+from volery.architectures.megha.reports import NoReports, ReportRecovery
 from volery.architectures.megha.shares import NoShares, WeightedShares
 from volery.architectures.megha.users import Users
 from volery.architectures.megha.view import MeghaMatch, SlotView
@@ -50,7 +50,7 @@ Preempted = Literal["restart", "keep"]
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Megha."""
+    """Parameters of Megha, of the first Megha and of the central scheduler."""
 
     gms: Annotated[Components, msgspec.Meta(description="Global Masters; partitions per Local Master")] = 5
     lms: Annotated[Components, msgspec.Meta(description="Local Masters; clusters")] = 5
@@ -105,7 +105,7 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
         InputError: more partitions than machines; the shares or queues are malformed; progress is to be kept where
             components may crash.
     """
-    assembly = Assembly(cluster, config, streams)
+    assembly = MasterAssembly(cluster, config, streams)
     deployment = assembly.recoverable() if config.reliable else assembly.deployment()
     users = assembly.users
     if users is None:
@@ -122,12 +122,10 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     )
 
 
-class Assembly:
+class MasterAssembly:
     """Assembly of masters from parts: one view, account, recovery and narrator for each set of parameters.
 
     Args:
-        cluster: to divide.
-        config: the parameters.
         streams: of random choices, per address and incarnation.
 
     Attributes:
@@ -258,7 +256,7 @@ def _master_parts(
         if users is not None:
             fairness = WeightedFairness(users, spared_us, view)
     narrator = DecisionNarrator() if config.why else SilentNarrator()
-    return MasterParts(view, fairness, NoRecovery() if recovery is None else recovery(moves), narrator)
+    return MasterParts(view, fairness, NoReports() if recovery is None else recovery(moves), narrator)
 
 
 def _stages(view: str) -> dict[Stage, Realisation]:

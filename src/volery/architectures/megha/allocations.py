@@ -1,8 +1,8 @@
-"""The truth about one cluster, of its Local Master: what is free, and what each Global Master has been told of it.
+"""The truth about one cluster, of its Local Master: what is free, and what of it each Global Master has been sent.
 
 Per GM the difference from the truth is the next delta, so that a unit which was taken and freed between two updates is
 never mentioned, and the last state of every unit wins. With completion notice "once" a GM's own completions count as
-told (section 4.4); with "twice" they are repeated in the next update, the cause of inconsistencies that section 4.4
+sent (section 4.4); with "twice" they are repeated in the next update, the cause of inconsistencies that section 4.4
 describes. Where tasks ask for amounts, a unit is a machine (`amounts`).
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
 
 
-class Told:
+class NewsRecord:
     """Record of the news that one GM has been sent, and is about to be sent.
 
     Attributes:
@@ -67,7 +67,9 @@ class Allocations(Protocol):
 
     sends: ClassVar[Sends]
 
-    def expect(self, told: Told, message: Request) -> None:
+    def join(self, lm: LocalMaster) -> None: ...
+
+    def expect(self, told: NewsRecord, message: Request) -> None:
         """The GM takes what it requests for taken."""
 
     def fits(self, active: Active, node: Address) -> bool:
@@ -85,52 +87,50 @@ class Allocations(Protocol):
     def give_back(self, active: Active, node: Address) -> None:
         """Free what the attempt had, if its node is usable."""
 
-    def ended(self, active: Active) -> Told:
-        """Its owner is to be told of the end of the attempt in this instant."""
+    def ended(self, active: Active) -> NewsRecord:
+        """Return the record of the owner, which is sent the end of the attempt in this instant."""
 
     def clear(self) -> None:
         """Nothing is allocated, nothing is free."""
 
-    def skip(self, told: Told) -> None:
-        """The GM is told nothing before it joins again, and everything then."""
+    def skip(self, told: NewsRecord) -> None:
+        """Send the GM nothing before it joins again; then it is sent everything."""
 
     def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
         """The attempts that the node has a place for."""
 
     def node_changed(self, node: Address) -> bool:
-        """The node is away, drained, back, or another amount is set aside there; whether GMs may have to be told."""
+        """Count anew what is free on a node; find out whether that may be news for GMs."""
 
     def consider(self) -> None:
         """Every GM lacks what the others have caused."""
 
-    def has_news(self, told: Told) -> bool:
+    def has_news(self, told: NewsRecord) -> bool:
         """Find out whether anything is free of which the GM may have another state."""
 
-    def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, told: NewsRecord, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
         """The answer to invalid placements at these units, with the news that the GM lacks."""
 
-    def news(self, told: Told) -> StateUpdate | None:
+    def news(self, told: NewsRecord) -> StateUpdate | None:
         """Update with the news that the GM lacks, if it lacks any; from now on it has them."""
 
-    def delta(self, told: Told) -> StateUpdate:
+    def delta(self, told: NewsRecord) -> StateUpdate:
         """Update with the news that the GM lacks, even if there are none."""
 
-    def whole(self, told: Told) -> StateUpdate:
-        """Everything."""
+    def whole(self, told: NewsRecord) -> StateUpdate:
+        """Update with the state of the whole cluster."""
 
     def check(self) -> None:
         """Raise AssertionError where what is free and what is allotted is not the whole."""
 
     def check_rest(self) -> None:
-        """Raise AssertionError where something is allocated, or a GM has not been told so."""
+        """Raise AssertionError where something is allocated, or a GM has not been sent that."""
 
 
 class SlotAllocations:
     """Slots are bits, per partition.
 
     Args:
-        layout: of the cluster.
-        partitions: of the Local Master.
         snapshots: whether updates carry the full state, as in the first Megha.
         twice: whether a GM's own completions are repeated in the next update.
     """
@@ -143,11 +143,10 @@ class SlotAllocations:
         self._snapshots = snapshots
         self._twice = twice
         self._busy = [0] * len(layout.size)
-        self._owned: dict[TaskId, tuple[int, int, Told]] = {}
+        self._owned: dict[TaskId, tuple[int, int, NewsRecord]] = {}
         self._closed: dict[int, int] = {}
 
     def join(self, lm: LocalMaster) -> None:
-        """Become the allocations of this Local Master."""
         self._lm = lm
 
     @cached_property
@@ -161,7 +160,7 @@ class SlotAllocations:
 
     # Where nothing may crash: no record of attempts but the slot.
 
-    def launch_all(self, message: Request, told: Told, number: int, send: Callable[..., None]) -> list[TaskId]:
+    def launch_all(self, message: Request, told: NewsRecord, number: int, send: Callable[..., None]) -> list[TaskId]:
         """Launch each task whose slot is free; returns the others."""
         partition = message.partition
         bits, nodes, owned = self._layout.bits, self._layout.nodes[partition], self._owned
@@ -180,7 +179,7 @@ class SlotAllocations:
         told.busy[partition] |= wanted
         return refused
 
-    def end(self, task: TaskId) -> Told | None:
+    def end(self, task: TaskId) -> NewsRecord | None:
         """Free the slot of a task; returns its owner if this is the first of its tasks that ends in this instant."""
         owned = self._owned.pop(task, None)
         if owned is None:
@@ -216,7 +215,7 @@ class SlotAllocations:
 
     # Where anything may.
 
-    def expect(self, told: Told, message: Request) -> None:
+    def expect(self, told: NewsRecord, message: Request) -> None:
         for position in message.positions:
             told.busy[message.partition] |= self._layout.bits[position]
 
@@ -243,8 +242,8 @@ class SlotAllocations:
         if self._lm.recovery.usable(node):
             self._busy[partition] &= ~bit
 
-    def ended(self, active: Active) -> Told:
-        """Its owner is to be told of the end, which frees the slot in the owner's view."""
+    def ended(self, active: Active) -> NewsRecord:
+        """Return the record of the owner, in whose view the end frees the slot."""
         told, (partition, position) = self._lm.gms[active.owner], place_of(active.unit)
         told.busy[partition] &= ~(1 << position)
         if self._twice:
@@ -256,7 +255,7 @@ class SlotAllocations:
         for partition, mask in self._masks.values():
             self._busy[partition] |= mask
 
-    def skip(self, told: Told) -> None:
+    def skip(self, told: NewsRecord) -> None:
         told.busy[:] = self._busy
 
     def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
@@ -273,24 +272,24 @@ class SlotAllocations:
         self._busy[partition] &= ~mask
         return True
 
-    # What Global Masters are told.
+    # News for Global Masters.
 
     def consider(self) -> None: ...
 
-    def has_news(self, told: Told) -> bool:
+    def has_news(self, told: NewsRecord) -> bool:
         return any(told.busy[partition] & ~self._busy[partition] for partition in self._partitions)
 
-    def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, told: NewsRecord, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
         return Refusal(tasks, self.delta(told))
 
-    def news(self, told: Told) -> StateUpdate | None:
+    def news(self, told: NewsRecord) -> StateUpdate | None:
         changes = self._changes(told)
         return self._update(told, changes) if changes else None
 
-    def delta(self, told: Told) -> StateUpdate:
+    def delta(self, told: NewsRecord) -> StateUpdate:
         return self._update(told, self._changes(told))
 
-    def whole(self, told: Told) -> StateUpdate:
+    def whole(self, told: NewsRecord) -> StateUpdate:
         changes, busy = [], self._busy
         for partition in self._partitions:
             free = self._layout.whole(partition) & ~busy[partition]
@@ -298,11 +297,11 @@ class SlotAllocations:
             told.busy[partition] = busy[partition]
         return self._update(told, tuple(changes))
 
-    def _update(self, told: Told, changes: tuple[Change, ...]) -> StateUpdate:
+    def _update(self, told: NewsRecord, changes: tuple[Change, ...]) -> StateUpdate:
         told.update += 1
         return StateUpdate(told.update, changes=changes, snapshot=self._snapshots)
 
-    def _changes(self, told: Told) -> tuple[Change, ...]:
+    def _changes(self, told: NewsRecord) -> tuple[Change, ...]:
         busy, seen, repeat, layout = self._busy, told.busy, told.repeat, self._layout
         changes, entry_count = [], 0
         stale = [p for p in self._partitions if seen[p] != busy[p] or repeat[p]]

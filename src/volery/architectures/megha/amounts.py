@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.allocations import NewsRecord
 from volery.architectures.megha.messages import UNIT_SHIFT, Ended, Refusal, Request, State, StateUpdate, place_of
 from volery.architectures.megha.partitions import Capacities, Layout
 from volery.core.component import Sends, sent_to
@@ -28,10 +28,9 @@ class Allotment(NamedTuple):
     """Amounts that an attempt has.
 
     Args:
-        active: the attempt.
         partition, position: of its machine.
         took: what it asked for, packed.
-        owner: what its GM has been told.
+        owner: the record of its GM.
         guest: the partition that its logical node was split off for; -1: it runs on the machine itself.
     """
 
@@ -39,7 +38,7 @@ class Allotment(NamedTuple):
     partition: int
     position: int
     took: int
-    owner: Told
+    owner: NewsRecord
     guest: int
 
 
@@ -47,11 +46,8 @@ class AmountAllocations:
     """Amounts of several resources, packed, per machine. A machine that is not usable has nothing free.
 
     Args:
-        layout: of the cluster.
-        capacities: of its machines.
-        partitions: of the Local Master.
         snapshots: whether updates carry the state of the whole cluster, as in the first Megha.
-        twice: whether what a GM's own tasks have freed is told again in its next update.
+        twice: whether the next update to a GM repeats what its own tasks have freed.
         repartition: whether what a GM places outside of its own partitions runs on a logical node of it.
     """
 
@@ -90,10 +86,9 @@ class AmountAllocations:
                 self._seats[node] = (here, position)
 
     def join(self, lm: LocalMaster) -> None:
-        """Become the allocations of this Local Master."""
         self._lm = lm
 
-    def expect(self, told: Told, message: Request) -> None:
+    def expect(self, told: NewsRecord, message: Request) -> None:
         """Nothing: a GM is sent no news of what it requests."""
 
     def fits(self, active: Active, node: Address) -> bool:
@@ -128,21 +123,21 @@ class AmountAllocations:
         knows = allotment.owner if told else None
         self._add(node, allotment.took, knows)
 
-    def _add(self, node: Address, packed: int, knows: Told | None) -> None:
+    def _add(self, node: Address, packed: int, knows: NewsRecord | None) -> None:
         """Add to what is free on a machine, or take off; all GMs but the one that knows lack the news."""
         here, position = self._seats[node]
         if self._lm.recovery.usable(node):
             self.free[here][position] = self.packing.settled(self.free[here][position] + packed)
         self._lack(here, position, knows)
 
-    def _lack(self, here: int, position: int, knows: Told | None) -> None:
+    def _lack(self, here: int, position: int, knows: NewsRecord | None) -> None:
         self._states.pop(here, None)
         bit = 1 << position
         for told in self._lm.gms.values():
             if told is not knows:
                 told.lacks[here] |= bit
 
-    def ended(self, active: Active) -> Told:
+    def ended(self, active: Active) -> NewsRecord:
         return self._lm.gms[active.owner]
 
     def clear(self) -> None:
@@ -151,7 +146,7 @@ class AmountAllocations:
         for here, free in enumerate(self.free):
             self.free[here] = [self._guards] * len(free)
 
-    def skip(self, told: Told) -> None:
+    def skip(self, told: NewsRecord) -> None:
         told.lacks = [0] * len(told.lacks)
 
     def seats(self, node: Address, running: Sequence[Active]) -> list[Active]:
@@ -177,12 +172,12 @@ class AmountAllocations:
         self._lack(here, position, None)
         return True
 
-    def set_aside(self, here: int, position: int, packed: int, owner: Told) -> None:
+    def set_aside(self, here: int, position: int, packed: int, owner: NewsRecord) -> None:
         """Something is set aside for a task of this owner, who lacks it, too; the others when they are considered."""
         self.free[here][position] = self.packing.settled(self.free[here][position] - packed)
         self.has_changed(here, position, owner)
 
-    def has_changed(self, here: int, position: int, owner: Told) -> None:
+    def has_changed(self, here: int, position: int, owner: NewsRecord) -> None:
         """A GM has caused a change on a machine; the others lack that once they are considered."""
         owner.changed[here] |= 1 << position
         owner.lacks[here] |= 1 << position
@@ -193,7 +188,7 @@ class AmountAllocations:
         left = self.packing.settled(self.free[here][position] + given) - wanted
         return left & self._guards == self._guards
 
-    # What Global Masters are told.
+    # News for Global Masters.
 
     def consider(self) -> None:
         gms = list(self._lm.gms.values())
@@ -208,14 +203,14 @@ class AmountAllocations:
             for cause in causes:
                 cause.changed[here] = 0
 
-    def has_news(self, told: Told) -> bool:
+    def has_news(self, told: NewsRecord) -> bool:
         return any(
             free[position] != self._guards
             for free, lacks in zip(self.free, told.lacks, strict=False)
             for position in positions(lacks)
         )
 
-    def refusal(self, told: Told, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, told: NewsRecord, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
         for unit in refused:
             partition, position = place_of(unit)
             told.lacks[partition - self._first] |= 1 << position
@@ -223,15 +218,15 @@ class AmountAllocations:
             self.consider()
         return Refusal(tasks, self.delta(told))
 
-    def news(self, told: Told) -> StateUpdate | None:
+    def news(self, told: NewsRecord) -> StateUpdate | None:
         return self.delta(told) if any(told.lacks) else None
 
-    def whole(self, told: Told) -> StateUpdate:
+    def whole(self, told: NewsRecord) -> StateUpdate:
         for here, partition in enumerate(self._partitions):
             told.lacks[here] = self._layout.whole(partition)
         return self.delta(told)
 
-    def delta(self, told: Told) -> StateUpdate:
+    def delta(self, told: NewsRecord) -> StateUpdate:
         """Update with the news that the GM lacks; it contains the ends and holdings that are sent before it."""
         self._lm.tell_ended(told)
         self._lm.shares.tell_holdings(told)

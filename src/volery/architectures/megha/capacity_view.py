@@ -1,4 +1,4 @@
-"""View of a Global Master on amounts that machines have free; see `View`."""
+"""View of a Global Master on amounts that machines have free; see `ClusterView`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,7 @@ class CapacityView:
 
     Args:
         layout: of the cluster, by machine.
-        capacities: of its machines.
-        search: order of partitions.
         match: which machine of a partition is taken.
-        stream: of random choices.
 
     Attributes:
         index: per partition, what its machines have free.
@@ -218,7 +215,7 @@ class CapacityView:
             if position in promised:
                 self._dirty[partition] |= 1 << position
                 left = self.packing.settled(free - promised[position])
-                free = left if left & guards == guards else guards  # something will be refused, and told of then
+                free = left if left & guards == guards else guards  # something will be refused, with the state
             before = index.free[position]
             if free != before:
                 index.put(position, free)
@@ -270,7 +267,6 @@ class CapacityView:
             self.offer(partition, [position])
 
     def free_by_machine(self) -> dict[int, int] | None:
-        """Nothing: the view holds amounts, not slots."""
         return None
 
     def copies(self) -> list[Any]:

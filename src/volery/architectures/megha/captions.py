@@ -31,4 +31,4 @@ CAPTIONS: Final = {
     "Lost": "{sender} is sure that what ran there is dead: {receiver} places it anew, before all that waits.",
     "Preempt": "{sender} takes {tasks} from who has more than its share, for who has less.",
 }
-"""By the name of a message or of a counted fact; what is empty is said by others."""
+"""By the name of a message or of a counted fact; what is empty has no caption of its own."""

@@ -23,7 +23,6 @@ from volery.architectures.megha.messages import (
     Yield,
 )
 from volery.architectures.megha.users import sum_of
-from volery.core.component import Handler
 from volery.core.events import Event
 from volery.core.model import Address, Amounts, Task, TaskId, Time
 from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
@@ -42,12 +41,11 @@ class Narrator(Protocol):
     def join(self, gm: GlobalMaster) -> None:
         """Become the narrator of this Global Master."""
 
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        """Match and request tasks; return those that fit nowhere in the view."""
-        ...
-
     def start(self, now: Time) -> None:
         """Begin: the view is that of an empty cluster, which is true now."""
+
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks by the view; return those that fit nowhere."""
 
     def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         """Report tasks that waited for these units."""
@@ -58,8 +56,7 @@ class Narrator(Protocol):
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None:
         """Report tasks that had to let this one go first."""
 
-    def dropped(self, tasks: Iterable[Task]) -> None:
-        """Forget queued tasks."""
+    def dropped(self, tasks: Iterable[Task]) -> None: ...
 
     def claimed(self, task: Task) -> None:
         """Report a task that takes the place of others."""
@@ -72,15 +69,14 @@ class Narrator(Protocol):
 
 
 class SilentNarrator:
-    """Reports nothing."""
-
     def join(self, gm: GlobalMaster) -> None:
         self._view = gm.view
+
+    def start(self, now: Time) -> None: ...
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         return self._view.place(tasks)
 
-    def start(self, now: Time) -> None: ...
     def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None: ...
     def refused(self, tasks: Iterable[TaskId]) -> None: ...
     def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None: ...
@@ -94,8 +90,8 @@ class DecisionNarrator:
     """Reports a `Decision` per task that is placed, cannot be placed, or is refused, preempted or lost.
 
     A taken machine that holds back a task which finds nothing does so by reason of `share`, not `busy`, where what runs
-    there would go to another user if it ended now; see `FirstCalls`. A task that has not been told so, because it has
-    waited since before the others did, is told once: when it could have had what came free, and a user below its share
+    there would go to another user if it ended now; see `FirstCalls`. A task that has no such report, because it has
+    waited since before the others did, gets one: when it could have had what came free, and a user below its share
     got it.
     """
 
@@ -107,14 +103,14 @@ class DecisionNarrator:
             self._calls = FirstCalls(gm, gm.fairness, gm.view)
         self._told_of_shares: set[TaskId] = set()
         self._matching = False
-        vars(gm)["receives"] = {event: _noted(handler) for event, handler in type(gm).receives.items()}
+        vars(gm)["receives"] = dict.fromkeys(type(gm).receives, _noted)
 
     def start(self, now: Time) -> None:
         self._now = now
         self._heard_at = [now] * len(self._gm.lms)
 
     def note(self, event: Event, source: Address, now: Time) -> None:
-        """Keep the time, and when the leader of each cluster was last heard of."""
+        """Keep the time, and that of the last message from the leader of each cluster."""
         self._now = now
         if isinstance(event, NEWS):
             gm, lm = self._gm, self._gm.lm_at[source]
@@ -221,15 +217,15 @@ class DecisionNarrator:
         gm.observe(Decision(task.id, task.job, chosen, partition, machine, asked, age_us, rejected))
 
 
-def _noted(handler: Handler) -> Handler:
-    """The handler, after the narrator has taken note of the event."""
+def _noted(gm: GlobalMaster, event: Event, source: Address, now: Time) -> None:
+    """Let the narrator note an event, then call the handler of the master's class.
 
-    def noted(gm: GlobalMaster, event: Event, source: Address, now: Time) -> None:
-        assert isinstance(gm.narrator, DecisionNarrator), "a narrator that reports"
-        gm.narrator.note(event, source, now)
-        handler(gm, event, source, now)
-
-    return noted
+    The handler is looked up with each event: a clock of stages may change the class, and a snapshot takes functions by
+    their names alone.
+    """
+    assert isinstance(gm.narrator, DecisionNarrator), "a narrator that reports"
+    gm.narrator.note(event, source, now)
+    type(gm).receives[type(event)](gm, event, source, now)
 
 
 class FirstCalls:
@@ -237,8 +233,8 @@ class FirstCalls:
 
     The task's user would have its share even without what it has there, and another user of this GM would not, and
     waits with a task that the empty machine can take. That is the rule by which a GM gives away what comes free
-    (`UserLines.pop_fitting`). Users of other GMs are not seen waiting: what they take is told as "preempted". Per user
-    at most `KINDS_MAX` kinds of waiting tasks are looked at, as for preemption.
+    (`UserLines.pop_fitting`). Users of other GMs are not seen waiting: what they take is reported as "preempted". Per
+    user at most `KINDS_MAX` kinds of waiting tasks are looked at, as for preemption.
 
     Cost: once per event that leaves tasks waiting, a look at each task that runs for a user who waits; per task that is
     taken from a queue, a look at the kinds that wait.
@@ -253,7 +249,7 @@ class FirstCalls:
         self._called: dict[int, list[int]] = {}
 
     def forget(self) -> None:
-        """Look again."""
+        """Drop the results of the last look."""
         self._called.clear()
 
     def against(self, task: Task) -> list[int]:

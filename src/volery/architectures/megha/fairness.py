@@ -5,7 +5,7 @@ with it. Victims are sought on the view, which is stale: the Local Master and th
 
 Where components may crash, a GM gives tasks of its users up only while it knows all that they have: not before every
 cluster has reported after a restart, nor while tasks are in doubt because another Local Master has begun to lead. A
-preemption that was under way in that cluster has come to nothing then, for whoever gains and for whoever would lose.
+preemption that was under way in that cluster has come to nothing then, for the gaining user and for the losing one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from volery.architectures.megha.messages import (
     Yield,
     place_of,
 )
-from volery.architectures.megha.users import Account, Held, UserLines, Users
+from volery.architectures.megha.users import HeldTask, UserAccount, UserLines, Users
 from volery.core.component import Sends, sent_to
 from volery.core.events import Reweigh, TimerFired
 from volery.core.model import Address, Amounts, Job, JobId, Task, TaskId, Time
@@ -136,9 +136,7 @@ class WeightedFairness:
     """Accounts of users by weight, and preemption under contention.
 
     Args:
-        users: of the cluster.
         spared_us: a user whose GM has refused to give up a task is not asked again for so long.
-        view: of the Global Master.
 
     Attributes:
         account: of what all users have, in this GM's view.
@@ -154,11 +152,11 @@ class WeightedFairness:
         self._view = view
         self._weighed = 0
         self._kept_by_doubt = False
-        self.account = Account(users, view.packing)
+        self.account = UserAccount(users, view.packing)
         self._packing = view.packing
         self._user_of_job: dict[JobId, int] = {}
         view.queue = self.lines = UserLines(self._packing, self.user_of, self.account.is_short)
-        self._claims: dict[TaskId, dict[TaskId, Held]] = {}
+        self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
         self._prey: dict[TaskId, TaskId] = {}
         self._yielded: set[TaskId] = set()
         self._untouchable: set[TaskId] = set()
@@ -181,9 +179,9 @@ class WeightedFairness:
         return tuple([self.user_of(task) for task in tasks])
 
     def took(self, claim: Task, partition: int, position: int) -> None:
-        self.account.hold(claim.id, Held(self.user_of(claim), partition, position, claim.request or SLOT))
+        self.account.hold(claim.id, HeldTask(self.user_of(claim), partition, position, claim.request or SLOT))
 
-    def _let_go(self, task: TaskId) -> Held | None:
+    def _let_go(self, task: TaskId) -> HeldTask | None:
         held = self.account.let_go(task)
         if held is not None:
             self._hopeless.discard(held.user)
@@ -201,7 +199,7 @@ class WeightedFairness:
             self._hopeless.clear()
         self.account.doubt(user, request, sign)
 
-    def _can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
+    def _can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether the user keeps its share without these tasks of it, whatever may still be refused."""
         if self.account.can_lose(user, tasks):
             return True
@@ -273,7 +271,7 @@ class WeightedFairness:
         place = self.account.held[victims[0]]
         partition, position, user = place.partition, place.position, self.user_of(task)
         losing, gaining = self.account.has(loser), self.account.has(user)
-        claimed: dict[TaskId, Held] = {}
+        claimed: dict[TaskId, HeldTask] = {}
         for victim in victims:
             claimed[victim] = self.account.held[victim]
             self._let_go(victim)
@@ -284,7 +282,7 @@ class WeightedFairness:
         had = sum([self._packing[held.request] for held in claimed.values()])
         task = self._view.take_over(task, partition, position, had)
         request = task.request or SLOT
-        self.account.hold(task.id, Held(user, partition, position, request))
+        self.account.hold(task.id, HeldTask(user, partition, position, request))
         self._doubt(user, request, 1)
         gm, recovery, lm = self._gm, self._gm.recovery, self._layout.lm_of[partition]
         loss, gain = self.account.change(loser, losing), self.account.change(user, gaining)
@@ -296,7 +294,7 @@ class WeightedFairness:
         gm.send(gm.lms[lm], asked)
         gm.narrator.claimed(task)
 
-    def _settle(self, task: TaskId) -> dict[TaskId, Held]:
+    def _settle(self, task: TaskId) -> dict[TaskId, HeldTask]:
         """A preemption has come to an end; returns the victims of which nothing was heard."""
         claimed = self._claims.pop(task, None)
         if claimed is None:
@@ -378,7 +376,7 @@ class WeightedFairness:
             if holding.task not in self.account.held and holding.task not in self._placed:
                 request = holding.request or SLOT
                 self._forget_prey(holding.task)  # what was taken from it is over: it runs again, and may be taken again
-                self.account.hold(holding.task, Held(holding.user, holding.partition, holding.position, request))
+                self.account.hold(holding.task, HeldTask(holding.user, holding.partition, holding.position, request))
             self._hopeless.clear()
 
     def on_denied(self, message: Denied, source: Address, now: Time) -> None:
@@ -436,7 +434,7 @@ class WeightedFairness:
             self._yielded.discard(number)
             self._forget_prey(number)
             gm.attempts[number] = message.attempt + 1
-            for waiting in gm.narrator.place(gm.still_wanted([task])):
+            for waiting in gm.place(gm.still_wanted([task])):
                 self.lines.push(waiting)
                 self._hopeless.discard(self.user_of(waiting))
             self.enforce()
@@ -470,10 +468,10 @@ class WeightedFairness:
             if task in self._claims:
                 self._settle(task)
             self._leaving.discard(task)
-            if task in self._yielded:  # whoever wanted its place does not get it
+            if task in self._yielded:  # the task that wanted its place does not get it
                 self._yielded.discard(task)
                 placed, partition, position = self._placed[task]
-                self.account.hold(task, Held(self.user_of(placed), partition, position, placed.request or SLOT))
+                self.account.hold(task, HeldTask(self.user_of(placed), partition, position, placed.request or SLOT))
 
     def followed(self, task: Task, active: Active) -> None:
         """The user has it, unless it was given up."""
@@ -481,7 +479,7 @@ class WeightedFairness:
             self._let_go(task.id)
             self._yielded.add(task.id)
             return
-        held = Held(self.user_of(task), *place_of(active.unit), active.request or SLOT)
+        held = HeldTask(self.user_of(task), *place_of(active.unit), active.request or SLOT)
         if task.id not in self._yielded and self.account.held.get(task.id) != held:
             self._let_go(task.id)
             self.account.hold(task.id, held)

@@ -1,17 +1,16 @@
 """Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view.
 
-Free units, slots or amounts, are the business of its `View`; which users may have what, of its `Fairness`; who leads a
-cluster, and what runs there after a crash, of its `StateRecovery`; what it reports of its decisions, of its `Narrator`.
+Free units, slots or amounts, are the business of its `ClusterView`; holdings of users, of its `Fairness`; leaders of
+clusters, and what runs there after a crash, of its `StateRecovery`; reports of decisions, of its `Narrator`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
-from volery.architectures.megha.fairness import NoFairness, WeightedFairness
+from volery.architectures.megha.decisions import Narrator
+from volery.architectures.megha.fairness import Fairness, WeightedFairness
 from volery.architectures.megha.messages import (
     Ask,
     Denied,
@@ -30,8 +29,8 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
-from volery.architectures.megha.reports import NoRecovery, ReportRecovery
-from volery.architectures.megha.view import Freed, SlotView
+from volery.architectures.megha.reports import ReportRecovery, StateRecovery
+from volery.architectures.megha.view import ClusterView, Freed
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import (
     Cancel,
@@ -61,18 +60,16 @@ OWN = ANSWERS | REFUSALS | SIGHTS | sent_to("lm", Request, Withdraw, Ask)
 class MasterParts(NamedTuple):
     """Parts of a Global Master that knows nothing yet."""
 
-    view: SlotView | CapacityView
-    fairness: NoFairness | WeightedFairness
-    recovery: NoRecovery | ReportRecovery
-    narrator: SilentNarrator | DecisionNarrator
+    view: ClusterView
+    fairness: Fairness
+    recovery: StateRecovery
+    narrator: Narrator
 
 
 class GlobalMaster(Component):
     """Searches internal partitions before external ones, and asks the Local Master before it trusts its view.
 
     Args:
-        number: of the Global Master.
-        layout: of the cluster.
         parts: makes its parts, of a component that knows of these moves of jobs.
         batch_max: placements per request.
         eager_retry: place a task whose placement was invalid at once; otherwise it waits at the head of the queue for
@@ -83,7 +80,6 @@ class GlobalMaster(Component):
         ask: whether Local Masters are asked for news while tasks wait, or they wait for the heartbeat, as in the paper.
 
     Attributes:
-        number, layout, eager_retry: as given.
         view, fairness, recovery, narrator: its parts.
         jobs: the ledger of jobs.
         placed: tasks that were requested and have not ended, of the view.
@@ -209,12 +205,16 @@ class GlobalMaster(Component):
 
     # Placements.
 
+    def place(self, tasks: Iterable[Task]) -> list[Task]:
+        """Match and request tasks; return those that fit nowhere in the view."""
+        return self.narrator.place(tasks)
+
     def schedule(self, tasks: Sequence[Task]) -> None:
         """Place tasks; those that fit nowhere now wait."""
         ready = self.recovery.ready(tasks)
         if ready is None:
             return
-        for task in self.narrator.place(ready):
+        for task in self.place(ready):
             if self.view.satisfiable(task):
                 self.view.queue.push(task)
             else:
@@ -319,10 +319,10 @@ class GlobalMaster(Component):
         queue = self.view.queue
         if self._tail:
             self.offer_all(freed)
-            for task in self.narrator.place(refused) if self.eager_retry else refused:
+            for task in self.place(refused) if self.eager_retry else refused:
                 queue.push(task)
         else:
-            for task in reversed(self.narrator.place(refused) if self.eager_retry else refused):
+            for task in reversed(self.place(refused) if self.eager_retry else refused):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()
@@ -377,4 +377,4 @@ class GlobalMaster(Component):
         Moved: of_part("recovery", "on_moved"),
         Inquire: of_part("recovery", "on_inquire"),
     }
-    sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `says` has those of one
+    sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `emits` has those of one

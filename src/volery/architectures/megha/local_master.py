@@ -10,7 +10,7 @@ from collections.abc import Collection
 from itertools import repeat
 from typing import Final, Literal
 
-from volery.architectures.megha.allocations import SlotAllocations, Told
+from volery.architectures.megha.allocations import Allocations, NewsRecord, SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
@@ -25,9 +25,9 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
-from volery.architectures.megha.recovery import Alone, Paired
-from volery.architectures.megha.shares import NoShares, WeightedShares
-from volery.core.component import Component, Sends
+from volery.architectures.megha.recovery import Alone, Paired, Recovery
+from volery.architectures.megha.shares import Shares, WeightedShares
+from volery.core.component import Component, Sends, UnknownMessageError, unknown
 from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
 from volery.core.port import Port
@@ -42,7 +42,7 @@ HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
 NEWS: Final = "news"
 NEWS_US: Final[Time] = 2_000
-"""A GM that has asked is told of room that is this old: whoever had it before, and has tasks, has taken it by then."""
+"""A GM that has asked is sent news of room this old: its last GM has taken it again by then, if it has tasks."""
 ALWAYS: Final = frozenset({Request, Withdraw, Ask, Drain, TimerFired})
 
 
@@ -50,14 +50,12 @@ class LocalMaster(Component):
     """Validates placements against the exact state, and sends every GM the news that it cannot know.
 
     Args:
-        layout: of the cluster.
         partitions: that it is in charge of.
-        heartbeat_us: period of the updates; none is sent that says nothing.
+        heartbeat_us: period of the updates; none is sent without news.
         allocations, shares, recovery: its parts.
 
     Attributes:
-        layout, partitions, allocations, shares, recovery: as given.
-        gms: what each GM has been told.
+        gms: what each GM has been sent.
         there: per node, the attempts that run there; nothing is kept of slots where nothing may crash.
     """
 
@@ -70,9 +68,9 @@ class LocalMaster(Component):
         partitions: range,
         *,
         heartbeat_us: Time,
-        allocations: SlotAllocations | AmountAllocations,
-        shares: NoShares | WeightedShares,
-        recovery: Alone | Paired,
+        allocations: Allocations,
+        shares: Shares,
+        recovery: Recovery,
     ) -> None:
         self.layout = layout
         self.partitions = partitions
@@ -86,16 +84,15 @@ class LocalMaster(Component):
         self._heartbeat_us = heartbeat_us
         self._askers: dict[Address, None] = {}
         self._counting = False
-        self._telling: list[Told] = []
+        self._telling: list[NewsRecord] = []
         self._launches = 0
         self._armed = False
         allocations.join(self)
-        if isinstance(shares, WeightedShares):
-            shares.join(self)
+        shares.join(self)
         recovery.join(self)
 
-    def _strangers(self) -> list[Told]:
-        return [Told(gm, len(self.layout.size)) for gm in range(self.layout.gm_count)]
+    def _strangers(self) -> list[NewsRecord]:
+        return [NewsRecord(gm, len(self.layout.size)) for gm in range(self.layout.gm_count)]
 
     def bind(self, port: Port) -> None:
         """Give the leadership the port, too."""
@@ -141,7 +138,7 @@ class LocalMaster(Component):
         if not self._armed:
             self._arm(now)
 
-    def _launch_each(self, message: Request, told: Told, source: Address) -> None:
+    def _launch_each(self, message: Request, told: NewsRecord, source: Address) -> None:
         self.allocations.expect(told, message)
         partition, nodes = message.partition, self.layout.nodes[message.partition]
         refused: list[Active] = []
@@ -183,7 +180,7 @@ class LocalMaster(Component):
             self.allocations.give_back(active, node)
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
-        """Kill what still runs; what it took is freed, and its GM told, when the node reports the end."""
+        """Kill what still runs; when the node reports the end, what it took is freed, and its GM is sent the end."""
         if self._slots is not None:
             for task in message.tasks:
                 node = self._slots.node_of(task)
@@ -196,12 +193,14 @@ class LocalMaster(Component):
     # Ends.
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
-        """Free what the task had; the GM that owns it is told of all that ended in this instant at once."""
+        """Free what the task had; its GM is sent all ends of this instant in one message."""
         if self._slots is not None:
             owner = self._slots.end(message.task)
             if owner is not None:
                 self._note_first(owner, now)
             return
+        if self.recovery.paired:
+            raise UnknownMessageError(unknown(self, message, source, now))  # a guarded node sends results
         known = self.there[source].get(message.task)
         if known is None or known.attempt != message.attempt:
             return
@@ -211,13 +210,13 @@ class LocalMaster(Component):
             self.note_ended(self.allocations.ended(known), message.task, now)
         self.shares.go_on(source, now)
 
-    def note_ended(self, owner: Told, task: TaskId, now: Time) -> None:
-        """Tell a GM, in this instant, that a task of it has ended."""
+    def note_ended(self, owner: NewsRecord, task: TaskId, now: Time) -> None:
+        """Send a GM, in this instant, the end of a task of its own."""
         if not owner.ended:
             self._note_first(owner, now)
         owner.ended.append(task)
 
-    def _note_first(self, owner: Told, now: Time) -> None:
+    def _note_first(self, owner: NewsRecord, now: Time) -> None:
         self._telling.append(owner)
         self._port.set_timer(NOTICES, now)
         if not self._armed:
@@ -225,8 +224,8 @@ class LocalMaster(Component):
         if self._askers:
             self.tell_askers_soon(now)
 
-    def tell_ended(self, owner: Told) -> None:
-        """A state contains all that has ended: its owner must not count that twice, so it is told first."""
+    def tell_ended(self, owner: NewsRecord) -> None:
+        """Send a GM the ends of its tasks, always before a state, which contains them: it must not count them twice."""
         if owner.ended:
             self._port.send(owner.address, Ended(tuple(owner.ended), owner.request))
             owner.ended = []
@@ -265,7 +264,7 @@ class LocalMaster(Component):
             self._arm(now)
 
     def arm_soon(self) -> None:
-        """Tell GMs with the next heartbeat, at once, and those that have asked at once, too."""
+        """Send news at once: a heartbeat, and answers to the GMs that have asked."""
         self.tell_askers_soon(-NEWS_US)
         if not self._armed and self.recovery.opened:
             self._armed = True
@@ -304,7 +303,7 @@ class LocalMaster(Component):
     # Where components may crash.
 
     def forget_all(self) -> None:
-        """Nothing is allocated, nothing is free, and no GM has been told anything."""
+        """Forget all allocations, all that is free and all that GMs have been sent."""
         for known in self.there.values():
             known.clear()
         self._askers.clear()
@@ -314,7 +313,7 @@ class LocalMaster(Component):
         self.shares.clear()
 
     def forget_asker(self, gm: Address) -> None:
-        """A GM is not told of room any more."""
+        """Drop the question of a GM that has asked for news of room."""
         self._askers.pop(gm, None)
 
     def close(self, node: Address, *, closed: bool) -> None:
@@ -325,18 +324,17 @@ class LocalMaster(Component):
             self.allocations.node_changed(node)
 
     def check(self) -> None:
-        """Its parts agree."""
         if self.recovery.opened:
+            active = [task for known in self.there.values() for task in known]
+            assert all(map(self.allocations.holds, active)), "attempts that run and have nothing"
             self.allocations.check()
             self.shares.check()
 
     def check_rest(self) -> None:
-        """Nothing is left of a leader's, and every GM has been told so."""
         self.recovery.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        **LEADERSHIP,
-        **MOVES_AND_DRAINS,
+        **dict.fromkeys((*LEADERSHIP, *MOVES_AND_DRAINS), of_part("leadership", "handle")),
         Request: on_request,
         Preempt: of_part("shares", "on_preempt"),
         Answer: of_part("shares", "on_answer"),

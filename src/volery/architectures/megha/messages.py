@@ -75,7 +75,6 @@ class Ended(Message, frozen=True):
     """LM > owning GM: these tasks have ended in this instant, and what they took is free.
 
     Args:
-        tasks: theirs.
         heard: the last of the GM's requests that the LM has received.
     """
 
@@ -95,8 +94,7 @@ class State(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Free amounts of machines of a partition, as packed integers of equal length, little endian.
 
     Args:
-        partition: number.
-        positions: a bit vector of the machines that are told of, lowest first; empty: all of the partition.
+        positions: a bit vector of the machines in it, lowest first; empty: all of the partition.
         free: theirs, in this order.
     """
 
@@ -112,7 +110,7 @@ class StateUpdate(Message, frozen=True):
         number: of this LM's updates to this GM.
         heard: the last of the GM's requests that this state contains, where tasks ask for amounts.
         states: of machines.
-        entries: of how many machines it tells.
+        entries: number of machines in its states.
         changes: of slots.
         snapshot: whether the changes are the whole state; then all that is free is freed.
     """
@@ -171,7 +169,6 @@ class Yield(Message, frozen=True):
     Args:
         number: of these messages from this LM to this GM, and of those to others.
         heard: the last of the GM's requests that this LM has heard.
-        user: whose.
         tasks: that are to be ended.
     """
 
@@ -200,7 +197,7 @@ class Denied(Message, frozen=True):
 
     Args:
         task: that was to run.
-        gone: victims that cannot be had: they have ended, which was told before, are being preempted for somebody
+        gone: victims that cannot be had: they have ended, as was sent before, are being preempted for somebody
             else, or hold a place that the beneficiary's user has lost before.
         kept: whether the loser's GM has refused, because the user would have had less than its share.
     """
@@ -222,7 +219,7 @@ class Holding(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Holdings(Message, frozen=True):
-    """LM > GM, before a state: which tasks of other GMs have ended, then which have started, since it was last told.
+    """LM > GM, before a state: tasks of other GMs that have ended, then those that have started, since the last one.
 
     Args:
         number: of these messages from this LM to this GM.

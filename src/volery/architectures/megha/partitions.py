@@ -68,10 +68,6 @@ class Layout:
 class SearchOrder:
     """The order in which a Global Master searches partitions: internal ones first, round robin over Local Masters.
 
-    Args:
-        layout: of the cluster.
-        gm: number of the Global Master.
-
     Attributes:
         orders: per internal partition to start from, all partitions.
         first: the internal partition that the first task starts from.
@@ -97,7 +93,6 @@ class Capacities:
     """Amounts that the machines of a layout offer; slots are one resource of them.
 
     Args:
-        cluster: the machines.
         layout: of the cluster, by machine.
 
     Attributes:

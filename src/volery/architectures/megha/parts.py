@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from volery.core.component import Handler
+from volery.core.component import Handler, UnknownMessageError, unknown
 from volery.core.events import Event
 from volery.core.model import Address, Time
 
@@ -14,10 +14,14 @@ def of_part(name: str, method: str) -> Handler:
 
     Args:
         name: of the part, an attribute of the component.
-        method: takes the event, its source and the time.
+        method: takes the event, its source and the time; UnknownMessageError where the component has no such part, or
+            the part no such method.
     """
 
     def deliver(component: Any, event: Event, source: Address, now: Time) -> None:
-        getattr(getattr(component, name), method)(event, source, now)
+        handler = getattr(getattr(component, name, None), method, None)
+        if handler is None:
+            raise UnknownMessageError(unknown(component, event, source, now))
+        handler(event, source, now)
 
     return deliver

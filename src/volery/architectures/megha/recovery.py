@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.allocations import NewsRecord
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import Join, Lost, Report
 from volery.core.component import Sends, sent_to
@@ -46,11 +46,8 @@ class Recovery(Protocol):
     def join(self, lm: LocalMaster) -> None:
         """Become the recovery of this Local Master."""
 
-    def bind(self, port: Port) -> None:
-        """Take its port."""
-
-    def start(self, now: Time) -> None:
-        """Begin."""
+    def bind(self, port: Port) -> None: ...
+    def start(self, now: Time) -> None: ...
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
         """Find out whether a request of a GM is valid."""
@@ -156,10 +153,7 @@ class Paired:
     """One of the two masters of a cluster: it validates while it leads, and follows results while its partner does.
 
     Args:
-        lm: number of the cluster.
         me: 0, or 1 for the standby.
-        lease: of its nodes.
-        incarnation: of the component.
 
     Attributes:
         leadership: who leads, and the nodes.
@@ -279,7 +273,7 @@ class Paired:
                 self._skip(told)  # frames for one that never comes back would be kept for ever
         return False
 
-    def _skip(self, told: Told) -> None:
+    def _skip(self, told: NewsRecord) -> None:
         self._lm.allocations.skip(told)
         self._lm.shares.skip(told)
         told.ended = []
@@ -294,7 +288,8 @@ class Paired:
             known = self._lm.there[node].get(message.active.task)
             if known is None or known.attempt != message.active.attempt:
                 return
-            assert self._lm.shares.evicted(known, now), "evicted for nobody"
+            evicted = self._lm.shares.evicted(known, now)
+            assert evicted, "evicted for nobody"
             self._lm.let_go(known, node)
         self._lm.shares.go_on(node, now)
 
@@ -386,17 +381,17 @@ class Paired:
     # Reports.
 
     def all_reachable_reported(self) -> None:
-        """Tell every GM what the cluster looks like now."""
+        """Send every GM the whole state of the cluster."""
         for address in self._lm.gms:
             self._report_whole(address)
 
     def all_reported(self) -> None:
-        """Tell every GM that nothing else runs here."""
+        """Report to every GM that nothing else runs here."""
         for address in self._lm.gms:
             self._report(address, (), (), whole=False)
 
     def all_fenced(self) -> None:
-        """Tell every GM that no origin of a move can have anything started here."""
+        """Report to every GM that no origin of a move can have anything started here."""
         self.all_reported()
 
     def on_join(self, message: Join, gm: Address, now: Time) -> None:
@@ -406,7 +401,7 @@ class Paired:
             self._meet_anew(self._lm.gms[gm])
             self._report_whole(gm)
 
-    def _meet_anew(self, told: Told) -> None:
+    def _meet_anew(self, told: NewsRecord) -> None:
         told.request = 0
         told.ended = []
         self._lm.shares.met_anew(told)

@@ -90,7 +90,7 @@ class StateRecovery(Protocol):
         """Forget an attempt that was preempted."""
 
 
-class NoRecovery:
+class NoReports:
     """Local Masters that never crash, one per cluster."""
 
     takes: ClassVar[frozenset[type]] = frozenset()
@@ -127,8 +127,6 @@ class ReportRecovery:
     """State of a Global Master that is rebuilt from reports.
 
     Args:
-        gm: number of the Global Master.
-        incarnation: of the component.
         moves: of jobs from one GM to another, of which this component knows.
     """
 
@@ -202,7 +200,6 @@ class ReportRecovery:
         self._gm.fairness.followed(task, active)
 
     def _count(self, lm: int, active: Active) -> None:
-        """A result, once."""
         self._gm.attempts.pop(active.task, None)
         self._results.setdefault(active.job, []).append((lm, active.task))
         self._gm.jobs.finished(active.job)
@@ -356,12 +353,12 @@ class ReportRecovery:
             epoch = self._inherited.get(task.job, 0)
             gm.attempts[task.id] = max(gm.attempt_of(task.id) + 1, self._first_of(epoch) if epoch else 0)
         gm.fairness.scheduled(tasks)
-        for task in reversed(gm.narrator.place(gm.still_wanted(tasks))):
+        for task in reversed(gm.place(gm.still_wanted(tasks))):
             gm.view.queue.push_front(task)
         gm.ask_all()
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
-        """Attempts are dead."""
+        """Place again the tasks of which the present attempt is dead."""
         dead: dict[TaskId, None] = {}
         for active in message.attempts:
             self._found.pop(active.task, None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from msgspec.structs import replace
 
-from volery.architectures.megha.allocations import Told
+from volery.architectures.megha.allocations import NewsRecord
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import (
     ATTEMPTS,
@@ -48,11 +48,13 @@ class Shares(Protocol):
     takes: ClassVar[frozenset[type]]
     sends: ClassVar[Sends]
 
+    def join(self, lm: LocalMaster) -> None: ...
+
     def reserved(self, here: int, position: int) -> int:
         """Amount that is set aside on a machine, packed."""
 
-    def tell_holdings(self, told: Told) -> None:
-        """Tell a GM whose tasks have ended and started, before a state that comes of it."""
+    def tell_holdings(self, told: NewsRecord) -> None:
+        """Send a GM the ends and starts of others' tasks, before a state that contains them."""
 
     def tell_heard(self) -> None:
         """With a heartbeat, send GMs the outcome of their requests, so that they can count on their tasks."""
@@ -84,14 +86,14 @@ class Shares(Protocol):
     def named(self, active: Active) -> Active:
         """An attempt on the account of a user whom the tree names."""
 
-    def met_anew(self, told: Told) -> None:
+    def met_anew(self, told: NewsRecord) -> None:
         """A GM has begun anew: it has claimed nothing, and answers nothing that its predecessor was asked."""
 
-    def skip(self, told: Told) -> None:
-        """Tell a GM nothing before it joins again."""
+    def skip(self, told: NewsRecord) -> None:
+        """Send a GM nothing before it joins again."""
 
-    def tell_picture(self, told: Told, running: list[Active]) -> None:
-        """Tell a GM all that runs, before a whole report."""
+    def tell_picture(self, told: NewsRecord, running: list[Active]) -> None:
+        """Send a GM all that runs, before a whole report."""
 
     def node_dead(self, node: Address) -> None: ...
 
@@ -108,10 +110,12 @@ class NoShares:
     takes: ClassVar[frozenset[type]] = frozenset()
     sends: ClassVar[Sends] = frozenset()
 
+    def join(self, lm: LocalMaster) -> None: ...
+
     def reserved(self, here: int, position: int) -> int:
         return 0
 
-    def tell_holdings(self, told: Told) -> None: ...
+    def tell_holdings(self, told: NewsRecord) -> None: ...
     def tell_heard(self) -> None: ...
     def started(self, active: Active) -> None: ...
 
@@ -131,9 +135,9 @@ class NoShares:
     def named(self, active: Active) -> Active:
         return active
 
-    def met_anew(self, told: Told) -> None: ...
-    def skip(self, told: Told) -> None: ...
-    def tell_picture(self, told: Told, running: list[Active]) -> None: ...
+    def met_anew(self, told: NewsRecord) -> None: ...
+    def skip(self, told: NewsRecord) -> None: ...
+    def tell_picture(self, told: NewsRecord, running: list[Active]) -> None: ...
     def node_dead(self, node: Address) -> None: ...
     def check(self) -> None: ...
     def check_rest(self) -> None: ...
@@ -149,7 +153,7 @@ class _News:
         self.ended: list[TaskId] = []
 
 
-class Claim:
+class PreemptionClaim:
     """A preemption under way.
 
     Attributes:
@@ -167,7 +171,13 @@ class Claim:
     """
 
     def __init__(
-        self, wanted: Preempt, owner: Told, position: tuple[int, int], node: Address, pool: int, victims: set[TaskId]
+        self,
+        wanted: Preempt,
+        owner: NewsRecord,
+        position: tuple[int, int],
+        node: Address,
+        pool: int,
+        victims: set[TaskId],
     ) -> None:
         self.wanted = wanted
         self.owner = owner
@@ -186,11 +196,10 @@ class Claim:
 
 
 class WeightedShares:
-    """Tells every GM what others' tasks run where, and preempts on request what may be preempted.
+    """Sends every GM the tasks of the others, and preempts on request what may be preempted.
 
     Args:
         others: the number of the users whom the tree does not name.
-        allocations: of the Local Master.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})
@@ -201,14 +210,13 @@ class WeightedShares:
         self._allocations = allocations
         self._packing = allocations.packing
         self._losers: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
-        self._claims: dict[TaskId, Claim] = {}
-        self._claimed: dict[TaskId, Claim] = {}
-        self._asked: dict[int, Claim] = {}
+        self._claims: dict[TaskId, PreemptionClaim] = {}
+        self._claimed: dict[TaskId, PreemptionClaim] = {}
+        self._asked: dict[int, PreemptionClaim] = {}
         self._yields = 0
         self._weighed = 0
 
     def join(self, lm: LocalMaster) -> None:
-        """Enforce them for this Local Master."""
         self._lm = lm
         self._news = {address: _News() for address in lm.gms}
 
@@ -221,7 +229,7 @@ class WeightedShares:
         self._yields = 0
         self._news = {address: _News() for address in self._lm.gms}
 
-    # What Global Masters are told of tasks of others.
+    # News for Global Masters of tasks of others.
 
     def started(self, active: Active) -> None:
         holding = self._holding(active)
@@ -242,7 +250,7 @@ class WeightedShares:
         self._losers.pop(active.task, None)
         self._tell_gone(active)
 
-    def tell_holdings(self, told: Told) -> None:
+    def tell_holdings(self, told: NewsRecord) -> None:
         news = self._news[told.address]
         if news.ended or news.started:
             news.number += 1
@@ -255,7 +263,7 @@ class WeightedShares:
             if told.request > self._news[address].heard:
                 self._lm.send(address, self._allocations.delta(told))
 
-    def tell_picture(self, told: Told, running: list[Active]) -> None:
+    def tell_picture(self, told: NewsRecord, running: list[Active]) -> None:
         address = told.address
         self._news[address] = _News()
         others = tuple([self._holding(active) for active in running if active.owner != address])
@@ -290,7 +298,7 @@ class WeightedShares:
             self._deny(message, owner, kept=False)
             return
         pool = packing.beyond(need, given)
-        claim = Claim(message, owner, (here, position), node, pool, set(victims))
+        claim = PreemptionClaim(message, owner, (here, position), node, pool, set(victims))
         self._claims[message.task.id] = claim
         self._claimed.update(dict.fromkeys(victims, claim))
         allocations.set_aside(here, position, pool, owner)
@@ -322,7 +330,7 @@ class WeightedShares:
             return False
         return runs_there and active.account == message.loser and active.attempt < ATTEMPT_MAX
 
-    def _deny(self, message: Preempt, owner: Told, *, kept: bool) -> None:
+    def _deny(self, message: Preempt, owner: NewsRecord, *, kept: bool) -> None:
         """Refuse, with the state."""
         self._lm.observe(Counted("preemptions_denied"))
         gone = () if kept else tuple([task for task in message.victims if not self._may_end(task, message)])
@@ -342,20 +350,20 @@ class WeightedShares:
         else:
             self._give_up(claim, kept=True)
 
-    def _give_up(self, claim: Claim, *, kept: bool) -> None:
+    def _give_up(self, claim: PreemptionClaim, *, kept: bool) -> None:
         """Nothing comes of a claim."""
         self._forget(claim)
         if not claim.withdrawn:
             self._deny(claim.wanted, claim.owner, kept=kept)
 
-    def _forget(self, claim: Claim) -> None:
+    def _forget(self, claim: PreemptionClaim) -> None:
         del self._claims[claim.wanted.task.id]
         for task in claim.victims:
             del self._claimed[task]
         self._allocations.has_changed(*claim.position, claim.owner)
         self._allocations.node_changed(claim.node)
 
-    def _agree(self, claim: Claim, now: Time) -> None:
+    def _agree(self, claim: PreemptionClaim, now: Time) -> None:
         claim.agreed = True
         for task in claim.wanted.victims:
             if task in claim.victims:
@@ -375,7 +383,7 @@ class WeightedShares:
         return True
 
     def victim_ended(self, active: Active, node: Address) -> None:
-        """See `Shares`; whoever has lost a place never takes it back from those who got it: no circle."""
+        """See `Shares`; a user that has lost a place never takes it back from those that got it: no circle."""
         task, claim = active.task, self._claimed.pop(active.task)
         allotment = self._allocations.active.pop(task)
         claim.pool += allotment.took
@@ -393,10 +401,10 @@ class WeightedShares:
         for claim in self._claims_at(node):
             self._maybe_launch(claim, now)
 
-    def _claims_at(self, node: Address) -> list[Claim]:
+    def _claims_at(self, node: Address) -> list[PreemptionClaim]:
         return [claim for claim in self._claims.values() if claim.node == node]
 
-    def _maybe_launch(self, claim: Claim, now: Time) -> None:
+    def _maybe_launch(self, claim: PreemptionClaim, now: Time) -> None:
         """Launch the beneficiary where all victims have ended; what it does not need is free."""
         node, wanted = claim.node, claim.wanted
         if claim.victims or not claim.agreed or not self._lm.recovery.reachable(node):
@@ -428,17 +436,17 @@ class WeightedShares:
         """See `Shares`; users whom the tree names no more are among the others."""
         return active if active.account <= self._others else replace(active, account=self._others)
 
-    def met_anew(self, told: Told) -> None:
+    def met_anew(self, told: NewsRecord) -> None:
         for claim in list(self._claims.values()):
             claim.withdrawn = claim.withdrawn or claim.owner is told
             if claim.asked == told.address and not claim.agreed:
                 self._unask(claim)
                 self._give_up(claim, kept=True)
 
-    def _unask(self, claim: Claim) -> None:
+    def _unask(self, claim: PreemptionClaim) -> None:
         self._asked = {number: other for number, other in self._asked.items() if other is not claim}
 
-    def skip(self, told: Told) -> None:
+    def skip(self, told: NewsRecord) -> None:
         told.request = 0
         self._news[told.address] = _News()
 

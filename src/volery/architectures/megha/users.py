@@ -22,12 +22,11 @@ class Users:
     """Users by number, in the order of the tree; those that it does not name have the number after the last.
 
     A user is due its part of the whole cluster by weight, whether the others want theirs or not: that is the share that
-    section IV-C speaks of. What some do not use anybody may take, and lose again when they come.
+    section IV-C means. What some do not use others may take, and lose again when they come.
 
     Args:
         shares: text of a tree, see `parse_shares_text`.
         queues: the GM of each user of the tree, as 0+1+1+2; empty: in turn.
-        cluster: that is shared.
         gm_count: how many GMs there are.
 
     Attributes:
@@ -97,11 +96,10 @@ def _gms(queues: str, user_count: int, gm_count: int) -> Sequence[int]:
 
 
 def sum_of(amounts: Sequence[Amounts]) -> Amounts:
-    """Resource by resource."""
     return tuple([sum(column) for column in zip(*amounts, strict=True)])
 
 
-class Held(NamedTuple):
+class HeldTask(NamedTuple):
     """A task that runs or was asked to run, in the view of a GM."""
 
     user: int
@@ -110,12 +108,8 @@ class Held(NamedTuple):
     request: Amounts
 
 
-class Account:
+class UserAccount:
     """Account of what all users have, in the view of one Global Master.
-
-    Args:
-        users: of the cluster.
-        packing: of requests.
 
     Attributes:
         held: tasks that count.
@@ -126,16 +120,15 @@ class Account:
         self._users = users
         self._packing = packing
         self._ledger = users.ledger()
-        self.held: dict[TaskId, Held] = {}
-        self.running: list[dict[TaskId, Held]] = [{} for _ in users.names]
+        self.held: dict[TaskId, HeldTask] = {}
+        self.running: list[dict[TaskId, HeldTask]] = [{} for _ in users.names]
         self._doubtful: list[Amounts] = [(0,) * len(packing.amounts(0)) for _ in users.names]
 
-    def hold(self, task: TaskId, held: Held) -> None:
-        """Count a task."""
+    def hold(self, task: TaskId, held: HeldTask) -> None:
         self.held[task] = self.running[held.user][task] = held
         self._ledger.launched(self._users.names[held.user], self._packing.asked(held.request))
 
-    def let_go(self, task: TaskId) -> Held | None:
+    def let_go(self, task: TaskId) -> HeldTask | None:
         """Count a task no longer; return it if it counted."""
         held = self.held.pop(task, None)
         if held is not None:
@@ -156,7 +149,7 @@ class Account:
         """Find out whether a user has less than its share."""
         return self._ledger.violation(self._users.names[user]) < 0
 
-    def can_lose(self, user: int, tasks: Iterable[Held]) -> bool:
+    def can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether a user keeps its share without these tasks, whatever else may still be refused."""
         return self.keeps_share(
             user, sum_of([self._doubtful[user], *(self._packing.asked(held.request) for held in tasks)])
@@ -194,7 +187,6 @@ class UserLines:
     before the others, in turn among themselves.
 
     Args:
-        packing: of requests.
         user_of: whose task it is.
         is_short: whether a user has less than its share.
 
@@ -238,7 +230,7 @@ class UserLines:
         self.length += 1
 
     def pop_fitting(self, offered: int, free: int) -> Task | None:
-        """Take the first task that a machine can take from the line of whoever is next; see `VectorQueue`."""
+        """Take the first task that a machine can take from the line of the user that is next; see `VectorQueue`."""
         users = list(self._lines)
         if len(users) > 1:
             short = {user for user in users if self._is_short(user)}
@@ -280,7 +272,7 @@ class UserLines:
         return self._lines[user]
 
     def _taken(self, user: int) -> None:
-        """Others are next."""
+        """Count a task less; the user's turn comes again after all others'."""
         self.length -= 1
         line = self._lines.pop(user)
         if line.length:

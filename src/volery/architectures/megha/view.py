@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from volery.architectures.megha.messages import Ended, StateUpdate, place_of
 from volery.architectures.megha.partitions import Layout, SearchOrder
+from volery.architectures.megha.users import UserLines
 from volery.core.events import Counted
 from volery.core.model import Amounts, Task, TaskId
 from volery.policies.match import bytes_vector, positions
-from volery.policies.queues import ConstraintQueue
+from volery.policies.queues import ConstraintQueue, VectorQueue
 from volery.roles.recovery.leases import Active
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ Reasons = tuple[int, int, int, int]
 """Units that lack a constraint, are too small, are taken, and are taken where others have first call."""
 
 
-class View(Protocol):
+class ClusterView(Protocol):
     """The state of all clusters as one Global Master knows it.
 
     Attributes:
@@ -49,8 +50,10 @@ class View(Protocol):
     next: int
     placed: dict[TaskId, Place]
 
-    def join(self, gm: GlobalMaster) -> None:
-        """Become the view of this Global Master."""
+    @property
+    def queue(self) -> ConstraintQueue | VectorQueue | UserLines: ...
+
+    def join(self, gm: GlobalMaster) -> None: ...
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view."""
@@ -90,6 +93,9 @@ class View(Protocol):
     def give_back(self, active: Active) -> None:
         """Give what an ended attempt had to the queue."""
 
+    def free_by_machine(self) -> dict[int, int] | None:
+        """Count free slots by machine; None: the view holds amounts."""
+
     # For decisions.
 
     def copies(self) -> list[Any]:
@@ -112,10 +118,7 @@ class SlotView:
     """View of slots: a bit vector of the free ones per partition.
 
     Args:
-        layout: of the cluster.
-        search: order of partitions.
         match: which suitable slot of a partition is taken.
-        stream: of random choices.
     """
 
     def __init__(self, layout: Layout, search: SearchOrder, *, match: MeghaMatch, stream: Random) -> None:
@@ -258,7 +261,6 @@ class SlotView:
             self.offer(partition, [position])
 
     def free_by_machine(self) -> dict[int, int] | None:
-        """Free slots, by machine."""
         found: dict[int, int] = {}
         for machines, free in zip(self._layout.machines, self._free, strict=True):
             for position in positions(free):

@@ -1,1 +1,1 @@
-"""Reliable channels, elected leaders and leases: what designs are made of that tolerate crashes and lost messages."""
+"""Reliable channels, elected leaders and leases, for designs that tolerate crashes and lost messages."""

@@ -1,12 +1,12 @@
-"""Reliable delivery, in one place: what a component sends arrives once and in order, while both ends live.
+"""Reliable delivery, in one place: what a component sends arrives once and in order, while neither end crashes.
 
 Roles    `Linked` stands around a component: messages leave it as numbered frames and come back out of frames.
 Flow     Frame > Acknowledgement (or a frame the other way, which acknowledges too); after a restart Greeting >
          Acknowledgement first.
 Session  Each end of a link counts its sessions: an incarnation opens a new one, and so does `LinkPort.renew`. A frame
          names the sessions of both ends; one that was meant for an earlier session is refused, whenever it arrives.
-         That is the fence of everything that is said over links. When the other end has begun a new session, what was
-         sent to the old one is forgotten and the component is told `Renewed` before anything else from there.
+         That is the fence of all messages on links. When the other end has begun a new session, what was
+         sent to the old one is forgotten and the component receives `Renewed` before anything else from there.
 Retries  A retry sends the first frames again, fewer with each try, and waits twice as long as the one before. How long
          the first waits follows the time that acknowledgements take, measured on frames that were not sent twice (Karn
          and Partridge, SIGCOMM 1987): a peer that is slow because it is busy is not made busier.
@@ -84,13 +84,13 @@ Heeds = Callable[[Message, Address], bool]
 
 
 class LinkSetting(msgspec.Struct, frozen=True):
-    """How links behave.
+    """Times of retries, greetings and acknowledgements, of all links.
 
     Args:
         retry_us: at least so long without an acknowledgement passes before frames are sent again.
         retry_max_us: at most so long.
         greeting_us: at least so long without an answer passes before a greeting that has surely arrived is sent again:
-            whom it has reached has died since.
+            the peer that it has reached has crashed since.
         acknowledge_us: how long an acknowledgement may wait for a frame to ride on.
     """
 
@@ -104,7 +104,7 @@ class _End:
     """One end of the link to a peer.
 
     Attributes:
-        mine, theirs: the sessions; `theirs` is None until a new incarnation has heard of it.
+        mine, theirs: the sessions; `theirs` is None until a new incarnation has received it.
         sent: numbered, not acknowledged, with the time of the first sending.
         resent: number of the last frame that was sent more than once.
         waiting: not numbered yet, because `theirs` is not known.
@@ -150,7 +150,6 @@ class Linked(Component):
     """Stands around a component and its port.
 
     Args:
-        inner: the component.
         incarnation: 0 for one that was built with its deployment: then so are its peers, as far as it knows.
         messages: what travels on the links.
         setting: of all links.
@@ -183,16 +182,13 @@ class Linked(Component):
         self.inner.bind(LinkPort(self, port))
 
     def takes(self) -> Collection[type]:
-        """What links say, and what is said to the component without one."""
         return LINK_MESSAGES.union(self.inner.takes())
 
     def start(self, now: Time) -> None:
-        """Start the component."""
         self.now = now
         self.inner.start(now)
 
     def check(self) -> None:
-        """Check the component."""
         self.inner.check()
 
     def check_rest(self) -> None:
@@ -232,9 +228,9 @@ class Linked(Component):
         return end
 
     def _meet(self, peer: Address, session: int, to_session: int | None) -> bool:
-        """Take note of a peer's session; False when what it says is out of date.
+        """Note the session of a peer; False when its message is out of date.
 
-        A new incarnation believes only what is addressed to it: all else may be as old as the network is slow.
+        A new incarnation accepts only what is addressed to it: all else may be as old as the network is slow.
         """
         end = self._end(peer)
         if end.theirs is None:
@@ -256,7 +252,7 @@ class Linked(Component):
         return session == end.theirs
 
     def send(self, peer: Address, message: Message) -> None:
-        """Send a frame, or ask first whom it is sent to."""
+        """Send a frame, or ask first for the session of the peer."""
         end, payload = self._end(peer), msgspec.msgpack.encode(message)
         if end.theirs is None:
             if not end.waiting:
@@ -340,7 +336,7 @@ class Linked(Component):
                     self._port.send(peer, Frame(end.mine, end.theirs, number, end.heard, payload))
 
     def _answer(self, end: _End, peer: Address) -> None:
-        """Say which session this is: at once where no frame will."""
+        """Send the session of this end: at once where no frame will carry it."""
         if self._sure and end.theirs is not None:
             self._port.send(peer, Acknowledgement(end.mine, end.theirs, 0))
         else:
@@ -400,14 +396,13 @@ class LinkPort(ForwardingPort):
         self._linked = linked
 
     def send(self, to: Address, message: Message) -> None:
-        """Over the link; the submitter is answered directly."""
         if to == SUBMITTER:
             self.inner.send(to, message)
         else:
             self._linked.send(to, message)
 
     def renew(self, peer: Address) -> None:
-        """See `Linked.renew`."""
+        """Open a new session with a peer, see `Linked.renew`."""
         self._linked.renew(peer)
 
 

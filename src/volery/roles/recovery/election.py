@@ -1,15 +1,15 @@
-"""Which master of a pair leads, and what it may believe of its nodes: active and standby, epochs, leases.
+"""Election of the leader of a pair of masters, and its account of nodes: active and standby, epochs, leases.
 
-Epochs    The first of the pair leads in even epochs, the second in odd ones; whoever takes over takes the next of its
-          own that is higher than any it has heard of. Nodes obey the highest (see `guarded`). A master leads a node
-          when the node has answered `Lead` with its status, and not before: from then on it refuses the older master.
-Takeover  A follower that is told that its partner is lost leads at once; a restarted master asks partner,
-          nodes and clients which epoch they know: one that its partner never heard of has to be gone beyond. When all
-          nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is *settled*: only
-          then are tasks that no node knows of known to be lost.
+Epochs    The first of the pair leads in even epochs, the second in odd ones; a master that takes over takes the next of
+          its own above all that it knows. Nodes obey the highest (see `leases`). A master leads a node when the node
+          has answered `Lead` with its status, and not before: from then on the node refuses the older master.
+Takeover  A follower that receives the loss of its partner leads at once; a restarted master asks partner,
+          nodes and clients for the epoch that they know: one that its partner has never received has to be exceeded.
+          When all nodes that it can reach, one at least, have answered, a leader is *open*; when all have, it is
+          *settled*: only then are tasks that no node knows of known to be lost.
 Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
-          That can only be the partner, and only if the partner has lost this one, which then has been told that the
-          partner is lost. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
+          That can only be the partner, and only if the partner has lost this one, which then has received the
+          loss of the partner. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
           waits until node or partner answer. A node that has never answered a leader may have the partner as its
           master. When such a node was lost to the leader for a lease, the leader asks its partner, which answers once
           the node is lost to it, too, and has been for a lease. An answer to an earlier question proves nothing: a
@@ -56,7 +56,7 @@ PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
 
 
 def pair_sends(own: str, client: str) -> Sends:
-    """What masters in pairs say, whatever else they do.
+    """Return the messages that each master of a pair sends.
 
     Args:
         own: their role.
@@ -81,19 +81,19 @@ class Led(Protocol):
         """Send nothing there; what runs there may go on."""
 
     def node_reported(self, node: Address, status: Status) -> None:
-        """All that is there; what else was there is dead. It is usable if `Leadership.usable` says so."""
+        """Adopt all that is there; what else was there is dead. `Leadership.usable`: whether tasks may be placed."""
 
     def node_back(self, node: Address) -> None:
         """It is there again and what ran there goes on; tasks may be placed there if it is usable."""
 
     def node_dead(self, node: Address) -> None:
-        """What ran there is dead."""
+        """Give up all attempts that ran there."""
 
     def all_reachable_reported(self) -> None:
-        """It has opened."""
+        """Begin to place tasks: the leader has opened."""
 
     def all_reported(self) -> None:
-        """It has settled."""
+        """Give up attempts that no node has reported: the leader has settled."""
 
     def adopt_moves(self, fresh: Sequence[Move]) -> None:
         """Account for these moves from now on, the nodes' included."""
@@ -127,7 +127,6 @@ class Leadership:
         nodes: the machines that the pair leads.
         clients: the components that place tasks on them.
         lease: of the nodes.
-        incarnation: of the master.
 
     Attributes:
         epoch: the highest known.
@@ -196,15 +195,15 @@ class Leadership:
                 self._port.send(address, Inquire())
 
     def reachable(self, node: Address) -> bool:
-        """Whether a node is known to be there."""
+        """Find out whether a node is known to be there."""
         return not (node in self._missing or node in self._unheard or node in self._lost)
 
     def usable(self, node: Address) -> bool:
-        """Whether tasks may be placed on a node."""
+        """Find out whether tasks may be placed on a node."""
         return self.reachable(node) and node not in self.drained
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Place nothing on a node, or again; a standby takes note of it. Nodes that are not there hear of it later."""
+        """Place nothing on a node, or again; a standby notes it. Nodes that are not there follow later."""
         node = message.node
         if message.drained == (node in self.drained):
             return
@@ -298,16 +297,16 @@ class Leadership:
         self._port.send(self._partner, Standing(self.epoch, True, node, self._expired[node]))
 
     def _answer(self, asked: Standing) -> None:
-        """Tell the partner that this master follows it; keep a question about a node until the answer is yes."""
+        """Send the partner that this master follows it; keep a question about a node until the answer is yes."""
         if asked.node and asked.node not in self._expired:
             self._questions[asked.node] = asked
         elif asked.epoch == self.epoch:
             self._port.send(self._partner, replace(asked, leading=False))
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
-        """A node obeys, or a client knows, a later epoch, or this one of an earlier life.
+        """A node obeys, or a client knows, a later epoch, or this one of an earlier incarnation.
 
-        A beginner goes beyond it, an established leader steps down, a follower tells its partner.
+        A beginner goes beyond it, an established leader steps down, a follower informs its partner.
         """
         if message.epoch < self.epoch or (message.epoch == self.epoch and not self.leading):
             return
@@ -325,7 +324,7 @@ class Leadership:
             self._port.send(self._partner, Standing(self.epoch, False))
 
     def on_status(self, message: Status, source: Address, now: Time) -> None:
-        """A node says what is there."""
+        """Adopt the status of a node, unless its epoch is another."""
         if not self.leading:
             return
         if message.epoch != self.epoch:
@@ -434,7 +433,7 @@ class Leadership:
 
     @staticmethod
     def is_lease(event: TimerFired) -> bool:
-        """Whether a timer is the pair's."""
+        """Find out whether a timer is one of the leadership."""
         return event.key == CLAIM or (isinstance(event.key, tuple) and event.key[0] == "lease")
 
 

@@ -1,9 +1,9 @@
-"""A node that outlives its masters and never runs what it may not: the record of truth of designs that bear crashes.
+"""A guarded node runs on when its masters crash, and never runs what it may not: the record of truth after crashes.
 
-Two masters, a pair, may lead it; it obeys the one of the highest epoch that it has heard of, so that an older one can
-never launch again (fencing). What runs here, and what has finished and is not forgotten yet, it tells to every new
+Two masters, a pair, may lead it; it obeys the one of the highest epoch that it has received, so that an older one
+can never launch again (fencing). What runs here, and what has finished and is not forgotten yet, it sends to every new
 master. Cut off from its master for longer than its grace it ends what runs, and opens new sessions, so that whatever it
-had been sent is refused: the master may then give the tasks to others (the other half of the lease is in `leading`).
+had been sent is refused: the master may then give the tasks to others (the other half of the lease is in `election`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ class Lease(msgspec.Struct, frozen=True):
     """For how long a node may run tasks without its master, and how long its master waits.
 
     Args:
-        detection_us: an outage that lasts this long is told to both ends, see `Deployment.detection_us`.
+        detection_us: both ends receive an outage that lasts this long, see `Deployment.detection_us`.
     """
 
     detection_us: Time
 
     @property
     def grace_us(self) -> Time:
-        """A node that was told of an outage goes on this long: a second master may take over meanwhile."""
+        """Time for which a node goes on in an outage: a second master may take over meanwhile."""
         return 2 * self.detection_us
 
     @property
     def lease_us(self) -> Time:
-        """A master that was told of it waits this long.
+        """Time for which a master waits in an outage.
 
-        The node is told within one detection time, waits for its grace, and may be told of the end of the outage one
+        The node learns of it within one detection time, waits for its grace, and may learn of the end of the outage one
         detection time before the master is.
         """
         return self.grace_us + 2 * self.detection_us
@@ -92,13 +92,13 @@ class Stop(Message, frozen=True):
 
 
 class Lead(Message, frozen=True):
-    """Master > node: obey me and no older master; say what is there."""
+    """Master > node: obey me and no older master; send your status."""
 
     epoch: int
 
 
 class Inquire(Message, frozen=True):
-    """Restarted master > node or client: tell me the epoch that you know of."""
+    """Restarted master > node or client: send me the epoch that you know."""
 
 
 class Deposed(Message, frozen=True):
@@ -155,7 +155,6 @@ class Result(Message, frozen=True):
     """Node > both masters, and the owner where that counts results: the attempt has ended.
 
     Args:
-        active: the attempt.
         evicted: it was ended for another task and has no result; then the master that leads alone receives it.
     """
 
@@ -181,7 +180,6 @@ class GuardedNode(Component):
     Args:
         pair: the masters; the first leads in the beginning.
         lease: how long it goes on without one.
-        incarnation: of this component.
         tells_owner: results go to the owner as well.
     """
 
@@ -214,7 +212,7 @@ class GuardedNode(Component):
             self._tell_status(*self._pair)
 
     def on_adopted(self, event: Adopted, source: Address, now: Time) -> None:
-        """Go on with an attempt that an earlier life has launched."""
+        """Go on with an attempt that an earlier incarnation has launched."""
         active = msgspec.msgpack.decode(event.note, type=Active)
         self._running[active.task] = active
 
@@ -234,7 +232,7 @@ class GuardedNode(Component):
             return
         attempt, owner, unit = message.attempt, message.owner, message.unit
         active = Active(task.id, task.job, attempt, owner, unit, task.request, message.account, message.term)
-        if task.id in self._finished:  # an earlier attempt, given up before its result could be told, is as good
+        if task.id in self._finished:  # an earlier attempt, given up before its result could be sent, is as good
             self._finished[task.id] = active
             self._tell(Result(active))
             return
@@ -253,7 +251,7 @@ class GuardedNode(Component):
         self._port.kill(message.task, active.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Tell both masters, the one that leads and the one that follows, and keep the result until it is forgotten."""
+        """Send the result to both masters, the leader and the follower, and keep it until it is forgotten."""
         active = self._running.get(event.task.id)
         if active is None or active.attempt != event.attempt:
             self._evicted.discard(event.task.id)
@@ -282,7 +280,6 @@ class GuardedNode(Component):
             self._port.send(result.active.owner, result)
 
     def on_forget(self, message: Forget, source: Address, now: Time) -> None:
-        """Drop results."""
         for task in message.tasks:
             self._finished.pop(task, None)
 
@@ -298,7 +295,7 @@ class GuardedNode(Component):
         self._tell_status(source)
 
     def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
-        """Say which epoch is obeyed here."""
+        """Send the epoch that is obeyed here."""
         self._port.send(source, Deposed(self._epoch))
 
     def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
@@ -336,13 +333,12 @@ class GuardedNode(Component):
             self._watch_master(now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
-        """All is well."""
         self._lost.discard(event.peer)
         if event.peer == self._master or not self._master:
             self._watch_master(now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """A master has begun anew; whichever leads will say so, with an epoch of its own."""
+        """Note that a master has begun anew; the one that leads will send `Lead`, with an epoch of its own."""
         if message.peer == self._master:
             self._master_renewed = True
 
@@ -358,7 +354,6 @@ class GuardedNode(Component):
         self._tell_status(*self._pair)
 
     def check(self) -> None:
-        """What runs has not finished."""
         assert not self._running.keys() & self._finished.keys(), "a task that has finished runs again"
 
     def check_rest(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from volery.architectures.megha.allocations import SlotAllocations, Told
+from volery.architectures.megha.allocations import NewsRecord, SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import UNIT_SHIFT, Request
 from volery.architectures.megha.partitions import Capacities, Layout
@@ -25,7 +25,7 @@ ROOM = Cluster((0,) * 4, (1,) * 4, "room", ("cpu_milli",), ((1000,),) * 4)
 
 def around(allocations: Any) -> Any:
     """As much of a Local Master as its allocations see."""
-    gms = {told.address: told for told in (Told(0, 2), Told(1, 2))}
+    gms = {told.address: told for told in (NewsRecord(0, 2), NewsRecord(1, 2))}
     there: dict[str, dict[int, Active]] = {f"node/{number}": {} for number in range(4)}
     lm = SimpleNamespace(
         gms=gms,
@@ -72,7 +72,7 @@ def test_a_slot_is_given_once_and_the_others_lack_what_its_owner_knows() -> None
 @pytest.mark.parametrize("twice", [False, True])
 def test_the_end_of_a_task_is_repeated_to_its_owner_only_where_it_is_told_twice(twice: bool) -> None:
     held, lm = slots(twice=twice)
-    owner: Told = lm.gms["gm/0"]
+    owner: NewsRecord = lm.gms["gm/0"]
     held.launch_all(Request(1, 0, (Task(1, 0),), (0,)), owner, 0, lambda to, message: None)
     assert held.end(1) is owner
     assert held.end(1) is None
