@@ -21,11 +21,14 @@ from volery.conformance.verdict import run
 from volery.core.events import MoreTasks, Submit
 from volery.sim import Options
 
+OF_ENTRIES = ("check_labels_do_not_matter", "check_same_seed_same_digest")
+"""Costly, and independent of parameters (but those that name machines): one entry of each family suffices."""
 COSTLY = tuple(
     check
     for check in CHECKS
     if check
     not in {
+        *OF_ENTRIES,
         "check_allocation_adds_up",
         "check_features_are_declared",
         "check_flow_is_declared",
@@ -67,25 +70,26 @@ def families() -> dict[str, list[str]]:
     return found
 
 
-COVERED = covering(families(), COSTLY, OF_EACH)
+COVERED = covering(families(), COSTLY, OF_EACH) | {
+    (members[0], check) for members in families().values() for check in OF_ENTRIES
+}
 
 
-def _judged(names: Iterable[str]) -> list[ParameterSet]:
+def _judged(names: Iterable[str], checks: Iterable[str]) -> list[ParameterSet]:
     """Pairs of a design and a check; `make conformance` alone runs the costly ones that are not in `COVERED`."""
-    return [
-        pytest.param(
-            *pair, marks=pytest.mark.essential if pair[1] not in COSTLY or pair in COVERED else pytest.mark.whole
-        )
-        for pair in itertools.product(names, CHECKS)
-    ]
+    found = []
+    for name, check in itertools.product(names, checks):
+        is_covered = check not in (*COSTLY, *OF_ENTRIES) or (name, check) in COVERED
+        found.append(pytest.param(name, check, marks=pytest.mark.essential if is_covered else pytest.mark.whole))
+    return found
 
 
-@pytest.mark.parametrize(("name", "check"), _judged(entries()))
+@pytest.mark.parametrize(("name", "check"), _judged(entries(), CHECKS))
 def test_the_design_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](entries()[name])
 
 
-@pytest.mark.parametrize(("name", "check"), _judged(VARIANTS))
+@pytest.mark.parametrize(("name", "check"), _judged(VARIANTS, [check for check in CHECKS if check not in OF_ENTRIES]))
 def test_the_design_keeps_the_contract_under_other_parameters(name: str, check: str) -> None:
     if (name, check) in EXCUSED:
         with pytest.raises(NonconformanceError):
@@ -96,7 +100,7 @@ def test_the_design_keeps_the_contract_under_other_parameters(name: str, check: 
 
 def test_every_family_meets_every_check_and_every_design_some() -> None:
     for members in families().values():
-        assert {check for name, check in COVERED if name in members} == set(COSTLY)
+        assert {check for name, check in COVERED if name in members} == {*COSTLY, *OF_ENTRIES}
     met = Counter(name for name, _ in COVERED)
     assert set(met) == {*entries(), *VARIANTS}
     assert min(met.values()) >= OF_EACH

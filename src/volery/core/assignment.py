@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from volery.core.events import Move, Moved
+from volery.core.events import Moved, Reassignment
 from volery.core.model import Address, JobId, Time
 
 GRACE: int = 2
@@ -42,7 +42,7 @@ class Assignments:
         entry_for: Callable[[JobId, str], Address],
         standins: Sequence[Address] = (),
         detection_us: Time = 0,
-        moves: Iterable[Move] = (),
+        moves: Iterable[Reassignment] = (),
     ) -> None:
         self._entry_for = entry_for
         self._standins = tuple(standins)
@@ -102,14 +102,14 @@ class Assignments:
         others = (*self._standins[at + 1 :], *self._standins[:at])
         return next((other for other in others if other not in excluded), None)
 
-    def next_move(self, origin: Address) -> Move | None:
+    def next_move(self, origin: Address) -> Reassignment | None:
         """The move that is due now; None while the entry answers, or no other one does."""
         heir = self._next_to(origin, self._lost)
         if heir is None or origin not in self._lost:
             return None
-        return Move(self._moves[-1].epoch + 1 if self._moves else 1, origin, heir)
+        return Reassignment(self._moves[-1].epoch + 1 if self._moves else 1, origin, heir)
 
-    def make(self, move: Move, jobs: Iterable[tuple[JobId, str]]) -> list[JobId]:
+    def make(self, move: Reassignment, jobs: Iterable[tuple[JobId, str]]) -> list[JobId]:
         """Carry out a move of jobs.
 
         Args:

@@ -27,7 +27,7 @@ class Submit(Message, frozen=True):
 
     Args:
         job: which.
-        epoch: of the `Move` that brought the job here from another entry; 0: no other entry ever had the job.
+        epoch: of the `Reassignment` that brought the job here from another entry; 0: no other entry ever had the job.
     """
 
     job: Job
@@ -69,7 +69,7 @@ class Cancel(Message, frozen=True):
     job: JobId
 
 
-class Move(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class Reassignment(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """All open jobs of one entry were assigned to another, because the first did not answer.
 
     Args:
@@ -90,7 +90,7 @@ class Moved(Message, frozen=True):
     forgets every job that it was given before its move. An heir passes the moves on to the components that validate.
     """
 
-    moves: tuple[Move, ...]
+    moves: tuple[Reassignment, ...]
 
 
 class Drain(Message, frozen=True):

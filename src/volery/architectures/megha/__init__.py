@@ -38,7 +38,7 @@ from volery.architectures.megha.view import MeghaMatch, SlotView
 from volery.core.bounds import Components, Count, Period, PositiveCount
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
-from volery.core.events import Move
+from volery.core.events import Reassignment
 from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -243,8 +243,8 @@ class MasterAssembly:
 
 def _master_parts(
     config: MeghaConfig, layout: Layout, capacities: Capacities | None, users: Users | None, search: SearchOrder,
-    stream: Random, spared_us: Time, recovery: Callable[[tuple[Move, ...]], ReportRecovery] | None,
-    moves: tuple[Move, ...],
+    stream: Random, spared_us: Time, recovery: Callable[[tuple[Reassignment, ...]], ReportRecovery] | None,
+    moves: tuple[Reassignment, ...],
 ) -> MasterParts:  # fmt: skip
     """Parts of a Global Master that knows nothing but these moves of jobs."""
     fairness: NoFairness | WeightedFairness = NoFairness()

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import NewsRecord
-from volery.architectures.megha.messages import UNIT_SHIFT, Ended, Refusal, Request, State, StateUpdate, place_of
+from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
+    Ended,
+    PartitionState,
+    Refusal,
+    Request,
+    StateUpdate,
+    place_of,
+)
 from volery.architectures.megha.partitions import Capacities, Layout
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
@@ -235,10 +243,12 @@ class AmountAllocations:
             lacks, free = told.lacks[here], self.free[here]
             if self._snapshots:
                 entries += len(free)
-                states.append(State(partition, b"", self._whole(here)))
+                states.append(PartitionState(partition, b"", self._whole(here)))
             elif lacks:
                 entries += lacks.bit_count()
-                states.append(State(partition, vector_bytes(lacks), self._bytes([free[k] for k in positions(lacks)])))
+                states.append(
+                    PartitionState(partition, vector_bytes(lacks), self._bytes([free[k] for k in positions(lacks)]))
+                )
             told.lacks[here] = 0
         self._lm.observe(Counted("update_entries", entries))
         told.update += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from volery.architectures.megha.messages import Ended, State, StateUpdate, place_of
+from volery.architectures.megha.messages import Ended, PartitionState, StateUpdate, place_of
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
 from volery.architectures.megha.users import UserLines
 from volery.architectures.megha.view import Freed, MeghaMatch, Place, Reasons, Wanted
@@ -201,7 +201,7 @@ class CapacityView:
         self.arrived(lm, update.heard)
         return [(state.partition, freed) for state in update.states if (freed := self._adopt(state))]
 
-    def _adopt(self, state: State) -> int:
+    def _adopt(self, state: PartitionState) -> int:
         partition, told, width = state.partition, state.free, self.capacities.state_bytes
         promised = self._promised[partition]
         index, more, guards = self.index[partition], 0, self._guards

@@ -39,8 +39,8 @@ from volery.core.events import (
     Look,
     Measured,
     MoreTasks,
-    Move,
     Moved,
+    Reassignment,
     Reweigh,
     Seen,
     Submit,
@@ -95,7 +95,7 @@ class GlobalMaster(Component):
         self,
         number: int,
         layout: Layout,
-        parts: Callable[[tuple[Move, ...]], MasterParts],
+        parts: Callable[[tuple[Reassignment, ...]], MasterParts],
         *,
         batch_max: int,
         eager_retry: bool,
@@ -113,7 +113,7 @@ class GlobalMaster(Component):
         self._ask = ask
         self.begin_anew(())
 
-    def begin_anew(self, moves: tuple[Move, ...]) -> None:
+    def begin_anew(self, moves: tuple[Reassignment, ...]) -> None:
         """Forget everything but these moves of jobs."""
         self.view, self.fairness, self.recovery, self.narrator = self._parts(moves)
         self.placed = self.view.placed

@@ -90,7 +90,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
     taken: bytes
 
 
-class State(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PartitionState(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Free amounts of machines of a partition, as packed integers of equal length, little endian.
 
     Args:
@@ -117,7 +117,7 @@ class StateUpdate(Message, frozen=True):
 
     number: int
     heard: int = 0
-    states: tuple[State, ...] = ()
+    states: tuple[PartitionState, ...] = ()
     entries: int = 0
     changes: tuple[Change, ...] = ()
     snapshot: bool = False

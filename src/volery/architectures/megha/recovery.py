@@ -16,7 +16,7 @@ from volery.architectures.megha.allocations import NewsRecord
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import Join, Lost, Report
 from volery.core.component import Sends, sent_to
-from volery.core.events import Drain, Move, Moved, TimerFired
+from volery.core.events import Drain, Moved, Reassignment, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
@@ -418,7 +418,7 @@ class Paired:
         if self.opened and self.leadership.fenced:
             self._report(source, (), (), whole=False)
 
-    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
         """Hand all attempts of the origins over to the heirs, and refuse what the origins asked for before."""
         for move in fresh:
             if move.origin not in self._lm.gms:  # stored by nodes when the federation had more GMs

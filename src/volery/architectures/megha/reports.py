@@ -31,7 +31,7 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.recovery import pair_of
 from volery.core.component import Sends, sent_to
-from volery.core.events import Move, Moved, Submit
+from volery.core.events import Moved, Reassignment, Submit
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire
 
@@ -134,7 +134,7 @@ class ReportRecovery:
     sends: ClassVar[Sends] = sent_to("lm", Forget, Join, Moved, Deposed)
     paired: ClassVar[bool] = True
 
-    def __init__(self, gm: int, incarnation: int, moves: tuple[Move, ...]) -> None:
+    def __init__(self, gm: int, incarnation: int, moves: tuple[Reassignment, ...]) -> None:
         self._moves = moves
         self.term = max((move.epoch for move in moves if move.origin == f"gm/{gm}"), default=0)
         self.first_attempt = incarnation * ATTEMPTS

@@ -40,7 +40,7 @@ class HeldAttempt(NamedTuple):
     number: int
 
 
-class PendingEviction(NamedTuple):
+class Displacement(NamedTuple):
     """An attempt that is being ended, and the task for which it is."""
 
     held: HeldAttempt
@@ -68,7 +68,7 @@ class PrecedenceClaims:
         self._on: list[dict[TaskId, HeldAttempt]] = [{} for _ in layout.whole]
         self._attempts: dict[TaskId, int] = {}
         self._losers: dict[TaskId, list[HeldAttempt]] = {}
-        self._leaving: dict[TaskId, PendingEviction] = {}
+        self._leaving: dict[TaskId, Displacement] = {}
         self._ending: dict[int, int] = {}
         self._pending: dict[int, dict[TaskId, HeldAttempt]] = {}
         self._count = 0
@@ -148,7 +148,7 @@ class PrecedenceClaims:
 
     def _evict(self, loser: HeldAttempt, beneficiary: TaskId) -> None:
         machine, task = loser.claim.machine, loser.claim.task.id
-        self._leaving[task] = PendingEviction(loser, beneficiary)
+        self._leaving[task] = Displacement(loser, beneficiary)
         self._ending[machine] = self._ending.get(machine, 0) + 1
         self._port.send(self._layout.nodes[machine], Kill(task, loser.attempt))
 
@@ -174,7 +174,7 @@ class PrecedenceClaims:
         self._attempts.pop(held.claim.task.id, None)
         self._freed(held.claim, now)
 
-    def _left(self, gone: PendingEviction, killed: bool, now: Time) -> None:
+    def _left(self, gone: Displacement, killed: bool, now: Time) -> None:
         """Note the end of an evicted attempt; the last one on its machine lets the pending tasks begin."""
         held, claim = gone.held, gone.held.claim
         del self._leaving[claim.task.id]

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.messages import Deal, Lost, Report, Withdrawn
 from volery.core.component import Sends, role_of, sent_to
-from volery.core.events import Move
+from volery.core.events import Reassignment
 from volery.core.model import Address, JobId, Task, TaskId
 from volery.core.port import Port
 from volery.policies.match import positions
@@ -279,7 +279,7 @@ class MasterRecovery:
         """Report to every distributor that nothing else does."""
         self._report((), whole=False)
 
-    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
         """Nothing: jobs never move between distributors."""
 
     def all_fenced(self) -> None:

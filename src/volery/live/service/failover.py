@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
-from volery.core.events import Move, PeerBack, PeerLost
+from volery.core.events import PeerBack, PeerLost, Reassignment
 from volery.core.model import SECOND, Address, JobId, Message, Time
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import AssignmentLedger
@@ -160,7 +160,7 @@ class Failover:
         elif self._assignments.is_lost(origin):  # nobody answers who could take its jobs
             self._wait(origin)
 
-    async def _move(self, move: Move, jobs: Sequence[JobId]) -> None:
+    async def _move(self, move: Reassignment, jobs: Sequence[JobId]) -> None:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._since.get(move.origin, time.time())))
         reason = f"{move.origin} does not answer since {since}"
         note = f"at {move.heir} since epoch {move.epoch}, because {reason}"
@@ -177,7 +177,7 @@ class Failover:
             self._send_greeting(entry)
         await self._submit_again(jobs)
 
-    async def _write(self, move: Move, jobs: Sequence[JobId], note: str) -> None:
+    async def _write(self, move: Reassignment, jobs: Sequence[JobId], note: str) -> None:
         while True:
             try:
                 await self._written(lambda: self._book.add(move, jobs, note, unix_now_us()))

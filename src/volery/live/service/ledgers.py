@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from volery.core.assignment import Owner
-from volery.core.events import Move
+from volery.core.events import Reassignment
 from volery.core.model import JobId, TaskId, Time
 from volery.core.shares import ShareChange
 from volery.live.messages import PreemptionReport
@@ -176,9 +176,11 @@ class AssignmentLedger:
         self._write = write
         self._read = read
 
-    def moves(self) -> list[Move]:
+    def moves(self) -> list[Reassignment]:
         """All moves, in order."""
-        return [Move(*row) for row in self._read.execute("SELECT epoch, origin, heir FROM moves ORDER BY epoch")]
+        return [
+            Reassignment(*row) for row in self._read.execute("SELECT epoch, origin, heir FROM moves ORDER BY epoch")
+        ]
 
     def owners(self) -> list[tuple[JobId, Owner]]:
         """Open jobs that are not at their usual scheduler."""
@@ -200,7 +202,7 @@ class AssignmentLedger:
         )
         self._write.executemany(query, ((job, *owner, note) for job in jobs))
 
-    def add(self, move: Move, jobs: Iterable[JobId], note: str, at_us: int) -> None:
+    def add(self, move: Reassignment, jobs: Iterable[JobId], note: str, at_us: int) -> None:
         """Write down a move with the jobs that it concerns."""
         self._write.execute(
             "INSERT OR REPLACE INTO moves VALUES (?, ?, ?, ?)", (move.epoch, move.origin, move.heir, at_us)

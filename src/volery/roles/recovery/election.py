@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from volery.core.component import Handler, Sends, sent_to
-from volery.core.events import Counted, Drain, Event, Move, PeerBack, PeerLost, TimerFired
+from volery.core.events import Counted, Drain, Event, PeerBack, PeerLost, Reassignment, TimerFired
 from volery.core.model import NEVER, Address, Message, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
@@ -95,7 +95,7 @@ class Led(Protocol):
     def all_reported(self) -> None:
         """Give up attempts that no node has reported: the leader has settled."""
 
-    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
         """Account for these moves from now on, the nodes' included."""
 
     def all_fenced(self) -> None:
@@ -165,7 +165,7 @@ class Leadership:
         self._expired: dict[Address, Time] = {}
         self._questions: dict[Address, Standing] = {}
         self.drained: dict[Address, None] = {}
-        self.moves: tuple[Move, ...] = ()
+        self.moves: tuple[Reassignment, ...] = ()
         self._unfenced: dict[Address, None] = {}
         self.fenced = 0
         self._handlers: dict[type, Callable[[Any, Address, Time], None]] = {
@@ -214,7 +214,7 @@ class Leadership:
         if self.leading and self.reachable(node):
             (self._master.node_away if message.drained else self._master.node_back)(node)
 
-    def learn(self, moves: Iterable[Move]) -> None:
+    def learn(self, moves: Iterable[Reassignment]) -> None:
         """Take over the moves that are new, and have the nodes store them."""
         known = {move.epoch for move in self.moves}
         fresh = [move for move in moves if move.epoch not in known]

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from volery.core.component import Component, sent_to
-from volery.core.events import Adopted, Move, PeerBack, PeerLost, TaskFinished, TimerFired
+from volery.core.events import Adopted, PeerBack, PeerLost, Reassignment, TaskFinished, TimerFired
 from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
 from volery.roles.recovery.channel import LinkPort, Renewed
 
@@ -120,7 +120,7 @@ class Status(Message, frozen=True):
     epoch: int
     running: tuple[Active, ...]
     finished: tuple[Active, ...]
-    moves: tuple[Move, ...] = ()
+    moves: tuple[Reassignment, ...] = ()
 
 
 class Unseat(Message, frozen=True):
@@ -141,7 +141,7 @@ class Fence(Message, frozen=True):
     """
 
     epoch: int
-    moves: tuple[Move, ...]
+    moves: tuple[Reassignment, ...]
 
 
 class Fenced(Message, frozen=True):
@@ -202,7 +202,7 @@ class GuardedNode(Component):
         self._running: dict[TaskId, Active] = {}
         self._finished: dict[TaskId, Active] = {}
         self._lost: set[Address] = set()
-        self._moves: tuple[Move, ...] = ()
+        self._moves: tuple[Reassignment, ...] = ()
         self._unseated: set[TaskId] = set()
         self._evicted: set[TaskId] = set()
 

@@ -26,7 +26,7 @@ from volery.architectures.megha.messages import (
     Yield,
 )
 from volery.core.component import Deployment, UnknownMessageError
-from volery.core.events import Move, Moved, Submit
+from volery.core.events import Moved, Reassignment, Submit
 from volery.core.flow import seen_through
 from volery.core.model import Address, Cluster, Job, Message, Task, Time
 from volery.core.streams import Streams
@@ -74,7 +74,7 @@ def test_a_master_that_begins_anew_has_new_parts_and_knows_what_was_moved(why: b
     assert isinstance(master, GlobalMaster)
     view, fairness, recovery, narrator = before = (master.view, master.fairness, master.recovery, master.narrator)
     master.attempts[1] = 4
-    master.begin_anew((Move(3, "gm/0", "gm/1"),))
+    master.begin_anew((Reassignment(3, "gm/0", "gm/1"),))
     after = (master.view, master.fairness, master.recovery, master.narrator)
     assert not {id(part) for part in before} & {id(part) for part in after}
     assert [type(part) for part in after] == [type(part) for part in (view, fairness, recovery, narrator)]

@@ -14,16 +14,16 @@ from volery.architectures.megha.messages import (
     Ended,
     Join,
     Lost,
+    PartitionState,
     Picture,
     Preempt,
     Report,
     Request,
-    State,
     StateUpdate,
     Yield,
 )
 from volery.core.component import Component
-from volery.core.events import Move, Moved, PeerBack, PeerLost, Submit, TaskFinished
+from volery.core.events import Moved, PeerBack, PeerLost, Reassignment, Submit, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.core.shares import ShareChange
@@ -157,7 +157,7 @@ def report(*running: Active, settled: bool = True) -> Report:
     for part in range(2):
         idle = [int((part << UNIT_SHIFT | place) not in busy) for place in range(2)]
         free = b"".join([Packing(1).free((count,)).to_bytes(width, "little") for count in idle])
-        states.append(State(part, b"", free))
+        states.append(PartitionState(part, b"", free))
     return Report(0, True, settled, StateUpdate(1, 0, tuple(states), 4), running, ())
 
 
@@ -195,7 +195,7 @@ def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_wha
     task = Task(0, 0)
     running = Active(0, 0, 0, "gm/1", 1 << UNIT_SHIFT, task.request)
     lm.hear(place(1, 1, 0, task), "gm/1")
-    moved = Moved((Move(1, "gm/1", "gm/0"),))
+    moved = Moved((Reassignment(1, "gm/1", "gm/0"),))
     asked = [message for to, message in gm.hear(moved, SUBMITTER) if to == "lm/0"]
     assert asked == [moved, Join(1)]
     assert running.task in lm.state.there["node/2"]

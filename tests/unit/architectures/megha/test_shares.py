@@ -16,9 +16,9 @@ from volery.architectures.megha.messages import (
     Holding,
     Holdings,
     Ousted,
+    PartitionState,
     Preempt,
     Request,
-    State,
     StateUpdate,
     Taken,
     Withdraw,
@@ -72,7 +72,7 @@ def update(number: int, heard: int, **free: int) -> StateUpdate:
             for k in listed
         )
         if listed:
-            states.append(State(partition, vector_bytes(sum(1 << k for k in listed)), told))
+            states.append(PartitionState(partition, vector_bytes(sum(1 << k for k in listed)), told))
     return StateUpdate(number, heard, tuple(states), len(free))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.unit.architectures.parts import Alone, messages
 
-from volery.architectures.megha.messages import Ended, Refusal, Request, State, StateUpdate
+from volery.architectures.megha.messages import Ended, PartitionState, Refusal, Request, StateUpdate
 from volery.core.events import Counted, JobDone, Submit, TimerFired
 from volery.core.model import Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
@@ -40,10 +40,10 @@ def job(number: int, *requests: Amounts) -> Submit:
     return Submit(Job(number, len(tasks), tasks))
 
 
-def state(partition: int, *free: Amounts, positions: int = 0) -> State:
+def state(partition: int, *free: Amounts, positions: int = 0) -> PartitionState:
     """What machines of a partition have free: all of them, or those of a vector."""
     told = b"".join(PACKING.free(amounts).to_bytes(WIDTH, "little") for amounts in free)
-    return State(partition, vector_bytes(positions), told)
+    return PartitionState(partition, vector_bytes(positions), told)
 
 
 def free_in(message: StateUpdate) -> dict[int, list[Amounts]]:

@@ -10,7 +10,7 @@ import pytest
 
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import NoFairness
-from volery.architectures.megha.messages import UNIT_SHIFT, Change, Ended, State, StateUpdate
+from volery.architectures.megha.messages import UNIT_SHIFT, Change, Ended, PartitionState, StateUpdate
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
 from volery.architectures.megha.view import SlotView
 from volery.core.model import Cluster, Task
@@ -120,7 +120,7 @@ def test_a_state_contains_no_request_that_is_under_way() -> None:
     view.requested(0, (1, 0, (task,), (0,)))
     packing = view.packing
     everything = packing[(1000,)] + packing.guards
-    state = State(0, vector_bytes(0b1), everything.to_bytes(view.capacities.state_bytes, "little"))
+    state = PartitionState(0, vector_bytes(0b1), everything.to_bytes(view.capacities.state_bytes, "little"))
     view.learn(StateUpdate(1, 0, (state,), 1), 0)
     assert view.room(0, 0, (1000,)) == 0b10, "half of the machine is promised"
     view.learn(StateUpdate(2, 1, (state,), 1), 0)

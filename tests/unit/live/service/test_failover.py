@@ -7,14 +7,14 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from volery.core.events import Cancel, Move, Moved, PeerBack, PeerLost
+from volery.core.events import Cancel, Moved, PeerBack, PeerLost, Reassignment
 from volery.core.model import Address, JobId, Message
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.failover import KEPT_MIN, Failover
 from volery.live.service.ledgers import TABLES, AssignmentLedger
 
 ENTRIES = ("gm/0", "gm/1", "gm/2")
-FIRST, SECOND = Move(1, "gm/0", "gm/1"), Move(2, "gm/1", "gm/2")
+FIRST, SECOND = Reassignment(1, "gm/0", "gm/1"), Reassignment(2, "gm/1", "gm/2")
 
 
 class Bench:
@@ -112,7 +112,7 @@ def test_a_job_that_was_moved_twice_is_found_at_its_last_entry_though_the_first_
 def test_a_job_at_a_scheduler_that_the_federation_has_no_more_is_at_its_usual_one() -> None:
     async def scenario() -> None:
         bench = Bench()
-        bench.book.add(Move(1, "gm/0", "gm/9"), [0], "", 0)
+        bench.book.add(Reassignment(1, "gm/0", "gm/9"), [0], "", 0)
         again = Failover(
             lambda job, user: ENTRIES[job % 3], ENTRIES, 0, bench.book, bench._written, bench.order,
             bench._submit_again,

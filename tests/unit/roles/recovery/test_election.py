@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from volery.core.component import Component
-from volery.core.events import Move, PeerBack, PeerLost, TimerFired
+from volery.core.events import PeerBack, PeerLost, Reassignment, TimerFired
 from volery.core.model import SECOND, Address, Message, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
@@ -65,7 +65,7 @@ class Pupil(Component):
         assert self.leadership.is_lease(event)
         self.leadership.on_lease_timer(event, now)
 
-    def adopt_moves(self, fresh: Sequence[Move]) -> None:
+    def adopt_moves(self, fresh: Sequence[Reassignment]) -> None:
         pass
 
     def all_fenced(self) -> None:
@@ -292,7 +292,7 @@ def test_what_the_cluster_has_no_place_for_is_ended_before_its_node_counts_as_re
 
 def test_a_master_is_fenced_when_each_node_stores_the_move_and_tells_it_to_nodes_that_do_not() -> None:
     bench = Bench(0)
-    move = Move(1, "gm/0", "gm/1")
+    move = Reassignment(1, "gm/0", "gm/1")
     bench.master.leadership.learn([move])
     assert [(node, Fence(0, (move,))) for node in NODES] == [(sent.to, sent.message) for sent in bench.port.sent()]
     bench.master.leadership.on_fenced(Fenced(0, 1), NODES[0], 0)
