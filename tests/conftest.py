@@ -17,7 +17,7 @@ settings.load_profile("volery")
 """How long an example takes says how busy the machine is; a failure prints what reproduces it."""
 
 COSTS = Path(__file__).parent / "costs.txt"
-WHOLE_S = 1.2
+WHOLE_S = 1.0
 """CPU seconds from which `make conformance` alone runs a test, unless it is marked essential."""
 QUICK_S = 0.2
 """CPU seconds below which `make check` runs a test of these places."""
