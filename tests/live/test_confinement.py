@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 import pytest
-from tests.live.bench import Bench, bench, gone, is_gone, lines_of, written
+from tests.live.bench import LIMIT_S, Bench, bench, gone, is_gone, lines_of, written
 
 from volery.core.errors import InputError
 from volery.live.command import Call, Command
@@ -76,6 +76,12 @@ def started_in(group: ControlGroup, *words: str) -> subprocess.Popen[bytes]:
     return running
 
 
+async def empty(group: ControlGroup) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while group.lives:
+            await asyncio.sleep(0.005)
+
+
 def test_a_group_ends_also_what_has_left_its_session(tree: Tree) -> None:
     group = tree.make("0.0")
     fled = "setsid sh -c 'setsid sleep 60 & echo $!' & wait; sleep 60"
@@ -85,6 +91,7 @@ def test_a_group_ends_also_what_has_left_its_session(tree: Tree) -> None:
         assert {running.pid, stray} <= {*group.pids()}
         group.kill()
         assert running.wait(10) == -9
+        asyncio.run(empty(group))  # also of those between the two
         asyncio.run(gone(stray))
     assert group.remove()
     assert not Path(group.folder).exists()
