@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from volery.core.capabilities import CrashRecovery
+from volery.core.component import Component, Deployment
 from volery.core.events import Cancel, Event, Fact, JobAccepted, JobDone, JobRejected, MoreTasks, Submit, TimerFired
 from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
@@ -29,7 +31,7 @@ class Loopback:
     Args:
         folder: of store and attempts.
         rejections: how many submissions are refused first.
-        standins: see `Deployment`; they do not answer by themselves.
+        standins: see `CrashRecovery`; they do not answer by themselves.
     """
 
     address = SUBMITTER
@@ -39,9 +41,9 @@ class Loopback:
         self.fleet = Fleet(MACHINES, [1, 1])
         self.store = JobStore(folder / "jobs.sqlite")
         nodes = {"node/0": 0, "node/1": 1}
-        self.service = job_service(
-            self.store, self.fleet, lambda job, user: f"gm/{job}", nodes, self.post, standins=standins
-        )  # fmt: skip
+        recovery = CrashRecovery(lambda address, incarnation: Component(), standins=tuple(standins))
+        deployment = Deployment({"gm/0": Component()}, nodes, lambda job: f"gm/{job}", capabilities=(recovery,))
+        self.service = job_service(self.store, self.fleet, deployment, self.post)
         self.service.bind(self)
         self.agent = NodeAgent(folder / "tasks", report=self.post)
         self.submitted: list[int] = []

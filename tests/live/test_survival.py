@@ -13,7 +13,7 @@ from tests.live.conftest import RUN_AS
 from volery.architectures import configure, lookup
 from volery.core.model import Cluster
 from volery.live.client import Client
-from volery.live.config.plan import FederationPlan, recovery, survives
+from volery.live.config.plan import FederationPlan, host_recovery, recovery_in_words
 from volery.live.status import JobStatus
 
 CONFIG = f"""
@@ -84,8 +84,8 @@ def _written(client: Client, job: int, place: int, line_count: int) -> str:
 def test_what_a_design_bears_is_said(name: str, given: dict[str, object], bears: str) -> None:
     architecture = lookup(name)
     deployment = FederationPlan(architecture, configure(architecture, given), Cluster.uniform(100)).build()
-    assert bears in recovery(architecture, deployment)
-    assert survives(architecture, deployment) == ("recovers when any host" in bears)
+    assert bears in recovery_in_words(architecture, deployment)
+    assert (host_recovery(architecture, deployment) is not None) == ("recovers when any host" in bears)
 
 
 @pytest.mark.parametrize(

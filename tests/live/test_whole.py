@@ -40,7 +40,7 @@ async def federation(name: str, folder: Path, capacity: dict[str, int] | None = 
     def post(event: Event) -> None:
         host.inbox.post(SUBMITTER, event, SUBMITTER)
 
-    service = job_service(JobStore(folder / "jobs.sqlite"), fleet, deployment.entry_for, deployment.machines, post)
+    service = job_service(JobStore(folder / "jobs.sqlite"), fleet, deployment, post)
     agent = NodeAgent(folder / "tasks", report=lambda report: host.inbox.report(report), workers=2)
     host = Host("all", {**deployment.components, SUBMITTER: service}, executor=agent)
     await host.open()

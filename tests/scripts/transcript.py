@@ -10,6 +10,7 @@ import msgspec
 from volery.architectures import configure, lookup
 from volery.conformance.cases import Case
 from volery.conformance.interceptor import ComponentProxy, Interceptor
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component, Deployment
 from volery.core.events import Event, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, SUBMITTER, Address, Job, Message, Task, Time
@@ -63,12 +64,14 @@ class Transcript(Interceptor):
         self.lines.append(f"({self.now / 1000:10.3f} ms) {text}")
 
     def over(self, deployment: Deployment) -> Deployment:
-        watched, rebuild = super().over(deployment), deployment.rebuild
-        if rebuild is None:
+        watched, recovery = super().over(deployment), deployment.capability(CrashRecovery)
+        if recovery is None:
             return watched
-        return msgspec.structs.replace(
-            watched, rebuild=lambda address, incarnation: ComponentProxy(self, rebuild(address, incarnation), address)
+        rebuild = recovery.rebuild
+        proxied = msgspec.structs.replace(
+            recovery, rebuild=lambda address, incarnation: ComponentProxy(self, rebuild(address, incarnation), address)
         )
+        return watched.replaced(proxied)
 
     def event(self, component: Component, event: Event, source: Address, address: Address) -> None:
         """Frames of reliable links are shown as what they carry; their acknowledgements and timers are left out."""

@@ -10,6 +10,7 @@ import msgspec
 from volery.conformance.cases import MACHINES, Case, trace_of
 from volery.conformance.outcomes import attempts, demand_all_finished
 from volery.conformance.verdict import check, demand, run
+from volery.core.capabilities import DueShares
 from volery.core.component import Architecture
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
@@ -42,7 +43,8 @@ def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
 
     Concerns designs whose deployment declares guaranteed shares.
     """
-    due = architecture.build(CLUSTER, architecture.defaults, Streams(0)).guaranteed_shares
+    shares = architecture.build(CLUSTER, architecture.defaults, Streams(0)).capability(DueShares)
+    due = shares.guaranteed if shares is not None else {}
     for seed in range(3 if due else 0):
         case = contended_case(list(due), seed)
         records = run(architecture, case, seed=seed)

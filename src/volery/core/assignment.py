@@ -29,8 +29,8 @@ class Assignments:
 
     Args:
         entry_for: (job, user) -> the entry that has the job while all entries answer.
-        standins: entries that take over each other's jobs, in order; see `Deployment`.
-        detection_us: see `Deployment`.
+        standins: entries that take over each other's jobs, in order; see `CrashRecovery`.
+        detection_us: see `CrashRecovery`.
         moves: made before, in order of their epochs.
 
     Attributes:

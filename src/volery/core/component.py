@@ -7,8 +7,7 @@ stream that it was given, so that the same object runs in the lab and live, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -16,12 +15,11 @@ from volery.core.events import Event
 from volery.core.model import Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
-from volery.core.shares import Share
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.core.tariff import Billing
 from volery.core.trace import Trace
 
+Capability = TypeVar("Capability")
 Handler = Callable[..., None]
 Sends = frozenset[tuple[type[Message], str]]
 """Messages that a role sends, each with the role of the receiver."""
@@ -105,51 +103,30 @@ class Deployment(msgspec.Struct, frozen=True):
         entry: the address to which a job is submitted.
         delays: (role of the sender, role of the receiver) -> delay in microseconds, where the design itself sets
             another than the network's default, for example node > LM 0.
-        rebuild: (address, incarnation) -> a component that takes the place of one that has crashed, its volatile
-            state gone and its stream that of (seed, address, incarnation); None where the design tolerates no crash.
-        detector_pairs: addresses that receive PeerLost and PeerBack of each other; see docs/decisions/0010.
-        detection_us: within this time both of them receive these.
+        capabilities: what else the driver may ask of the design, at most one of each class; see
+            `volery.core.capabilities`.
         entry_of_user: where the jobs of some users go instead, by name; see `entry_for`.
-        guaranteed_shares: by name, the dominant share below which no user ever loses a running task to another; nothing
-            where tasks are never preempted.
-        keeps_progress: whether a preempted task goes on where it was when its next attempt starts (the lab alone can do
-            that); otherwise it starts from zero.
-        copies: how many attempts of one task may run at once, of which the first to finish counts (in the lab alone).
-        owners_of: node -> the components that receive its `Drain`; None where the design cannot drain nodes.
-        answers_queries: whether the components that jobs are submitted to answer `Look`.
-        weight_subscribers: the components that receive `Reweigh`; none where weights cannot change.
-        shares: weights that differ from those of the beginning, by name -> the share of each, in the order of the tree;
-            None: there are no shares. InputError: a name that is missing, or not unique.
-        checkpoint_us: what an attempt that was ended, or lost with its machine, had done since the last whole period is
-            lost, and the next one goes on from there (in the lab alone); 0: nothing is kept.
-        billing: machines that are off at first and run nothing while they are, and what they cost while they are not;
-            None: all machines are always on.
-        standins: entries that take over each other's jobs, in the order in which they do. The driver watches them and
-            decides by `volery.core.assignment`; nothing where jobs of an entry that is gone wait for it.
     """
 
     components: Mapping[Address, Component]
     machines: Mapping[Address, int]
     entry: Callable[[JobId], Address]
     delays: Mapping[tuple[str, str], Time] = {}
-    rebuild: Callable[[Address, int], Component] | None = None
-    detector_pairs: tuple[tuple[Address, Address], ...] = ()
-    detection_us: Time = 0
+    capabilities: tuple[object, ...] = ()
     entry_of_user: Mapping[str, Address] = {}
-    guaranteed_shares: Mapping[str, Fraction] = {}
-    keeps_progress: bool = False
-    copies: int = 1
-    checkpoint_us: Time = 0
-    billing: Billing | None = None
-    owners_of: Callable[[Address], tuple[Address, ...]] | None = None
-    answers_queries: bool = False
-    weight_subscribers: tuple[Address, ...] = ()
-    shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None
-    standins: tuple[Address, ...] = ()
 
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""
         return self.entry_of_user.get(user) or self.entry(job)
+
+    def capability(self, kind: type[Capability]) -> Capability | None:
+        """The capability of this class; None: the design does not declare it."""
+        return next((one for one in self.capabilities if isinstance(one, kind)), None)
+
+    def replaced(self, capability: object) -> Deployment:
+        """The same with this capability in place of the one of its class."""
+        others = [one for one in self.capabilities if type(one) is not type(capability)]
+        return msgspec.structs.replace(self, capabilities=(*others, capability))
 
 
 Simulate = Callable[[Deployment, Trace, Cluster], Records]
@@ -192,7 +169,7 @@ class Architecture(msgspec.Struct, frozen=True):
             with the parameters of `bearing`.
         bearing: those parameters.
         fuzzed: further parameters, each with values among which storms choose; with some of them a deployment may have
-            no `rebuild`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
+            no `CrashRecovery`, and then nothing crashes. Where it places vectors, too, storms draw amounts.
         vectors: whether it places requests for several resources; otherwise it uses slots alone.
         immediate: parameters for conformance checks: no decision time, no cycle, long retry intervals. Only then does a
             lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.

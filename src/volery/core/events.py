@@ -107,7 +107,7 @@ class Drain(Message, frozen=True):
 class Reweigh(Message, frozen=True):
     """Users and organisations have these weights from now on, and all others those that they began with.
 
-    The driver sends it to the deployment's `weight_subscribers`, and again to each of them after a restart.
+    The driver sends it to the `weight_subscribers` of `DueShares`, and again to each of them after a restart.
 
     Args:
         number: of these messages, from 1; one that is not larger than the last is stale.

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from volery.core.capabilities import CrashRecovery, Draining, DueShares
 from volery.core.component import Component, Deployment, Sends, role_of
 from volery.core.events import DRIVER_EVENTS, Cancel, Drain, Look, MoreTasks, Moved, Reweigh, Submit, TaskFinished
 from volery.core.model import SUBMITTER, Message
@@ -113,18 +114,27 @@ def entry_roles(deployment: Deployment) -> frozenset[str]:
 
 def draining_roles(deployment: Deployment) -> frozenset[str]:
     """The roles that receive drains of nodes."""
-    owners = deployment.owners_of
-    return frozenset({role_of(one) for node in deployment.machines for one in owners(node)} if owners else ())
+    if (draining := deployment.capability(Draining)) is None:
+        return frozenset()
+    return frozenset({role_of(one) for node in deployment.machines for one in draining.owners_of(node)})
 
 
 def orders_to(deployment: Deployment) -> frozenset[tuple[type, str]]:
     """The messages of operators and queries that the driver sends, and the roles that receive them."""
+    shares, recovery = deployment.capability(DueShares), deployment.capability(CrashRecovery)
+    subscribers = shares.weight_subscribers if shares is not None else ()
+    standins = recovery.standins if recovery is not None else ()
     return frozenset(
         {(Drain, role) for role in draining_roles(deployment)}
-        | {(Reweigh, role_of(address)) for address in deployment.weight_subscribers}
-        | {(Moved, role_of(address)) for address in deployment.standins}
-        | {(Look, role) for role in (entry_roles(deployment) if deployment.answers_queries else ())}
+        | {(Reweigh, role_of(address)) for address in subscribers}
+        | {(Moved, role_of(address)) for address in standins}
+        | {(Look, role) for role in (entry_roles(deployment) if answers_queries(deployment) else ())}
     )
+
+
+def answers_queries(deployment: Deployment) -> bool:
+    """True if the components that jobs are submitted to answer `Look`."""
+    return Look in deployment.components[deployment.entry(0)].takes()
 
 
 def flow_of(deployment: Deployment) -> Flow:

@@ -13,6 +13,7 @@ from operator import le
 
 import msgspec
 
+from volery.core.capabilities import DueShares
 from volery.core.component import Architecture
 from volery.core.model import NEVER, TaskId, Time
 from volery.core.records import Records
@@ -79,8 +80,9 @@ def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     _demand_capacity(records, scenario)
     _demand_order(records)
     _demand_results(records, scenario)
-    guarantees = Guarantees(deployment.guaranteed_shares, deployment.shares, scenario.reweighs)
-    if deployment.guaranteed_shares:
+    shares = deployment.capability(DueShares)
+    if shares is not None and shares.guaranteed:
+        guarantees = Guarantees(shares.guaranteed, shares.under, scenario.reweighs)
         for problem in losses_below_guarantee(records, scenario, guarantees, attempts_of(records)):
             raise Failure("within its share", problem)
     kernel.check_rest()

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Amounts, Cluster, TaskId, Time
@@ -158,7 +159,8 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         scenario = _varied(architecture, scenario)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     addresses = list(deployment.components)
-    mortal = addresses if deployment.rebuild is not None else []
+    recovery = deployment.capability(CrashRecovery)
+    mortal = addresses if recovery is not None else []
     scenario = msgspec.structs.replace(
         scenario,
         delay_us=stream.choice((0, 100, 500, 500, 5_000)),
@@ -166,7 +168,8 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         tie_shuffle=stream.choice((None, seed)),
         plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
     )
-    replaceable = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
+    standins = recovery.standins if recovery is not None else ()
+    replaceable = [one for one in standins if f"gone:{role_of(one)}" in architecture.tolerates]
     return _without(scenario, replaceable) if len(replaceable) > 1 and seed % GONE[0] in GONE[1] else scenario
 
 
@@ -195,12 +198,13 @@ def _varied(architecture: Architecture, scenario: Scenario) -> Scenario:
     if architecture.vectors and stream.random() < 0.6:
         scenario = _with_amounts(stream, scenario)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(scenario.seed))
-    if not deployment.guaranteed_shares:
+    shares = deployment.capability(DueShares)
+    if shares is None or not shares.guaranteed:
         return scenario
-    scenario = _with_users(stream, scenario, tuple(deployment.guaranteed_shares))
-    if deployment.shares is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
+    scenario = _with_users(stream, scenario, tuple(shares.guaranteed))
+    if shares.under is None or scenario.seed % REWEIGHED[0] not in REWEIGHED[1]:
         return scenario
-    return _reweighed(scenario, [share.name for share in deployment.shares({})])
+    return _reweighed(scenario, [share.name for share in shares.under({})])
 
 
 def _with_amounts(stream: Random, scenario: Scenario) -> Scenario:

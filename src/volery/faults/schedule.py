@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Amounts, Cluster, Time
@@ -239,7 +240,9 @@ def _with_loss(
     lasts_us: Time, faults: Iterator[HostFault],
 ) -> Iterator[HostFault]:  # fmt: skip
     """The faults with the loss of a host whose entries others can replace; a stream of its own leaves all else."""
-    able = [one for one in deployment.standins if f"gone:{role_of(one)}" in architecture.tolerates]
+    recovery = deployment.capability(CrashRecovery)
+    standins = recovery.standins if recovery is not None else ()
+    able = [one for one in standins if f"gone:{role_of(one)}" in architecture.tolerates]
     replaceable = [host for host, addresses in hosts.items() if addresses and all(one in able for one in addresses)]
     if len(replaceable) < 2:
         yield from faults
@@ -269,7 +272,7 @@ def borne(
     The API's host may end where components can be rebuilt; its disk may be full under any design.
     """
     tolerates = architecture.tolerates
-    survives = deployment.rebuild is not None and "loss" in tolerates
+    survives = deployment.capability(CrashRecovery) is not None and "loss" in tolerates
     mortal = [
         host
         for host, addresses in hosts.items()

@@ -19,7 +19,7 @@ from volery.core.model import SUBMITTER, Address
 from volery.live.config.accounts import Accounts
 from volery.live.config.federation import ALL, DISCOVERED, Federation, located
 from volery.live.config.limits import JournalSize
-from volery.live.config.plan import recovery, survives
+from volery.live.config.plan import host_recovery, recovery_in_words
 from volery.live.messages import HostName
 from volery.live.node.executor import Executor, Recorder
 from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
@@ -129,7 +129,9 @@ async def _started(
         front = (make_front or job_frontend)(site)
         hosted[SUBMITTER], register = front.component, front.register or site.register()
     persist_incarnation(folder, name, incarnation)
-    log.info("host %s, incarnation %d: %s", name, incarnation, recovery(federation.plan.architecture, deployment))
+    log.info(
+        "host %s, incarnation %d: %s", name, incarnation, recovery_in_words(federation.plan.architecture, deployment)
+    )
     path = journal_path(folder / "journal", name, incarnation)
     journal = _journal(federation, name, incarnation, scheduling, hosted) if file.journal and scheduling else None
     host = make_host(
@@ -239,10 +241,10 @@ def _watches(
     federation: Federation, name: HostName, deployment: Deployment, where: Mapping[Address, HostName]
 ) -> WatchList | None:  # fmt: skip
     """The watching pairs of this host; None where the architecture cannot recover."""
-    if not survives(federation.plan.architecture, deployment):
+    if (recovery := host_recovery(federation.plan.architecture, deployment)) is None:
         return None
-    pairs = [*deployment.detector_pairs, *((SUBMITTER, entry) for entry in deployment.standins if SUBMITTER in where)]
-    return WatchList(watched_by(pairs, where, name), deployment.detection_us)
+    pairs = [*recovery.detector_pairs, *((SUBMITTER, entry) for entry in recovery.standins if SUBMITTER in where)]
+    return WatchList(watched_by(pairs, where, name), recovery.detection_us)
 
 
 def _journal(

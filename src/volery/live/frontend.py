@@ -40,10 +40,8 @@ class JobFrontend(Frontend):
         store = JobStore(folder / "jobs.sqlite")
         self._tracer = job_tracer(federation, store) if file.telemetry else None
         self._service = service = job_service(
-            store, federation.fleet, deployment.entry_for, deployment.machines, site.post, deployment.owners_of,
-            deployment.guaranteed_shares, deployment.shares, deployment.weight_subscribers, deployment.answers_queries,
-            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S,
-            deployment.standins, deployment.detection_us, site.agents, site.register,
+            store, federation.fleet, deployment, site.post,
+            KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S, site.agents, site.register,
             self._tracer.on_report if self._tracer is not None else None,
         )  # fmt: skip
         super().__init__(service, service.nodes.register)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from volery.core.capabilities import Draining, DueShares
 from volery.core.component import Deployment
 from volery.core.misses import nearest_miss
 from volery.core.model import NEVER, Address, Amounts, Cluster, JobId, TaskId, Time
@@ -53,12 +54,10 @@ def source_of(
     title: str, subtitle: str, cluster: Cluster, deployment: Deployment, origin_us: Time = 0
 ) -> RecordingSource:  # fmt: skip
     """The source of a recording of a deployment."""
-    owners = deployment.owners_of
-    known = {} if owners is None else {node: owners(node) for node in deployment.machines}
-    tree = deployment.shares({}) if deployment.shares is not None else ()
-    return RecordingSource(
-        title, subtitle, cluster, deployment.machines, known, deployment.guaranteed_shares, tree, origin_us
-    )
+    draining, shares = deployment.capability(Draining), deployment.capability(DueShares) or DueShares()
+    owners = {} if draining is None else {node: draining.owners_of(node) for node in deployment.machines}
+    tree = shares.under({}) if shares.under is not None else ()
+    return RecordingSource(title, subtitle, cluster, deployment.machines, owners, shares.guaranteed, tree, origin_us)
 
 
 class JobColumns:

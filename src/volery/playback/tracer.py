@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component, Deployment, role_of
 from volery.core.events import Adopted, Counted, Fact, JobDone, PeerBack, PeerLost, TaskFinished
 from volery.core.model import SUBMITTER, Address, JobId, Message, Task, TaskId, Time
@@ -156,16 +157,17 @@ class Tracer:
     def on(self, deployment: Deployment) -> Deployment:
         """A deployment whose components are traced, in all their incarnations."""
         self.watch(deployment.components)
-        rebuild = deployment.rebuild
-        if rebuild is None:
+        recovery = deployment.capability(CrashRecovery)
+        if recovery is None:
             return deployment
+        rebuild = recovery.rebuild
 
         def rebuilt(address: Address, incarnation: int) -> Component:
             component = rebuild(address, incarnation)
             self.watch({address: component})
             return component
 
-        return msgspec.structs.replace(deployment, rebuild=rebuilt)
+        return deployment.replaced(msgspec.structs.replace(recovery, rebuild=rebuilt))
 
     def turn(self, now: Time) -> None:
         """Advance the clock of the recording, and close the intervals that are over."""

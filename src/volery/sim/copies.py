@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from volery.core.component import Deployment
+from volery.core.capabilities import Replication, Resumption
 from volery.core.events import TaskFinished
 from volery.core.model import NEVER, Task, TaskId, Time
 from volery.core.records import LostAttempt
@@ -19,8 +19,9 @@ from volery.sim.lab import Lab
 class Copies(Attempts):
     """Attempts of a design that declares how many attempts of a task it runs at once."""
 
-    def __init__(self, lab: Lab, deployment: Deployment, progress: ProgressOf) -> None:
-        super().__init__(lab, deployment, progress)
+    def __init__(self, lab: Lab, resumption: Resumption, replication: Replication, progress: ProgressOf) -> None:
+        super().__init__(lab, resumption, progress)
+        self._attempts_max = replication.attempts_max
         self._beside: dict[tuple[TaskId, int], tuple[LostAttempt, int]] = {}
         self._started: dict[TaskId, set[int]] = {}
         self._won: dict[TaskId, tuple[LostAttempt, int]] = {}
@@ -39,7 +40,7 @@ class Copies(Attempts):
         if not won and super()._follows(before):
             return True
         running = sum(task == number for task, _ in self._beside) + (not won)
-        if running >= self._deployment.copies:
+        if running >= self._attempts_max:
             return False
         if not won:
             self._beside[number, before.attempt] = before, self._records.path[number]

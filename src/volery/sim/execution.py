@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from volery.core.component import Deployment
+from volery.core.capabilities import Resumption
 from volery.core.events import REFUSALS, Computed, Counted, Event, Fact, TaskFinished, TimerFired
 from volery.core.model import NEVER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
@@ -300,17 +300,17 @@ class Attempts:
 
     Args:
         lab: of the run.
-        deployment: declares the work that is kept of an attempt.
+        resumption: the work that is kept of an attempt.
         progress: of attempts.
 
     Attributes:
         is_forgotten: whether an attempt has finished and its report was lost; faults set it.
     """
 
-    def __init__(self, lab: Lab, deployment: Deployment, progress: ProgressOf) -> None:
+    def __init__(self, lab: Lab, resumption: Resumption, progress: ProgressOf) -> None:
         self._lab = lab
         self._records = lab.records
-        self._deployment = deployment
+        self._resumption = resumption
         self._progress = progress
         self._died: set[tuple[TaskId, int]] = set()
         self.is_forgotten: Callable[[LostAttempt], bool] = lambda _: False
@@ -350,11 +350,11 @@ class Attempts:
 
     def _follows(self, before: LostAttempt) -> bool:
         """True if another attempt may start; then the one before is kept beside the table."""
-        records, deployment = self._records, self._deployment
+        records, kept = self._records, self._resumption
         at = records.killed.get((before.task, before.attempt))
         if at is None and not self.is_forgotten(before):
             return False
-        if at is not None and (deployment.keeps_progress or deployment.checkpoint_us):
+        if at is not None and (kept.preempted or kept.checkpoint_us):
             before = msgspec.structs.replace(before, kept_us=self._kept_us(before, at - before.start_us))
             self._lab.left_us[before.task] -= self._progress(before.task, before.kept_us, before.worker)
         records.lost.append(before)
@@ -362,10 +362,10 @@ class Attempts:
 
     def _kept_us(self, before: LostAttempt, ran_us: Time) -> Time:
         """The work of an attempt that its task need not repeat."""
-        deployment = self._deployment
-        if deployment.keeps_progress and (before.task, before.attempt) not in self._died:
+        if self._resumption.preempted and (before.task, before.attempt) not in self._died:
             return ran_us
-        return ran_us - ran_us % deployment.checkpoint_us if deployment.checkpoint_us else 0
+        checkpoint_us = self._resumption.checkpoint_us
+        return ran_us - ran_us % checkpoint_us if checkpoint_us else 0
 
     def kill(self, port: LabPort, task: TaskId, attempt: int) -> None:
         """End an attempt that runs on this port's machine; anything else is ignored."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import Event, PeerBack, PeerLost
@@ -177,14 +178,15 @@ class FaultInjector(Extension):
     ) -> None:
         self._lab = lab
         self._plan = plan
-        self._deployment = deployment
+        self._recovery = recovery = deployment.capability(CrashRecovery)
         self._submitter = submitter
         self._attempts = attempts
         self._install = install
         self._restarted = restarted
         attempts.is_forgotten = self._is_forgotten
         lab.disperse = Dispersal(lab, submitter.door.owner, self._copies)
-        if deployment.standins:
+        standins = recovery.standins if recovery is not None else ()
+        if standins:
             lab.records.number_widely()
         self._stream = lab.streams.of("faults")
         self._entry_stream = lab.streams.of("faults/entries")
@@ -196,16 +198,16 @@ class FaultInjector(Extension):
         self._message_faults: list[MessageFaults] = []
         self._gates: dict[Address, Gate] = {}
         self._pairs: dict[Address, list[_Pair]] = {}
-        for a, b in deployment.detector_pairs:
+        for a, b in recovery.detector_pairs if recovery is not None else ():
             pair = _Pair(a, b)
             self._pairs.setdefault(a, []).append(pair)
             self._pairs.setdefault(b, []).append(pair)
-        for entry in deployment.standins:
+        for entry in standins:
             pair = _Pair(SUBMITTER, entry)
             self._pairs.setdefault(entry, []).append(pair)
         for crash in plan.crashes:
-            if deployment.rebuild is None or crash.address not in deployment.components:
-                reason = "is not an address" if deployment.rebuild else "cannot be rebuilt: the design bears no crash"
+            if recovery is None or crash.address not in deployment.components:
+                reason = "is not an address" if recovery is not None else "cannot be rebuilt: the design bears no crash"
                 raise InputError("faults.crashes", f"{crash.address} {reason}")
 
     def wrap_inbox(self, address: Address, component: Component, inbox: Door, port: LabPort) -> Door:
@@ -293,10 +295,10 @@ class FaultInjector(Extension):
         self._look_again(self._pairs.get(address, ()), now)
 
     def _restart(self, address: Address, _: None, now: Time) -> None:
-        gate, rebuild = self._gates[address], self._deployment.rebuild
-        assert rebuild is not None, "checked when the plan was taken"
+        gate, recovery = self._gates[address], self._recovery
+        assert recovery is not None, "checked when the plan was taken"
         gate.incarnation += 1
-        self._install(address, rebuild(address, gate.incarnation))
+        self._install(address, recovery.rebuild(address, gate.incarnation))
         gate.up = True
         gate.component.start(now)
         self._schedule(now + self._soon(), self._detect_restart, address, gate.incarnation)
@@ -318,7 +320,7 @@ class FaultInjector(Extension):
 
     def _soon(self, pair: _Pair | None = None) -> Time:
         """A detection time; those of the submitter come from a stream of their own."""
-        whole = self._deployment.detection_us or SECOND
+        whole = (self._recovery is not None and self._recovery.detection_us) or SECOND
         stream = self._entry_stream if pair is not None and pair.both[0] == SUBMITTER else self._stream
         return whole // 8 + int(stream.random() * (whole - whole // 8))
 

@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from volery.core.assignment import Assignments
+from volery.core.capabilities import CrashRecovery, Replication, Resumption
 from volery.core.component import Component, Deployment, role_of
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.resources import check_resources
+from volery.core.tariff import Billing
 from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts
 from volery.sim.copies import Copies, CopyRule
@@ -52,17 +54,19 @@ class Kernel:
     def __init__(
         self, deployment: Deployment, trace: Trace, cluster: Cluster, network: Network, seed: int, options: Options
     ) -> None:
-        keeps_progress = deployment.keeps_progress or deployment.checkpoint_us > 0
+        recovery, resumption = deployment.capability(CrashRecovery), deployment.capability(Resumption) or Resumption()
+        keeps_progress = resumption.preempted or resumption.checkpoint_us > 0
         self.lab = lab = Lab(
             trace, cluster, network, seed, delays=deployment.delays, keeps_progress=keeps_progress,
             copy_messages=options.copy_messages,
         )  # fmt: skip
-        lab.records.billing = deployment.billing
+        lab.records.billing = deployment.capability(Billing)
         self.components: dict[Address, Component] = {}
         self._machines = deployment.machines
         self._lacks: dict[int, int] = {}  # one integer for all machines alike: memory traffic is what ports cost
         self._tie_stream = None if options.tie_shuffle is None else Random(options.tie_shuffle)
-        assignments = Assignments(deployment.entry_for, deployment.standins, deployment.detection_us)
+        standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
+        assignments = Assignments(deployment.entry_for, standins, detection_us)
         self.submitter = Submitter(lab, assignments)
         self._stalls = Stalls(lab, self.submitter, starts_count=keeps_progress)
         self._port_classes: dict[str, type[LabPort]] = {}
@@ -79,11 +83,12 @@ class Kernel:
         lab, rules = self.lab, list[LaunchRule]()
         if comes_in_parts(lab.trace):
             rules.append(Workflows(lab, self.submitter, whole=whole))
-        attempts = Attempts(lab, deployment, self._pace.done_us)
-        if deployment.copies > 1:
-            attempts = copies = Copies(lab, deployment, self._pace.done_us)
+        resumption, replication = deployment.capability(Resumption) or Resumption(), deployment.capability(Replication)
+        attempts = Attempts(lab, resumption, self._pace.done_us)
+        if replication is not None:
+            attempts = copies = Copies(lab, resumption, replication, self._pace.done_us)
             rules.append(CopyRule(copies))
-        return attempts, rules + machine_rules(lab, self._pace, deployment.billing)
+        return attempts, rules + machine_rules(lab, self._pace, lab.records.billing)
 
     def _extended(self, deployment: Deployment, options: Options) -> list[Extension]:
         """The extensions that the options ask for, the innermost first."""

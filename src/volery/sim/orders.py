@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from volery.core.capabilities import Draining, DueShares
 from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.events import Drain, Reweigh
@@ -66,28 +67,30 @@ class Orders(Extension):
         self._plan_weights(deployment, reweighs)
 
     def _plan_drains(self, deployment: Deployment, drains: Sequence[Drained]) -> None:
+        draining = deployment.capability(Draining)
         node_on = {machine: address for address, machine in deployment.machines.items()} if drains else {}
         for drained in drains:
-            if deployment.owners_of is None:
+            if draining is None:
                 raise InputError("drains", "this design cannot drain nodes; of those in the registry, Megha can")
             if drained.machine not in node_on:
                 raise InputError("drains", f"there is no machine {drained.machine}; they count from 0")
             node = node_on[drained.machine]
-            masters = deployment.owners_of(node)
+            masters = draining.owners_of(node)
             self._orders.append((drained.at_us, node, (Drain(node, True), masters), True))
             if drained.until_us != NEVER:
                 self._orders.append((drained.until_us, node, (Drain(node, False), masters), False))
 
     def _plan_weights(self, deployment: Deployment, reweighs: Sequence[Reweighed]) -> None:
         weights: dict[str, int] = {}
+        shares = deployment.capability(DueShares)
         for number, change in enumerate(sorted(reweighs, key=lambda change: change.at_us), 1):
-            if deployment.shares is None:
+            if shares is None or shares.under is None:
                 problem = "this design has no weights that change while it runs; Megha has, with shares"
                 raise InputError("reweighs", problem)
             weights[change.name] = change.weight
-            deployment.shares(weights)
+            shares.under(weights)
             message = Reweigh(number, tuple(weights.items()))
-            self._orders.append((change.at_us, Reweigh, (message, deployment.weight_subscribers), True))
+            self._orders.append((change.at_us, Reweigh, (message, shares.weight_subscribers), True))
 
     def begin(self) -> None:
         """Put all orders into the calendar."""

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from volery.architectures import lookup
+from volery.core.capabilities import DueShares
 from volery.core.events import Preemption
 from volery.core.records import LostAttempt, Records
 from volery.core.shares import Share
@@ -214,8 +215,10 @@ def test_weights_change_in_storms_of_some_seeds_and_all_else_is_as_it_was() -> N
 def shares_of(storm: Scenario) -> tuple[Share, ...]:
     design = lookup(storm.architecture)
     deployment = design.build(storm.cluster(), storm.config(design), Streams(storm.seed))
-    assert deployment.shares is not None
-    return deployment.shares({})
+    shares = deployment.capability(DueShares)
+    assert shares is not None
+    assert shares.under is not None
+    return shares.under({})
 
 
 def test_storms_of_designs_that_vary_have_amounts_and_users_and_settings() -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.sim.actors import Actor, Reaction
 
 from volery.conformance.cases import trace_of
+from volery.core.capabilities import Replication
 from volery.core.component import Deployment
 from volery.core.events import Event, JobDone, Submit, TaskFinished, TimerFired
 from volery.core.model import NEVER, SUBMITTER, Address, Cluster, Task, Time
@@ -40,7 +41,7 @@ def replicated(starts: dict[str, tuple[int, Time]], react: Reaction | None = Non
     tasks, done = list[Task](), list[int]()
     nodes = {f"node/{number}": Actor(acted, started) for number in range(3)}
     machines = {address: number for number, address in enumerate(nodes)}
-    deployment = Deployment(nodes, machines, lambda _: "node/0", copies=copies)
+    deployment = Deployment(nodes, machines, lambda _: "node/0", capabilities=(Replication(copies),))
     return simulate(deployment, trace_of("one", [0], [[SHORT]]), SLOW_FIRST)
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from volery.conformance.cases import trace_of
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, PeerBack, PeerLost, Submit, TaskFinished, TimerFired
@@ -105,9 +106,13 @@ def kernel_of(plan: FaultPlan, head: Head, durations: list[Time], **options: obj
         {"head/0": head, **hands},
         {"node/0": 0, "node/1": 1},
         lambda _: "head/0",
-        rebuild=lambda address, incarnation: Hand(incarnation) if address != "head/0" else Head(head.hands),
-        detector_pairs=(("head/0", "node/0"),),
-        detection_us=DETECTION_US,
+        capabilities=(
+            CrashRecovery(
+                lambda address, incarnation: Hand(incarnation) if address != "head/0" else Head(head.hands),
+                (("head/0", "node/0"),),
+                DETECTION_US,
+            ),
+        ),
     )
     trace = trace_of("faults", [0], [durations])
     return Kernel(deployment, trace, Cluster.uniform(2), Network(), 0, Options(plan=plan, **options))  # type: ignore[arg-type]  # passed on

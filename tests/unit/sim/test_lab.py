@@ -6,7 +6,8 @@ import pytest
 from tests.unit.sim.actors import Actor, Note
 
 from volery.conformance.cases import trace_of
-from volery.core.component import Component, Deployment, UnknownMessageError
+from volery.core.capabilities import Resumption
+from volery.core.component import Component, UnknownMessageError
 from volery.core.events import TaskFinished
 from volery.core.model import Cluster, Task, Time
 from volery.sim.execution import Attempts, BrokenRule, LabPort, LaunchRule, port_class
@@ -23,7 +24,7 @@ def lab_of(network: Network | None = None) -> Lab:
 
 def port_of(lab: Lab, *rules: LaunchRule) -> LabPort:
     actor = Actor()
-    attempts = Attempts(lab, Deployment({"node/0": actor}, {"node/0": 0}, lambda _: "node/0"), lambda *_: 0)
+    attempts = Attempts(lab, Resumption(), lambda *_: 0)
     port = port_class(lab, attempts, lab.routes_of("node"), lab.left_us, rules)("node/0", Door.of(actor))
     port.take_machine(0, 0)
     return port

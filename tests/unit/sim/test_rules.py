@@ -82,7 +82,10 @@ def switched(*steps: tuple[Time, Power], machine: int = 0, machines: int = 1) ->
             port.set_timer(number, at)
 
     deployment = Deployment(
-        {"node/0": Actor(react, start)}, {"node/0": 0}, lambda _: "node/0", billing=Billing(frozenset(range(machines)))
+        {"node/0": Actor(react, start)},
+        {"node/0": 0},
+        lambda _: "node/0",
+        capabilities=(Billing(frozenset(range(machines))),),
     )
     return simulate(deployment, JOB, Cluster.uniform(1))
 

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.sim.actors import Actor, play
 
 from volery.conformance.cases import trace_of
+from volery.core.capabilities import Resumption
 from volery.core.component import Component, Deployment
 from volery.core.events import Event, JobDone, JobRejected, MoreTasks, Submit, TaskFinished, TimerFired
 from volery.core.model import CHUNK_TASKS, NEVER, SUBMITTER, Address, Cluster, Task, TaskId, Time
@@ -323,7 +324,7 @@ def test_a_preempted_task_goes_on_with_what_is_left_at_the_speed_of_its_next_mac
     cluster = Cluster((0, 0), (1, 1), speeds=(500, 2000), reference_speed=1000)
     machines = {"node/0": 0, "node/1": 1}
     components: dict[Address, Component] = {"node/0": Actor(react), "node/1": Actor(go_on)}
-    deployment = Deployment(components, machines, lambda _: "node/0", keeps_progress=True)
+    deployment = Deployment(components, machines, lambda _: "node/0", capabilities=(Resumption(preempted=True),))
     records = Kernel(deployment, trace_of("t", [0], [[100]]), cluster, HOP, 0, Options()).run(None)
     assert records.lost == [LostAttempt(0, 0, 0, 0, NEVER, kept_us=40)]
     assert (records.start_us[0], records.finish_us[0]) == (47, 47 + 40), "20 of 100 were done, 80 take 40 there"

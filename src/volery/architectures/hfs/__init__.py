@@ -21,6 +21,7 @@ from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
 from volery.architectures.hfs.tracker import JobTracker
 from volery.core.bounds import Count, Period, Seconds
+from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
@@ -110,7 +111,8 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     for seat, machine in enumerate(order):
         components[f"node/{machine}"] = Node(seat, beats_of)
     due = {pool.name: share / cluster.slot_count for pool, share in pools.standing_shares(cluster.slot_count).items()}
-    return Deployment(components, machines, lambda _: TRACKER, guaranteed_shares=due if preemptor is not None else {})
+    capabilities = () if preemptor is None else (DueShares(due),)
+    return Deployment(components, machines, lambda _: TRACKER, capabilities=capabilities)
 
 
 def _us(seconds: float) -> Time:

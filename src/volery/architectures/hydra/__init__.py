@@ -34,6 +34,7 @@ from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.hydra.router import Router, Routing
 from volery.architectures.hydra.store import StateStore
 from volery.core.bounds import Components, Count, Milliseconds, Period, PositiveCount, Seconds
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
@@ -120,9 +121,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
         {address: linked(address, 0) for address in addresses},
         machines,
         lambda job: entries[job % len(entries)],
-        rebuild=linked,
-        detector_pairs=tuple(watches),
-        detection_us=_us(config.detection_s),
+        capabilities=(CrashRecovery(linked, tuple(watches), _us(config.detection_s)),),
     )
 
 

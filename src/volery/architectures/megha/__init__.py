@@ -36,6 +36,7 @@ from volery.architectures.megha.shares import NoShares, WeightedShares
 from volery.architectures.megha.users import Users
 from volery.architectures.megha.view import MeghaMatch, SlotView
 from volery.core.bounds import Components, Count, Period, PositiveCount
+from volery.core.capabilities import CrashRecovery, Draining, DueShares, Resumption
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.events import Reassignment
@@ -115,10 +116,11 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     return msgspec.structs.replace(
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(users.names, users.gm_of, strict=False)},
-        guaranteed_shares=users.due(),
-        weight_subscribers=tuple(f"gm/{gm}" for gm in range(config.gms)),
-        shares=users.shares,
-        keeps_progress=config.preempted == "keep",
+        capabilities=(
+            *deployment.capabilities,
+            DueShares(users.due(), users.shares, tuple(f"gm/{gm}" for gm in range(config.gms))),
+            Resumption(preempted=config.preempted == "keep"),
+        ),
     )
 
 
@@ -203,8 +205,7 @@ class MasterAssembly:
             self._machines,
             lambda job: f"gm/{job % self._config.gms}",
             {("node", "lm"): 0},
-            owners_of=lambda node: (masters[self._lm_of[node]],) if node in self._lm_of else (),
-            answers_queries=True,
+            (Draining(lambda node: (masters[self._lm_of[node]],) if node in self._lm_of else ()),),
         )
 
     def recoverable(self) -> Deployment:
@@ -232,12 +233,10 @@ class MasterAssembly:
             self._machines,
             lambda job: gms[job % len(gms)],
             {("node", "lm"): 0},
-            component,
-            tuple(detector_pairs),
-            lease.detection_us,
-            answers_queries=True,
-            owners_of=lambda node: pairs[self._lm_of[node]] if node in self._lm_of else (),
-            standins=tuple(gms),
+            (
+                CrashRecovery(component, tuple(detector_pairs), lease.detection_us, tuple(gms)),
+                Draining(lambda node: pairs[self._lm_of[node]] if node in self._lm_of else ()),
+            ),
         )
 
 

@@ -22,6 +22,7 @@ from volery.architectures.pigeon.master import Master, Node, WeightCounting
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.recovery import DistributorRecovery, MasterRecovery, pair_of
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Seconds
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster, JobId
 from volery.core.stages import Realisation, Stage
@@ -153,7 +154,8 @@ class PigeonBuilder:
         masters = [address for pair in pairs for address in pair]
         watches = (*pairs, *((master, node) for node in machines for master in pairs[self._group_of[node]]))
         components = {address: self._linked(address, 0) for address in [*self._distributors, *masters, *machines]}
-        return Deployment(components, machines, self.entry, {}, self._linked, watches, self._lease.detection_us)
+        recovery = CrashRecovery(self._linked, watches, self._lease.detection_us)
+        return Deployment(components, machines, self.entry, capabilities=(recovery,))
 
     def _linked(self, address: Address, incarnation: int) -> Component:
         """The component at an address, behind its link."""

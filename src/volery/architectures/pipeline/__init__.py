@@ -36,6 +36,7 @@ from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.targets import MachineInventory, MachineTargets, ManagerTargets, Targets
 from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds
+from volery.core.capabilities import CrashRecovery, DueShares, Replication, Resumption
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -277,22 +278,19 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     components |= {address: node(machine, 0) for address, machine in machines.items()}
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
-    copies = 1 if config.T9 == "none" else ATTEMPT_MAX
-    keeps = config.progress == "keep" or config.T12 != "none"
-    whole = Deployment(
-        components, machines, lambda _: entry, guaranteed_shares=due, keeps_progress=keeps, copies=copies,
-        billing=rental.billing if rental else None,
-    )  # fmt: skip
     checkpoint_us = parts.policies["T11"].period_us()
+    keeps = config.progress == "keep" or config.T12 != "none"
+    capabilities: list[object] = [DueShares(due), Resumption(keeps, checkpoint_us or 0)]
+    if config.T9 != "none":
+        capabilities.append(Replication(ATTEMPT_MAX))
+    if rental is not None:
+        capabilities.append(rental.billing)
     if checkpoint_us is not None:
-        return msgspec.structs.replace(
-            whole,
-            rebuild=lambda address, incarnation: node(machines[address], incarnation),
-            detector_pairs=tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()]),
-            detection_us=round(config.detection_s * SECOND),
-            checkpoint_us=checkpoint_us,
-        )
-    return linked(whole, MESSAGES) if config.reliable else whole
+        pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
+        detection_us = round(config.detection_s * SECOND)
+        capabilities.append(CrashRecovery(lambda address, number: node(machines[address], number), pairs, detection_us))
+    whole = Deployment(components, machines, lambda _: entry, capabilities=tuple(capabilities))
+    return linked(whole, MESSAGES) if config.reliable and checkpoint_us is None else whole
 
 
 def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:

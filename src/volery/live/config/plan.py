@@ -8,6 +8,7 @@ from random import Random
 
 import msgspec
 
+from volery.core.capabilities import CrashRecovery, Resumption
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -25,23 +26,23 @@ class IncarnationStreams(Streams):
         return super().of(name, incarnation or self._incarnation)
 
 
-def survives(architecture: Architecture, deployment: Deployment) -> bool:
-    """True if hosts of this deployment may fail and restart.
+def host_recovery(architecture: Architecture, deployment: Deployment) -> CrashRecovery | None:
+    """The recovery of hosts that fail and restart; None: they may not.
 
     That takes components that can be built again and messages that can be lost, so that nothing of an earlier
     incarnation is taken for the present one's. A design that in the lab bears the crash of its machines alone has no
     fence live.
     """
-    return deployment.rebuild is not None and "loss" in architecture.tolerates
+    return deployment.capability(CrashRecovery) if "loss" in architecture.tolerates else None
 
 
-def recovery(architecture: Architecture, deployment: Deployment) -> str:
+def recovery_in_words(architecture: Architecture, deployment: Deployment) -> str:
     """The recovery of a federation when its hosts fail, in words."""
-    if survives(architecture, deployment):
+    if (found := host_recovery(architecture, deployment)) is not None:
         roles = ", ".join(sorted(fault.partition(":")[2] for fault in architecture.tolerates if "crash:" in fault))
-        seconds = deployment.detection_us / SECOND
+        seconds = found.detection_us / SECOND
         given_up = f"a host that does not answer counts as failed within {seconds:g} s"
-        return f"{architecture.name} recovers when any host of {roles} fails; {given_up}; {_heirs(deployment)}"
+        return f"{architecture.name} recovers when any host of {roles} fails; {given_up}; {_heirs(deployment, found)}"
     bears = "loss" in architecture.tolerates and any(":" in fault for fault in architecture.tolerates)
     given = ", ".join(f"{name} = {str(value).lower()}" for name, value in architecture.bearing.items() if value is True)
     instead = f"; with {given} it would recover from that" if bears else ", and it has no parameter for that"
@@ -49,10 +50,10 @@ def recovery(architecture: Architecture, deployment: Deployment) -> str:
     return f"{architecture.name} {problem}{instead}"
 
 
-def _heirs(deployment: Deployment) -> str:
+def _heirs(deployment: Deployment, recovery: CrashRecovery) -> str:
     """The fate of jobs whose scheduler does not restart, in words."""
-    if len(deployment.standins) > 1:
-        return f"jobs of a {role_of(deployment.standins[0])} that does not come back go to another"
+    if len(recovery.standins) > 1:
+        return f"jobs of a {role_of(recovery.standins[0])} that does not come back go to another"
     return f"jobs of {deployment.entry(0)} wait until it is started again"
 
 
@@ -75,7 +76,7 @@ class FederationPlan(msgspec.Struct, frozen=True):
             InputError: the architecture cannot be built on this cluster, or asks for what real tasks cannot do.
         """
         deployment = self.architecture.build(self.cluster, self.config, IncarnationStreams(self.seed, incarnation))
-        if deployment.keeps_progress:
+        if (resumption := deployment.capability(Resumption)) is not None and resumption.preempted:
             problem = "preempted tasks cannot keep their progress here: real work starts anew; give preempted=restart"
             raise InputError(self.architecture.name, problem)
         return deployment
@@ -91,10 +92,10 @@ class FederationPlan(msgspec.Struct, frozen=True):
             deployment: what `build` made for this incarnation.
             incarnation: of the host, from 1.
         """
-        rebuild = deployment.rebuild
-        if rebuild is None or not survives(self.architecture, deployment):
+        recovery = host_recovery(self.architecture, deployment)
+        if recovery is None:
             return {address: deployment.components[address] for address in addresses}
-        return {address: rebuild(address, incarnation) for address in addresses}
+        return {address: recovery.rebuild(address, incarnation) for address in addresses}
 
     @property
     def configuration(self) -> str:

@@ -12,7 +12,7 @@ from volery.live.config.accounts import Accounts
 from volery.live.config.detection import task_lease_s
 from volery.live.config.federation import ALL, Federation
 from volery.live.config.limits import NodeRules
-from volery.live.config.plan import survives
+from volery.live.config.plan import host_recovery
 from volery.live.messages import ConfinementReport, HostName
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import Executor, Report
@@ -56,19 +56,19 @@ def node_runtime(
     if not any(address in deployment.machines for address in here):
         return NodeRuntime()
     folder, kind = federation.folder.resolve(), federation.file.executor
-    by_incarnation = survives(federation.plan.architecture, deployment)
-    if given is None and kind == "agent" and by_incarnation:
-        lease_s = task_lease_s(deployment.detection_us) if name != ALL else 0.0
+    recovery = host_recovery(federation.plan.architecture, deployment)
+    if given is None and kind == "agent" and recovery is not None:
+        lease_s = task_lease_s(recovery.detection_us) if name != ALL else 0.0
         run_as, rules = federation.file.run_as, _rules(federation)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
         return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
     outputs = folder / "tasks" if given is None and kind == "agent" else None
     reporter = Reporter(name, send, outputs=outputs) if name != ALL else None
     report: Report = reporter.report if reporter is not None else send
-    return NodeRuntime(given or _executor(federation, name, report, by_incarnation), reporter)
+    return NodeRuntime(given or _executor(federation, name, report, by_incarnation=recovery is not None), reporter)
 
 
-def _executor(federation: Federation, name: HostName, report: Report, by_incarnation: bool) -> Executor:
+def _executor(federation: Federation, name: HostName, report: Report, *, by_incarnation: bool) -> Executor:
     folder, file = federation.folder.resolve(), federation.file
     told = report if file.reports else None
     if file.executor == "sleep":

@@ -36,7 +36,7 @@ class Failover:
 
     Args:
         entry_for: (job, user) -> the address that a job is submitted to while all schedulers answer.
-        standins, detection_us: see `Deployment`.
+        standins, detection_us: see `CrashRecovery`.
         book: of moves, in the store.
         written: runs a write and returns once it is committed.
         order: sends a message at once, after what was sent before.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from fractions import Fraction
 from functools import partial
 from typing import Final
 
-from volery.core.component import Component, role_of
+from volery.core.capabilities import CrashRecovery, Draining, DueShares
+from volery.core.component import Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.events import (
     Drain,
@@ -24,8 +24,8 @@ from volery.core.events import (
     Seen,
     TimerFired,
 )
+from volery.core.flow import answers_queries
 from volery.core.model import Address, JobId, Message, Time
-from volery.core.shares import Share
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, task_count
 from volery.live.messages import (
@@ -275,11 +275,8 @@ class JobService(Component):
 
 
 def job_service(
-    store: JobStore, fleet: Fleet, entry: Callable[[JobId, str], Address], nodes: Mapping[Address, int],
-    post: Callable[[Event], None], owners_of: Callable[[Address], tuple[Address, ...]] | None = None,
-    due: Mapping[str, Fraction] = {}, shares: Callable[[Mapping[str, int]], tuple[Share, ...]] | None = None,
-    weight_subscribers: Collection[Address] = (), answers_queries: bool = False, reports_late_s: float = REPORTS_LATE_S,
-    standins: Sequence[Address] = (), detection_us: Time = 0, agents: Mapping[Address, Address] = {},
+    store: JobStore, fleet: Fleet, deployment: Deployment, post: Callable[[Event], None],
+    reports_late_s: float = REPORTS_LATE_S, agents: Mapping[Address, Address] = {},
     register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
     observe: Callable[[TaskReport], None] | None = None,
 ) -> JobService:  # fmt: skip
@@ -287,10 +284,7 @@ def job_service(
 
     Args:
         store: of jobs; closed with the service.
-        entry: the address that a job of a user is submitted to.
-        nodes: address of each node -> number of its machine.
         post: hands an event to the service in the host's next turn.
-        owners_of, due, shares, weight_subscribers, answers_queries, standins, detection_us: see `Deployment`.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
         agents: node -> the reporter of its host, where that is another one.
         register: makes the register of hosts, given what counts assigned jobs; None: hosts are not known.
@@ -298,11 +292,17 @@ def job_service(
     """
     order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
     writer = BatchWriter(store, order, counts.note, reports_late_s)
-    submissions = JobSubmissions(store, fleet, writer, post, order, entry, standins, detection_us)
+    recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
+    standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
+    submissions = JobSubmissions(store, fleet, writer, post, order, deployment.entry_for, standins, detection_us)
     hosts = register(submissions.assigned) if register is not None else None
-    table = NodeTable(nodes, fleet, store.drained(), owners_of, hosts)
-    capacity = CapacityQueries(order) if answers_queries else None
-    sharing = UserShares(due, shares, weight_subscribers, store.shares, writer.written, order)
+    draining = deployment.capability(Draining)
+    owners_of = draining.owners_of if draining is not None else None
+    table = NodeTable(deployment.machines, fleet, store.drained(), owners_of, hosts)
+    capacity = CapacityQueries(order) if answers_queries(deployment) else None
+    sharing = UserShares(
+        shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, order
+    )
     queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, capacity)
     outputs = OutputRequests(order, agents)
     return JobService(

@@ -19,7 +19,7 @@ class NodeTable:
     Args:
         nodes: address of each node -> number of its machine.
         drained: the nodes that are drained at the start.
-        owners_of: node -> the components that get an order when it is drained; see `Deployment`.
+        owners_of: node -> the components that get an order when it is drained; see `Draining`.
         register: of all hosts; None: they are not known.
 
     Attributes:

@@ -34,7 +34,7 @@ class JobSubmissions:
         post: hands an event to the job service in the host's next turn.
         order: sends a message to a component.
         entry: the address that a job of a user is submitted to.
-        standins, detection_us: see `Deployment`.
+        standins, detection_us: see `CrashRecovery`.
 
     Attributes:
         failover: moves jobs between schedulers.

@@ -41,7 +41,7 @@ class UserShares:
     """The shares of users, their weights and preemptions.
 
     Args:
-        due, shares, weight_subscribers: see `Deployment`.
+        due, shares, weight_subscribers: see `DueShares`.
         written: see `Written`.
         send: hands a message to a component.
     """

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import msgspec
 
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component, Deployment, UnknownMessageError
 from volery.core.events import Event, PeerBack, TimerFired
 from volery.core.model import SUBMITTER, Address, Message, Time
@@ -437,4 +438,5 @@ def linked(deployment: Deployment, messages: Iterable[type[Message]], setting: L
     For designs of which no component may crash; others link each component that they rebuild (`Linking`).
     """
     linking = Linking(messages, setting)
-    return msgspec.structs.replace(deployment, components=linking.around_all(deployment.components), rebuild=None)
+    assert deployment.capability(CrashRecovery) is None, "a component that is rebuilt has to be linked, too"
+    return msgspec.structs.replace(deployment, components=linking.around_all(deployment.components))

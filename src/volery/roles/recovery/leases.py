@@ -25,7 +25,7 @@ class Lease(msgspec.Struct, frozen=True):
     """For how long a node may run tasks without its master, and how long its master waits.
 
     Args:
-        detection_us: both ends receive an outage that lasts this long, see `Deployment.detection_us`.
+        detection_us: both ends receive an outage that lasts this long, see `CrashRecovery.detection_us`.
     """
 
     detection_us: Time

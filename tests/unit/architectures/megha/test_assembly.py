@@ -25,6 +25,7 @@ from volery.architectures.megha.messages import (
     Taken,
     Yield,
 )
+from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.component import Deployment, UnknownMessageError
 from volery.core.events import Moved, Reassignment, Submit
 from volery.core.flow import seen_through
@@ -56,8 +57,8 @@ def test_every_combination_is_built_of_the_same_classes(
     deployment = built(cluster, shares=shares, reliable=reliable, why=why)
     classes = {type(seen_through(component)) for component in deployment.components.values()}
     assert classes == {GlobalMaster, LocalMaster, GuardedNode if reliable else Node}
-    assert (deployment.rebuild is not None) is reliable
-    assert bool(deployment.weight_subscribers) is bool(shares)
+    assert (deployment.capability(CrashRecovery) is not None) is reliable
+    assert (deployment.capability(DueShares) is not None) is bool(shares)
 
 
 @pytest.mark.parametrize("other", [{"updates": "snapshots"}, {"completion_notice": "twice"}, {"eager_retry": False}])

@@ -22,6 +22,7 @@ from volery.architectures.megha.messages import (
     StateUpdate,
     Yield,
 )
+from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component
 from volery.core.events import Moved, PeerBack, PeerLost, Reassignment, Submit, TaskFinished
 from volery.core.model import Address, Amounts, Cluster, Job, Task
@@ -43,9 +44,9 @@ class Inside:
     def __init__(self, address: Address, cluster: Cluster = CLUSTER, incarnation: int = 0, **parameters: Any) -> None:
         megha = lookup("megha-2021")
         given = {"gms": 2, "lms": 1, "reliable": True, **parameters}
-        rebuild = megha.build(cluster, configure(megha, given), Streams(0)).rebuild
-        assert rebuild is not None
-        linked = rebuild(address, incarnation)
+        recovery = megha.build(cluster, configure(megha, given), Streams(0)).capability(CrashRecovery)
+        assert recovery is not None
+        linked = recovery.rebuild(address, incarnation)
         assert isinstance(linked, Linked)
         self.linked = linked
         self.component: Component = linked.inner

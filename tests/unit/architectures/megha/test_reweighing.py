@@ -11,6 +11,7 @@ from tests.unit.architectures.megha.test_shares import FOUR_OF_A, A, B, busy_lm,
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import Answer, Preempt, Yield
 from volery.conformance.cases import trace_of
+from volery.core.capabilities import DueShares
 from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.events import Reweigh
@@ -103,8 +104,10 @@ def test_an_organisation_has_a_weight_too() -> None:
     records = played(deployment, (Reweighed("dev", 3, 20 * SECOND),), ("a", "b", "c"))
     assert had(records, 15 * SECOND) == {"a": 4, "b": 2, "c": 2}
     assert had(records, 40 * SECOND) == {"a": 2, "b": 3, "c": 3}
-    assert deployment.shares is not None
-    told = [(one.name, one.within, one.weight, float(one.due), one.members) for one in deployment.shares({"dev": 3})]
+    shares = deployment.capability(DueShares)
+    assert shares is not None
+    assert shares.under is not None
+    told = [(one.name, one.within, one.weight, float(one.due), one.members) for one in shares.under({"dev": 3})]
     assert told == [
         ("a", (), 1, 0.25, 0), ("dev", (), 3, 0.75, 2), ("b", ("dev",), 1, 0.375, 0), ("c", ("dev",), 1, 0.375, 0),
     ]  # fmt: skip

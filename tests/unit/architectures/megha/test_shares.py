@@ -26,6 +26,7 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.users import UserLines
 from volery.conformance.cases import trace_of
+from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.errors import InputError
 from volery.core.events import JobDone, Preemption, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job, Message, Task
@@ -391,7 +392,9 @@ def test_jobs_enter_at_their_users_gm_and_those_of_strangers_by_number() -> None
     assert [deployment.entry_for(5, user) for user in ("a", "b", "c", "stranger", "")] == [
         "gm/1", "gm/0", "gm/1", "gm/1", "gm/1",
     ]  # fmt: skip
-    assert {name: float(due) for name, due in deployment.guaranteed_shares.items()} == {"a": 0.25, "b": 0.5, "c": 0.25}
+    shares = deployment.capability(DueShares)
+    assert shares is not None
+    assert {name: float(due) for name, due in shares.guaranteed.items()} == {"a": 0.25, "b": 0.5, "c": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -440,15 +443,15 @@ def test_gms_that_explain_themselves_tell_of_preemptions_and_decide_as_silent_on
 def test_where_real_work_runs_progress_cannot_be_kept() -> None:
     megha = lookup("megha-2021")
     given = {"gms": 2, "lms": 1, "shares": "a:1+b:1"}
-    assert FederationPlan(megha, configure(megha, given), CLUSTER).build().guaranteed_shares
+    assert FederationPlan(megha, configure(megha, given), CLUSTER).build().capability(DueShares)
     with pytest.raises(InputError, match="preempted=restart"):
         FederationPlan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
 
 
 def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() -> None:
     deployment = built(shares="a:1+b:1", reliable=True)
-    assert deployment.guaranteed_shares
-    assert deployment.rebuild is not None
+    assert deployment.capability(DueShares) is not None
+    assert deployment.capability(CrashRecovery) is not None
     with pytest.raises(InputError, match="must be restart where reliable is set"):
         built(shares="a:1+b:1", reliable=True, preempted="keep")
 

@@ -11,6 +11,7 @@ from tests.unit.architectures.pipeline.test_recovery import crashed
 from volery.conformance.cases import busy_cases, flow_cases
 from volery.conformance.outcomes import demand_all_finished, demand_capacity, demand_constraints
 from volery.conformance.verdict import run as conformance_run
+from volery.core.capabilities import Replication
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import Submit, TaskFinished
@@ -110,7 +111,7 @@ def test_whoever_does_not_declare_copies_may_not_make_them() -> None:
     cluster = Cluster.uniform(3)
 
     deployment = entry.build(cluster, entry.defaults, Streams(0))
-    silent = msgspec.structs.replace(deployment, copies=1)
+    silent = msgspec.structs.replace(deployment, capabilities=())
     with pytest.raises(BrokenRule, match="already started"):
         simulate(silent, job_of([3.0]), cluster, options=Options(graphs=True))
 
@@ -130,7 +131,7 @@ class Thrice(Component):
 
 
 def test_no_more_attempts_run_at_once_than_were_declared() -> None:
-    deployment = Deployment({"node/0": Thrice()}, {"node/0": 0}, lambda _: "node/0", copies=2)
+    deployment = Deployment({"node/0": Thrice()}, {"node/0": 0}, lambda _: "node/0", capabilities=(Replication(2),))
     with pytest.raises(BrokenRule, match="already started"):
         simulate(deployment, job_of([3.0]), Cluster.uniform(1, 3))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.live.loopback import MACHINES
 
+from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import Event
 from volery.live.config.constraints import Fleet
@@ -135,7 +136,9 @@ def reports_then_dies(folder: Path, image: Path) -> None:
     async def work() -> None:
         store = JobStore(folder / "jobs.sqlite")
         Disk(store, folder, image)
-        service = job_service(store, Fleet(MACHINES, [1, 1]), lambda number, user: "gm/0", {"node/0": 0}, post)
+        service = job_service(
+            store, Fleet(MACHINES, [1, 1]), Deployment({"gm/0": Component()}, {"node/0": 0}, lambda job: "gm/0"), post
+        )
         await service.open()
         number = (await service.submit(job_from_table({"command": "true"}, "job"))).id
         service.on_report(TaskReport(0, number, 0, "node/0", "running", 5), AGENT, 0)
