@@ -102,7 +102,7 @@ ORACLE = Architecture(
         Stage.J1: Realisation("Scheduler.on_submit"),
         Stage.J4: Realisation("Scheduler.on_submit", "full", "one job at a time"),
         Stage.J6: Realisation("Scheduler.on_completed", "full", "JobDone after the last task"),
-        Stage.T2: Realisation("Scheduler._reuse", "full", "first come first served, drf or hdrf, among those that fit"),
+        Stage.T2: Realisation("Scheduler.on_completed", "full", "fifo, drf or hdrf, among those that fit"),
         Stage.T3: Realisation("Scheduler._schedule"),
         Stage.T4: Realisation("Scheduler._launch"),
         Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),

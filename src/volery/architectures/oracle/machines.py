@@ -13,6 +13,9 @@ from volery.policies.fairness import FairOrder, FairQueue, FairVectorQueue
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.policies.queues import ConstraintQueue, VectorQueue
 
+Placed = tuple[Task, int]
+"""A task and its unit."""
+
 
 class SlotMachines:
     """Free slots, those with the fewest constraints first, and the queue of the tasks that wait. A *unit* is a slot.
@@ -33,7 +36,7 @@ class SlotMachines:
         self.queue: ConstraintQueue | FairQueue = ConstraintQueue() if self.fair is None else self.fair
         self.reservations = None
 
-    def place(self, tasks: Sequence[Task]) -> tuple[list[tuple[Task, int]], list[Task]]:
+    def place(self, tasks: Sequence[Task]) -> tuple[list[Placed], list[Task]]:
         """Take a unit for each task that fits and queue the others; returns tasks with units, and impossible tasks."""
         placed, impossible, fair = [], [], self.fair
         for task in tasks:
@@ -51,17 +54,19 @@ class SlotMachines:
                 impossible.append(task)
         return placed, impossible
 
-    def reuse(self, ended: Task, unit: int) -> list[tuple[Task, int]]:
+    def reuse(self, ended: Placed) -> Sequence[Placed]:
         """Give the unit of an ended task to waiting tasks."""
-        if self.fair is not None:
-            self.fair.ended(ended)
-        waiting = self.queue.pop_fitting(self.constraints[unit]) if self.queue.length else None
+        task, unit = ended
+        fair, queue = self.fair, self.queue
+        if fair is not None:
+            fair.ended(task)
+        waiting = queue.pop_fitting(self.constraints[unit]) if queue.length else None
         if waiting is None:
             self.free |= 1 << unit
-            return []
-        if self.fair is not None:
-            self.fair.launched(waiting)
-        return [(waiting, unit)]
+            return ()
+        if fair is not None:
+            fair.launched(waiting)
+        return ((waiting, unit),)
 
     def check(self) -> None:
         """Raise where a unit idles that a waiting task could use."""
@@ -94,7 +99,7 @@ class AmountMachines:
         self.reservations: Reservations | None = None
         self._possible: dict[tuple[int, Amounts], bool] = {}
 
-    def place(self, tasks: Sequence[Task]) -> tuple[list[tuple[Task, int]], list[Task]]:
+    def place(self, tasks: Sequence[Task]) -> tuple[list[Placed], list[Task]]:
         placed, impossible = [], []
         nowhere: set[tuple[int, Amounts]] = set()  # kinds that fit nothing: machines only become fuller here
         for task in tasks:
@@ -119,7 +124,7 @@ class AmountMachines:
             self._possible[kind] = bool(self.whole.fitting(self.ladders[request], self.matches[mask]))
         return self._possible[kind]
 
-    def take(self, task: Task, unit: int) -> tuple[Task, int]:
+    def take(self, task: Task, unit: int) -> Placed:
         """Take what a task asks for; returns the task with its devices."""
         if self.reservations is not None:
             self.reservations.placed(task)
@@ -130,13 +135,14 @@ class AmountMachines:
         self.index.put(unit, packing.settled(free - took))
         return packing.naming(task, took), unit
 
-    def reuse(self, ended: Task, unit: int) -> list[tuple[Task, int]]:
+    def reuse(self, ended: Placed) -> Sequence[Placed]:
+        task, unit = ended
         if self.fair is not None:
-            self.fair.ended(self.packing.anywhere(ended))
-        self.index.put(unit, self.packing.settled(self.index.free[unit] + self.packing[ended.request]))
+            self.fair.ended(self.packing.anywhere(task))
+        self.index.put(unit, self.packing.settled(self.index.free[unit] + self.packing[task.request]))
         return self.offer(unit)
 
-    def offer(self, unit: int) -> list[tuple[Task, int]]:
+    def offer(self, unit: int) -> list[Placed]:
         """Give the free amounts of a machine to waiting tasks."""
         placed = []
         if self.reservations is not None and (task := self.reservations.ready_on(unit)) is not None:
@@ -193,7 +199,7 @@ class Reservations:
             machine = machines.index.pick(machines.ladders[part], suitable, "first")
         return machine
 
-    def settle(self, now: Time) -> list[tuple[Task, int]]:
+    def settle(self, now: Time) -> list[Placed]:
         """Offer the machine of a lifted reservation, and note the user whose first task was passed over."""
         machine, self._lifted = self._lifted, -1
         placed = self._machines.offer(machine) if machine >= 0 else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from volery.architectures.oracle.machines import AmountMachines, SlotMachines
+from volery.architectures.oracle.machines import AmountMachines, Placed, SlotMachines
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Counted, Measured, MoreTasks, Submit
 from volery.core.model import Address, Task, TaskId, Time
@@ -27,7 +27,7 @@ class Scheduler(Component):
     def __init__(self, machines: SlotMachines | AmountMachines) -> None:
         self._machines = machines
         self._nodes, self._reservations = machines.nodes, machines.reservations
-        self._running: dict[TaskId, tuple[Task, int]] = {}
+        self._running: dict[TaskId, Placed] = {}
         self._launches = 0
 
     def start(self, now: Time) -> None:
@@ -53,33 +53,33 @@ class Scheduler(Component):
             self._port.observe(Counted("reservations"))
 
     def _settle(self, now: Time) -> None:
-        for task, unit in self._reservations.settle(now) if self._reservations is not None else ():
-            self._launch(task, unit)
+        for placed in self._reservations.settle(now) if self._reservations is not None else ():
+            self._launch(placed)
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
-        placed, impossible = self._machines.place(tasks)
-        for task, unit in placed:
-            self._launch(task, unit)
+        found, impossible = self._machines.place(tasks)
+        for placed in found:
+            self._launch(placed)
         for task in impossible:
             self._jobs.unsatisfiable(task.job)
 
-    def _launch(self, task: Task, unit: int) -> None:
-        self._running[task.id] = (task, unit)
+    def _launch(self, placed: Placed) -> None:
+        task, unit = placed
+        self._running[task.id] = placed
         self._launches += 1
         self._port.send(self._nodes[unit], Launch(self._launches, task))
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Give the task's unit to a waiting task at once."""
-        self._reserve(now)
-        running = self._running.pop(message.task, None)
-        if running is not None:
-            self._reuse(*running)
-            self._jobs.finished(running[0].job)
-        self._settle(now)
-
-    def _reuse(self, ended: Task, unit: int) -> None:
-        for task, place in self._machines.reuse(ended, unit):
-            self._launch(task, place)
+        if self._reservations is not None:
+            self._reserve(now)
+        ended = self._running.pop(message.task, None)
+        if ended is not None:
+            for placed in self._machines.reuse(ended):
+                self._launch(placed)
+            self._jobs.finished(ended[0].job)
+        if self._reservations is not None:
+            self._settle(now)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the job's waiting tasks and kill the others."""
