@@ -368,7 +368,7 @@ STAGES = {
     Stage.T7: Realisation("Scheduler.finish"),
     Stage.B: Realisation("LocalManager.on_pass", "partial", "a stub: machines of its own after a delay", "M1=long"),
     Stage.M1: Realisation("Scheduler._pass_to_broker", "full", "by policy", "M1=long"),
-    Stage.M2: Realisation("ManagerTargets.taken", "full", "distributed", "lrms=4"),
+    Stage.M2: Realisation("ManagerTargets.count", "full", "distributed", "lrms=4"),
     Stage.M3: Realisation("ManagerTargets.fitting", "full", "all managers", "lrms=4"),
     Stage.M4: Realisation("ManagerTargets.fitting", "full", "by policy", "lrms=4"),
     Stage.M5: Realisation("ManagerTargets.select", "full", "by policy", "lrms=4"),
