@@ -15,9 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from volery.architectures.oracle.machines import AmountMachines, Reservations, SlotMachines
 from volery.architectures.oracle.patience import DrfTurns, HdrfTurns, PatientVectorQueue
-from volery.architectures.oracle.scheduler import ADDRESS, Scheduler
+from volery.architectures.oracle.scheduler import ADDRESS, AmountMachines, Reservations, Scheduler, SlotMachines
 from volery.core.bounds import Parameters, Seconds, param
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError

@@ -22,12 +22,10 @@ import msgspec
 
 from volery.architectures.pipeline.attempts import Migration, Speculation
 from volery.architectures.pipeline.autoscaler import Autoscaler, Rental
-from volery.architectures.pipeline.broker import ADDRESS as BROKER
-from volery.architectures.pipeline.broker import Broker
 from volery.architectures.pipeline.cycle import Assembly, Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import BACKFILLING
-from volery.architectures.pipeline.local_manager import LocalManager
+from volery.architectures.pipeline.local_manager import BROKER, Broker, LocalManager
 from volery.architectures.pipeline.messages import MESSAGES
 from volery.architectures.pipeline.node import Node
 from volery.architectures.pipeline.policies import Policy, parse
