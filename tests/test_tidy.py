@@ -51,7 +51,7 @@ FOR_AUTHORS = {
     "volery.policies.fairness.fluid",
     "volery.policies.fairness.ledger",
     "volery.policies.fairness.naive",
-    "volery.policies.locality.placed",
+    "volery.policies.locality",
 }
 """What docs/reference offers to authors of schedulers, whichever designs of ours use it."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")

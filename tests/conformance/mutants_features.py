@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
-from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Scheduler
+from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.events import Submit
 from volery.core.model import Address, Cluster, Task, Time

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
-from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Scheduler
+from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, Cluster, Task, TaskId, Time

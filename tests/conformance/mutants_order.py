@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures.oracle import ORACLE, OracleConfig
-from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Scheduler
+from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time

@@ -9,8 +9,7 @@ from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures import oracle
 from volery.architectures.oracle import ORACLE, OracleConfig
-from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Scheduler
+from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
 from volery.core.component import Component, Deployment, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time

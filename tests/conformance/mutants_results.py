@@ -10,8 +10,7 @@ from typing import Any
 from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
-from volery.architectures.oracle.machines import SlotMachines
-from volery.architectures.oracle.scheduler import Scheduler
+from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.events import Counted, TaskFinished
 from volery.core.model import Address, Cluster, Task, Time

@@ -6,8 +6,7 @@ import msgspec
 from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
-from volery.architectures.oracle.machines import AmountMachines, SlotMachines
-from volery.architectures.oracle.scheduler import Scheduler
+from volery.architectures.oracle.scheduler import AmountMachines, Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.model import Cluster, Task
 from volery.core.streams import Streams

@@ -11,7 +11,7 @@ from volery.cli.jobs import Api, connected
 from volery.cli.options import AsJson
 from volery.cli.output import moment, print_json, print_rows, terminal
 from volery.core.errors import InputError, suggestion
-from volery.core.misses import amount_text
+from volery.core.omissions import amount_text
 
 if TYPE_CHECKING:
     from volery.live.status import HostStatus, NodeStatus

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from volery.core.misses import misses
 from volery.core.model import NEVER, SECOND, Cluster
-from volery.core.omissions import Omissions
+from volery.core.omissions import Omissions, misses
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
 from volery.metrics.allocation import allocation_parts

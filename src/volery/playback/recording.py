@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from volery.core.capabilities import Draining, DueShares
 from volery.core.component import Deployment
-from volery.core.misses import nearest_miss
 from volery.core.model import NEVER, Address, Amounts, Cluster, JobId, TaskId, Time
+from volery.core.omissions import nearest_miss
 from volery.core.shares import Share
 from volery.playback.run_log import RUNNING, RunLog
 

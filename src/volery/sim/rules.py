@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from volery.core.devices import packing_of
 from volery.core.events import Fact, Power, Switched, TaskFinished
 from volery.core.locality import Pace
 from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
+from volery.core.resources import packing_of
 from volery.core.tariff import Billing
 from volery.sim.execution import BrokenRule, LabPort, LaunchRule, launch_of
 from volery.sim.lab import Lab

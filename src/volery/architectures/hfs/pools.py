@@ -13,7 +13,7 @@ from typing import Final
 
 from volery.core.model import JobId
 from volery.policies.fairness.order import Ranking
-from volery.policies.fairness.tree import Sharer
+from volery.policies.fairness.shares import Sharer
 
 SCALE_BITS: Final = 40
 """Ratios are compared as whole numbers of 2^-40."""

@@ -48,8 +48,7 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.match import Anchors, Matches
-from volery.policies.sampler import Sampler, SmallRandom
+from volery.policies.match import Anchors, Matches, Sampler, SmallRandom
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
 

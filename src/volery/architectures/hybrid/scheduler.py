@@ -27,8 +27,7 @@ from volery.architectures.hybrid.scarcity import Negotiation
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, JobId, Task, Time
-from volery.policies.match import positions
-from volery.policies.sampler import Sampler
+from volery.policies.match import Sampler, positions
 from volery.roles.reservations import (
     Completed,
     Kill,

@@ -25,7 +25,7 @@ from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
 from volery.core.component import sent_to
 from volery.core.events import Counted, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
-from volery.policies.sampler import SmallRandom
+from volery.policies.match import SmallRandom
 from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
 
 Stealing = Literal["off", "behind-long", "random"]

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from volery.architectures.hydra.layout import Layout
 from volery.architectures.hydra.messages import Directory
-from volery.policies.fairness.entitlements import water_filling
+from volery.policies.fairness.ledger import water_filling
 
 Split = Literal["broadcast", "home", "weighted", "locality"]
 WHOLE = 1000

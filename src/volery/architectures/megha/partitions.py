@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from volery.core.devices import packing_of
 from volery.core.errors import InputError
 from volery.core.model import Amounts, Cluster, Task, split_evenly
+from volery.core.resources import packing_of
 from volery.policies.capacity import CapacityIndex, Ladders
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 

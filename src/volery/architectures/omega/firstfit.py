@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from volery.core.model import Amounts, Cluster, Task
 from volery.core.resources import Packing
-from volery.policies.sampler import SmallRandom
+from volery.policies.match import SmallRandom
 
 MISSES_MAX: Final = 48
 """After so many draws in vain for one task, listing the machines with room is cheaper than drawing on."""

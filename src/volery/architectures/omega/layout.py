@@ -9,9 +9,9 @@ from typing import Final, Literal
 import msgspec
 
 from volery.architectures.omega.firstfit import Rings
-from volery.core.devices import packing_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Amounts, Cluster, Job, Task, Time
+from volery.core.resources import packing_of
 
 Workload = Literal["batch", "service", "fill"]
 WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")

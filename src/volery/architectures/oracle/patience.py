@@ -20,8 +20,7 @@ from volery.policies.fairness.drf import WeightedDrf
 from volery.policies.fairness.hdrf import HierarchicalDrf, TreeNode
 from volery.policies.fairness.order import FairOrder
 from volery.policies.fairness.queue import SLOT, FairVectorQueue
-from volery.policies.fairness.shares import Resources, minus
-from volery.policies.fairness.tree import Sharer
+from volery.policies.fairness.shares import Resources, Sharer, minus
 
 BOUNDLESS: Final = 1 << 128
 """Units of a resource that all tasks together do not ask for."""

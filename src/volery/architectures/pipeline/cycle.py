@@ -102,6 +102,7 @@ class Cycle:
         policies = assembly.policies
         self.targets, self.nodes = targets, targets.nodes
         self.state, self.view = targets.state, targets.view
+        self._counts = targets.counts
         self._assembly = assembly
         self._preempting = None if isinstance(policies["T10"], NoPreemption) else policies["T10"]
         self._reason: PreemptionReason = policies["T10"].reason
@@ -248,7 +249,8 @@ class Cycle:
 
     def submit_task(self, waiting: Waiting, target: int, now: Time) -> None:
         """Stage T4: the target is the task's from now on."""
-        self.targets.taken(waiting.task, target)
+        if self._counts:
+            self.targets.count(waiting.task, target, 1)
         self.queue.remove(waiting)
         running = self.state.launched(waiting, target, now, self.iteration.takes(waiting, target))
         self.queue.served(waiting)
@@ -316,7 +318,8 @@ class Cycle:
 
     def _launch(self, running: Running) -> None:
         node = self.nodes[running.machine]
-        message = self.targets.message(self.next_number(), running, self.incarnations.get(node, 0))
+        self._sent += 1
+        message = self.targets.message(self._sent, running, self.incarnations.get(node, 0))
         running.sent = True
         self.port.send(node, message)
 
@@ -336,7 +339,8 @@ class Cycle:
             running = next((copy for copy in copies if copy.attempt == message.attempt), None)
         if running is None:
             return self._left(message, now)
-        self._end_copies(running, now)
+        if self.state.copies:
+            self._end_copies(running, now)
         self.release(running, now)
         return running.waiting
 
@@ -423,11 +427,13 @@ class Cycle:
 
     def release(self, running: Running, now: Time) -> None:
         """Give an attempt's room back."""
-        self.targets.released(running.task, running.machine)
-        if running.task.id in self.state.copies:
-            self.state.copy_ended(running, now)
+        task, state = running.waiting.task, self.state
+        if self._counts:
+            self.targets.count(task, running.machine, -1)
+        if task.id in state.copies:
+            state.copy_ended(running, now)
         else:
-            self.state.ended(running.task.id, now)
+            state.ended(task.id, now)
         self.iteration.given_back(running.machine)
         if self._autoscaler is not None:
             self._autoscaler.happened(now)

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from volery.architectures.pipeline.autoscaler import SWITCHES
-from volery.architectures.pipeline.broker import ADDRESS, Broker
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
+from volery.architectures.pipeline.local_manager import BROKER, Broker
 from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Ready, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
@@ -151,7 +151,7 @@ class Scheduler(Component):
 
     def _pass_to_broker(self, broker: Broker, waiting: Waiting) -> None:
         """Stage M1: the task is managed elsewhere."""
-        self._port.send(ADDRESS, broker.passed(waiting))
+        self._port.send(BROKER, broker.passed(waiting))
 
     def admit(self, now: Time) -> None:
         """Stages J2 and J4: jobs that have become eligible, one after another."""
@@ -197,7 +197,7 @@ class Scheduler(Component):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Stage T7: use the machine again, and release what has waited for the task."""
-        if self._broker is not None and source == ADDRESS:
+        if self._broker is not None and source == BROKER:
             waiting = self._broker.tasks.pop(message.task, None)
         else:
             waiting = self._cycle.ended(message, now)
@@ -247,7 +247,7 @@ class Scheduler(Component):
                 self._port.cancel_timer(("setup", record.id))
             for waiting in self._broker.tasks.values() if self._broker else ():
                 if waiting.job is record:
-                    self._port.send(ADDRESS, Kill(waiting.task.id, waiting.attempt))
+                    self._port.send(BROKER, Kill(waiting.task.id, waiting.attempt))
             if dropped:
                 self._jobs.finished(record.id, dropped)
         if record is not None:

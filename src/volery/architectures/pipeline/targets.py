@@ -48,12 +48,14 @@ class Targets(Protocol):
         state, view: of the scheduler.
         nodes: address per target.
         sends: the messages to targets.
+        counts: whether `count` has to be called.
     """
 
     state: State
     view: View
     nodes: Sequence[Address]
     sends: Sends
+    counts: bool
 
     def fitting(self, waiting: Waiting, among: int) -> Any:
         """The targets of a vector that have room for a task; None: none has."""
@@ -61,11 +63,8 @@ class Targets(Protocol):
     def select(self, waiting: Waiting, candidates: Any) -> int:
         """One of them; -1: the policy would rather wait."""
 
-    def taken(self, task: Task, target: int) -> None:
-        """Count a task that is given a target."""
-
-    def released(self, task: Task, target: int) -> None:
-        """Count a task that has left its target."""
+    def count(self, task: Task, target: int, sign: int) -> None:
+        """Count a task that is given a target (1), or has left it (-1)."""
 
     def message(self, number: int, running: Running, incarnation: int) -> Message:
         """The message that hands a task over."""
@@ -84,6 +83,7 @@ class MachineTargets:
     """
 
     sends = sent_to("node", Launch, Kill)
+    counts = False
 
     def __init__(self, inventory: MachineInventory, policies: dict[str, Any], stream: Random) -> None:
         self.nodes = inventory.nodes
@@ -111,15 +111,12 @@ class MachineTargets:
             raise ValueError(f"{policy} has selected machine {found!r} for task {waiting.task.id}: no candidate")
         return int(found)
 
-    def taken(self, task: Task, target: int) -> None:
-        pass
-
-    def released(self, task: Task, target: int) -> None:
+    def count(self, task: Task, target: int, sign: int) -> None:
         pass
 
     def message(self, number: int, running: Running, incarnation: int) -> Launch:
         stage_us = self._stage_us(self.view, running.waiting)
-        task = self.state.packing.naming(running.task, running.took)
+        task = self.state.packing.naming(running.waiting.task, running.took)
         return Launch(number, task, running.attempt, stage_us, incarnation)
 
     def check(self, blocked: Iterable[Kind], among: int) -> None:
@@ -139,6 +136,7 @@ class ManagerTargets:
     """
 
     sends = sent_to("lrm", Pass, Kill)
+    counts = True
 
     def __init__(
         self,
@@ -180,14 +178,8 @@ class ManagerTargets:
             raise ValueError(f"{policy} has selected manager {chosen!r} for task {waiting.task.id}: no candidate")
         return chosen
 
-    def taken(self, task: Task, target: int) -> None:
-        """Stage M2: the task is that manager's from now on."""
-        self._count(task, target, 1)
-
-    def released(self, task: Task, target: int) -> None:
-        self._count(task, target, -1)
-
-    def _count(self, task: Task, target: int, sign: int) -> None:
+    def count(self, task: Task, target: int, sign: int) -> None:
+        """Stage M2: the task is that manager's from now on, or no longer."""
         self._managed[target] += sign
         taken = self._taken[target]
         for k, amount in enumerate(task.request or (1,)):

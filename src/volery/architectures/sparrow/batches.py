@@ -11,7 +11,7 @@ import msgspec
 from volery.architectures.sparrow.messages import Probe
 from volery.core.events import MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, Time
-from volery.policies.sampler import Sampler
+from volery.policies.match import Sampler
 from volery.roles.reservations import Numbers, by_needs
 from volery.roles.submission import JobLedger, Send
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.errors import InputError, suggestion
-from volery.core.misses import nearest_miss
 from volery.core.model import CONSTRAINT_BITS_MAX, Amounts, Cluster
+from volery.core.omissions import nearest_miss
 from volery.live.config.machine import LABEL, Machine
 from volery.live.status import AttributeValue
 

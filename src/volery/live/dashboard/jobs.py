@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from starlette.requests import Request
 
-from volery.core.misses import amount_text
+from volery.core.omissions import amount_text
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView
 from volery.live.dashboard.html import (

@@ -8,8 +8,8 @@ from typing import Final, get_args
 import msgspec
 from starlette.requests import Request
 
-from volery.core.misses import amount_text
 from volery.core.model import Address
+from volery.core.omissions import amount_text
 from volery.live.config.machine import ATTRIBUTES, LABEL
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView

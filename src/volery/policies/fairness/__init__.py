@@ -6,13 +6,20 @@ allocations in `fluid`.
 
 from volery.policies.fairness import fluid, naive
 from volery.policies.fairness.drf import WeightedDrf
-from volery.policies.fairness.entitlements import entitlements
 from volery.policies.fairness.hdrf import HierarchicalDrf
-from volery.policies.fairness.ledger import ShareLedger
+from volery.policies.fairness.ledger import ShareLedger, entitlements
 from volery.policies.fairness.order import FairOrder, filling
 from volery.policies.fairness.queue import FairLines, FairQueue, FairVectorQueue
-from volery.policies.fairness.shares import Resources, dominant_share
-from volery.policies.fairness.tree import Sharer, equal_users, nodes, parse_shares, parse_shares_text, reweighed
+from volery.policies.fairness.shares import (
+    Resources,
+    Sharer,
+    dominant_share,
+    equal_users,
+    nodes,
+    parse_shares,
+    parse_shares_text,
+    reweighed,
+)
 
 __all__ = [
     "FairLines",

@@ -27,6 +27,7 @@ from volery.policies.fairness.order import Accepts, Ranking
 from volery.policies.fairness.shares import (
     SHARE_BITS,
     Resources,
+    Sharer,
     checked_capacity,
     checked_demand,
     dominant_share,
@@ -34,7 +35,6 @@ from volery.policies.fairness.shares import (
     minus,
     plus,
 )
-from volery.policies.fairness.tree import Sharer
 
 TIE_BITS: Final = 64
 _HALF: Final = 1 << (TIE_BITS - 1)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import lcm
 
 from volery.policies.fairness.hdrf import HierarchicalDrf
-from volery.policies.fairness.tree import Sharer
+from volery.policies.fairness.shares import Sharer
 
 
 class NaiveHierarchy(HierarchicalDrf):

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.architectures.pipeline.policies.records import JobRecord, Kind, Running, Runs, Waiting
-from volery.core.devices import packing_of
 from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
-from volery.core.resources import Packing, work_resource
+from volery.core.resources import Packing, packing_of, work_resource
 from volery.policies.capacity import CapacityIndex, Ladders, Need
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.roles.readiness import Workflow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from volery.core.misses import misses, nearest_miss
 from volery.core.model import Amounts, Cluster
+from volery.core.omissions import misses, nearest_miss
 
 GB = 1024
 OFFERING = Cluster(
