@@ -7,8 +7,8 @@ from typing import Any
 from tests.conformance.mutation import mutant, spoiled
 
 from volery.architectures.omega import MESOS, OMEGA, build, build_mesos
-from volery.architectures.omega.framework import Framework
 from volery.architectures.omega.jobs import JobQueue, PendingJob
+from volery.architectures.omega.mesos import Framework
 from volery.architectures.omega.scheduler import Scheduler
 from volery.architectures.tetrisched import TETRISCHED
 from volery.architectures.tetrisched import build as build_tetrisched

@@ -23,13 +23,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.hybrid.central import Central
+from volery.architectures.hybrid.central import Central, LeastWait
 from volery.architectures.hybrid.layout import Layout
 from volery.architectures.hybrid.messages import MESSAGES
-from volery.architectures.hybrid.monitor import DemandReport, Monitor, WatchSetting
-from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
-from volery.architectures.hybrid.placement import LeastWait
-from volery.architectures.hybrid.scarcity import Negotiation, supply
+from volery.architectures.hybrid.phoenix import (
+    CrowdReport,
+    DemandReport,
+    Monitor,
+    Negotiation,
+    ScarceFirst,
+    WatchSetting,
+    supply,
+)
 from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
 from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
 from volery.core.bounds import (

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from volery.architectures.hybrid.placement import Units
 from volery.policies.match import Matches, positions
+
+Units = npt.NDArray[np.int64]
+"""Numbers of worker slots."""
 
 
 class Layout:

@@ -22,8 +22,7 @@ from volery.architectures.hybrid.messages import (
     VectorRequest,
     WithdrawJob,
 )
-from volery.architectures.hybrid.monitor import BEAT, DemandReport
-from volery.architectures.hybrid.scarcity import Negotiation
+from volery.architectures.hybrid.phoenix import BEAT, DemandReport, Negotiation
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
 from volery.core.model import Address, JobId, Task, Time

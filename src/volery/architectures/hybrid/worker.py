@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from volery.architectures.hybrid.entry import Entry
 from volery.architectures.hybrid.messages import (
     Assign,
     Crowded,
     Ended,
+    Entry,
     LongProbe,
     Probe,
     Rejected,
@@ -20,8 +20,7 @@ from volery.architectures.hybrid.messages import (
     Steal,
     Stolen,
 )
-from volery.architectures.hybrid.monitor import NONE
-from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
+from volery.architectures.hybrid.phoenix import NONE, CrowdReport, ScarceFirst
 from volery.core.component import sent_to
 from volery.core.events import Counted, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time

@@ -23,16 +23,14 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.hydra.generator import Generating, PolicyGenerator
-from volery.architectures.hydra.layout import GPG, STORE, Layout, rm_of
+from volery.architectures.hydra.layout import GPG, STORE, Layout, Membership, rm_of
 from volery.architectures.hydra.manager import ManagerSetting, ResourceManager
 from volery.architectures.hydra.messages import MESSAGES
 from volery.architectures.hydra.node import Node
-from volery.architectures.hydra.policies import Membership, Split, Splitter
-from volery.architectures.hydra.proxy import Proxy
+from volery.architectures.hydra.proxy import Proxy, Split, Splitter
 from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.hydra.router import Router, Routing
-from volery.architectures.hydra.store import StateStore
+from volery.architectures.hydra.store import Generating, PolicyGenerator, StateStore
 from volery.core.bounds import Components, Count, Milliseconds, Period, PositiveCount, Seconds
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError

@@ -1,14 +1,17 @@
-"""The sub-clusters of a cluster, and the constraint sets that each of them can satisfy."""
+"""The sub-clusters: their machines, the constraint sets that each can satisfy, and what is known of them elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
 
+from volery.architectures.hydra.messages import Directory
 from volery.core.errors import InputError
 from volery.core.model import Address, Cluster, split_evenly
 from volery.policies.match import Anchors, Matches
 
+WHOLE = 1000
+"""A weight of 1, in permille."""
 REACH_MAX = 1 << 14
 """Constraint sets whose supply is remembered."""
 
@@ -87,6 +90,38 @@ class Layout:
             if len(self._reach) < REACH_MAX:
                 self._reach[mask] = found
         return found
+
+
+class Membership:
+    """The sub-clusters as the state store last reported them to a router or proxy.
+
+    Attributes:
+        active: per sub-cluster, whether its resource manager answers.
+        weights: set by the policy generator, in permille.
+        headroom: free slots, of those that have reported them.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.active = [True] * count
+        self.weights = [WHOLE] * count
+        self.headroom: dict[int, int] = {}
+        self._number = 0
+
+    def update(self, message: Directory) -> tuple[list[int], list[int]]:
+        """Take in a report; returns the sub-clusters that are lost by it, and those that are back."""
+        if message.number <= self._number:
+            return [], []
+        self._number = message.number
+        lost = [sub for sub, active in enumerate(message.active) if self.active[sub] and not active]
+        back = [sub for sub, active in enumerate(message.active) if active and not self.active[sub]]
+        self.active, self.weights = list(message.active), list(message.weights)
+        self.headroom = {sub: free for sub, free in enumerate(message.free) if free >= 0}
+        return lost, back
+
+    def usable(self, candidates: Sequence[int]) -> Sequence[int]:
+        """Those that are active and have a weight; else those that are active; else all of them."""
+        active = [sub for sub in candidates if self.active[sub]]
+        return [sub for sub in active if self.weights[sub]] or active or candidates
 
 
 def rm_of(number: int) -> Address:

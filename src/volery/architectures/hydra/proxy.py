@@ -8,9 +8,12 @@ is asked of others, and when its resource manager begins anew it is asked again.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import ceil
+from typing import Final, Literal, NamedTuple
 
-from volery.architectures.hydra.layout import Layout, rm_of, sub_of_rm
+from volery.architectures.hydra.layout import Layout, Membership, rm_of, sub_of_rm
 from volery.architectures.hydra.messages import (
     Ask,
     Completed,
@@ -25,7 +28,6 @@ from volery.architectures.hydra.messages import (
     Release,
     Start,
 )
-from volery.architectures.hydra.policies import Membership, Splitter
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
@@ -41,6 +43,7 @@ class RunningAttempt(NamedTuple):
     machine: int
 
 
+Split = Literal["broadcast", "home", "weighted", "locality"]
 NOWHERE: Final = -1
 """Where the input of a task lies that has none, or may run anywhere."""
 
@@ -100,6 +103,72 @@ class Application:
         """The number of tasks of a constraint set that wait."""
         line = self.waiting.get(mask)
         return line.length if line is not None else 0
+
+
+def proportional(
+    count: int, candidates: Sequence[int], weights: Sequence[int], headroom: Mapping[int, int], alpha: Fraction
+) -> dict[int, int]:
+    """Containers to ask of each sub-cluster: ceil(n (a H + (1 - a) w)); at most one too many for each.
+
+    Args:
+        count: n, containers that are wanted.
+        candidates: sub-clusters that may be asked.
+        weights: w, per sub-cluster, in permille.
+        headroom: free slots of the sub-clusters that have reported them.
+        alpha: a; what headroom counts against weights.
+    """
+    known = [sub for sub in candidates if sub in headroom]
+    free = sum(headroom[sub] for sub in known)
+    total = sum(weights[sub] for sub in candidates)
+    each = Fraction(1, len(candidates))
+    asked = {}
+    for sub in candidates:
+        room = Fraction(headroom[sub] * len(known), free * len(candidates)) if free and sub in headroom else each
+        weight = Fraction(weights[sub], total) if total else each
+        part = ceil(count * (alpha * room + (1 - alpha) * weight))
+        if part:
+            asked[sub] = min(part, count)
+    return asked
+
+
+class Splitter:
+    """Splits what a proxy requests over sub-clusters, by one policy.
+
+    Args:
+        layout: of the federation.
+        membership: of a proxy.
+        policy: which.
+        alpha: what headroom counts against weights.
+
+    Attributes:
+        by_locality: whether it matters where input lies.
+    """
+
+    def __init__(self, layout: Layout, membership: Membership, policy: Split, alpha: Fraction) -> None:
+        self._layout = layout
+        self._membership = membership
+        self._policy = policy
+        self._alpha = alpha
+        self.by_locality = policy == "locality"
+
+    def split(self, mask: int, count: int, home: int, near: int = -1) -> dict[int, int]:
+        """The number of containers to request of each sub-cluster, together at least as many as are wanted.
+
+        Args:
+            mask: constraint set; some sub-cluster has machines that satisfy it.
+            count: containers that are wanted.
+            home: sub-cluster of the application master.
+            near: sub-cluster that holds the input; -1: none in particular.
+        """
+        reach, membership = self._layout.reach(mask), self._membership
+        if self._policy == "home" and home in reach and membership.active[home]:
+            return {home: count}
+        if near >= 0 and membership.active[near]:
+            return {near: count}
+        candidates = membership.usable(reach)
+        if self._policy == "broadcast":
+            return dict.fromkeys(candidates, count)
+        return proportional(count, candidates, membership.weights, membership.headroom, self._alpha)
 
 
 class Proxy(Component):

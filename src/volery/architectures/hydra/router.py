@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
+from zlib import crc32
 
-from volery.architectures.hydra.layout import STORE, Layout
+from volery.architectures.hydra.layout import STORE, Layout, Membership
 from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
-from volery.architectures.hydra.policies import Membership, by_hash, draw_weighted
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, Job, JobId, Message, Time
@@ -15,6 +16,24 @@ from volery.roles.forwarder import Forwarder
 from volery.roles.submission import ANSWERS
 
 Routing = Literal["uniform", "weighted", "priority", "load", "hash", "locality"]
+
+
+def draw_weighted(candidates: Sequence[int], weights: Sequence[int], random: Random) -> int:
+    """A random sub-cluster, each with a probability in proportion to its weight; all alike where all are 0."""
+    total = sum(weights[sub] for sub in candidates)
+    if not total:
+        return candidates[int(random.random() * len(candidates))]
+    left = int(random.random() * total)
+    for sub in candidates:
+        left -= weights[sub]
+        if left < 0:
+            return sub
+    raise AssertionError("weights that do not add up")
+
+
+def by_hash(candidates: Sequence[int], queue: str) -> int:
+    """The same sub-cluster for all jobs of a queue, while the same are active."""
+    return candidates[crc32(queue.encode()) % len(candidates)]
 
 
 class Router(Forwarder):

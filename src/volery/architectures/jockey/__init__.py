@@ -20,10 +20,8 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.jockey.control import DEFAULT, Loop, parsed
-from volery.architectures.jockey.job import Control, ControlSetting, Deviation
-from volery.architectures.jockey.models import learned
-from volery.architectures.jockey.profiles import JobModel
+from volery.architectures.jockey.control import DEFAULT, Control, ControlSetting, Deviation, Loop, parsed
+from volery.architectures.jockey.profiles import JobModel, learned
 from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler
 from volery.architectures.jockey.stages import Indicator

@@ -23,18 +23,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.omega.allocator import Allocator, Terms
 from volery.architectures.omega.cell import CellState, Conflicts
-from volery.architectures.omega.claims import ChangeLog, Claims
-from volery.architectures.omega.elastic import Elasticity, Policy
-from volery.architectures.omega.firstfit import Rings
-from volery.architectures.omega.framework import Framework
-from volery.architectures.omega.front import Front
-from volery.architectures.omega.jobs import PlacementSetting
-from volery.architectures.omega.layout import WORKLOADS, DecisionTimes, Layout, Workload, parse_rule
+from volery.architectures.omega.claims import ChangeLog, Claims, PrecedenceClaims
+from volery.architectures.omega.front import WORKLOADS, Front, Workload, parse_rule
+from volery.architectures.omega.jobs import DecisionTimes, Elasticity, PlacementSetting, Policy
+from volery.architectures.omega.mesos import Allocator, Framework, Terms
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
-from volery.architectures.omega.precedence import LowerHolds, PrecedenceClaims
-from volery.architectures.omega.scheduler import Scheduler
+from volery.architectures.omega.placement import Layout, Rings
+from volery.architectures.omega.scheduler import LowerHolds, Scheduler
 from volery.core.bounds import Components, Count, Period, PositiveCount, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from volery.architectures.omega.claims import CellClaim, ChangeLog, Claims
-from volery.architectures.omega.layout import Layout
+from volery.architectures.omega.claims import CellClaim, ChangeLog, Claims, PrecedenceClaims
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
-from volery.architectures.omega.precedence import PrecedenceClaims
+from volery.architectures.omega.placement import Layout
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, TaskId, Time
 from volery.roles.node import Completed, Kill, Launch

@@ -1,7 +1,9 @@
 """The jobs of a scheduler of shared state, or of a framework of offers: a queue, attempts and retries.
 
 One job is tried at a time (or, on an offer, one after the other). A job whose tasks find no room, or are refused, comes
-back to the tail of the queue after a pause, and is given up after too many attempts, where there is a limit.
+back to the tail of the queue after a pause, and is given up after too many attempts, where there is a limit. A job may
+use more workers than its user asked for (section 6, the MapReduce scheduler): its tasks are the activities of a
+MapReduce job, and its width is the number of workers that it was configured with.
 """
 
 from __future__ import annotations
@@ -9,26 +11,72 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
-from volery.architectures.omega.elastic import Elasticity
-from volery.architectures.omega.firstfit import PlacementProblem, place, stretch
-from volery.architectures.omega.layout import DecisionTimes, Layout, Rule, Workload
+from volery.architectures.omega.front import Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
-from volery.core.events import (
-    GANG_TASKS_REFUSED,
-    Cancel,
-    Counted,
-    Measured,
-    MoreTasks,
-    Submit,
-    Transaction,
-)
-from volery.core.model import Address, Job, JobId, Task, TaskId, Time
+from volery.architectures.omega.placement import Layout, PlacementProblem, place, stretch
+from volery.core.events import GANG_TASKS_REFUSED, Cancel, Counted, Measured, MoreTasks, Submit, Transaction
+from volery.core.model import Address, Amounts, Job, JobId, Task, TaskId, Time
 from volery.core.port import Port
+from volery.core.resources import SLOT, Packing
 from volery.roles.submission import JobLedger, comes_in_parts
+
+Policy = Literal["none", "max-parallelism", "global-cap", "relative-size"]
+NO_END: Final = 1 << 40
+"""More workers than any job has tasks."""
+
+
+class Elasticity(msgspec.Struct, frozen=True):
+    """Limits the workers that a job uses at once.
+
+    Args:
+        width: that users ask for; 0: as many as the job has tasks.
+        policy: none: just these; max-parallelism: as many as the job has tasks; global-cap: likewise, until the share
+            of the cell that is in use reaches `cap`; relative-size: up to `times` as many as were asked for.
+        cap: share of the resource that is used most (0 to 1).
+        times: see above.
+    """
+
+    width: int
+    policy: Policy
+    cap: float
+    times: int
+
+    def most(self, running: int) -> int:
+        """The further workers that a job with so many running tasks may use in any cell."""
+        if not self.width or self.policy in ("max-parallelism", "global-cap"):
+            return NO_END
+        return self.width * (self.times if self.policy == "relative-size" else 1) - running
+
+    def budget(self, running: int, request: Amounts, free: Sequence[int], capacity: Amounts, packing: Packing) -> int:
+        """The further workers in a cell with this much free per machine, packed; each task asks for `request`."""
+        if not self.width or self.policy != "global-cap":
+            return self.most(running)
+        room = NO_END
+        for resource, (asked, whole) in enumerate(zip(request or SLOT, capacity, strict=True)):
+            if asked:
+                idle = packing.idle(resource, free)
+                room = min(room, max(0, int(self.cap * whole) - (whole - idle)) // asked)
+        return max(self.width - running, room)
+
+
+class DecisionTimes(msgspec.Struct, frozen=True):
+    """The decision time of a job: t_job + t_task * n for n tasks that are left (section 4).
+
+    Args:
+        job_us: per workload type.
+        task_us: likewise.
+    """
+
+    job_us: dict[Workload, Time]
+    task_us: dict[Workload, Time]
+
+    def decision_us(self, workload: Workload, tasks: int) -> Time:
+        return self.job_us[workload] + self.task_us[workload] * tasks
+
 
 Ring = Callable[[int], Sequence[int]]
 SEARCHES: Final = 32

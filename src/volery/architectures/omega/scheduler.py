@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from volery.architectures.omega.firstfit import PlacementAnswer, PlacementProblem, place
 from volery.architectures.omega.jobs import JobQueue, PendingJob, PlacementSetting
-from volery.architectures.omega.layout import Layout
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
-from volery.architectures.omega.precedence import LowerHolds, place_over
+from volery.architectures.omega.placement import Contest, Layout, PlacementAnswer, PlacementProblem, place, place_over
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, JobAccepted, JobDone, MoreTasks, Submit, TimerFired
-from volery.core.model import Address, Task, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.roles.submission import ANSWERS
 
@@ -29,6 +27,49 @@ class Attempt:
         self.decision_us = 0
         self.placing: PlacementProblem | None = None
         self.claimed: list[Task] = []
+
+
+class LowerHolds:
+    """A scheduler's copy of what tasks of each priority hold on the machines.
+
+    Args:
+        layout: of the cluster.
+    """
+
+    __slots__ = ("_bands", "_layout", "_lost")
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._bands: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._lost: dict[TaskId, int] = {}
+
+    def learn(self, message: Changes) -> None:
+        """Take over the holds of changed machines."""
+        for machine, bands in zip(message.machines, message.lower, strict=True):
+            self._bands.pop(machine, None)
+            if bands:
+                decoded = [(priority, self._layout.decode(amounts)[0]) for priority, amounts in bands]
+                self._bands[machine] = tuple(decoded)
+
+    def contest(self, placing: PlacementProblem, priority: int) -> Contest | None:
+        """The problem of a job that may claim what lower priorities hold; None: they hold nothing."""
+        lower: dict[int, dict[int, int]] = {}
+        for machine, bands in self._bands.items():
+            for band, amounts in bands:
+                if band < priority:
+                    lower.setdefault(band, {})[machine] = amounts
+        return Contest(placing, [lower[band] for band in sorted(lower)]) if lower else None
+
+    def is_news(self, message: Preempted) -> bool:
+        """True if the loss of this attempt was not reported before."""
+        if message.attempt <= self._lost.get(message.task.id, -1):
+            return False
+        self._lost[message.task.id] = message.attempt
+        return True
+
+    def ended(self, task: TaskId) -> None:
+        """Forget a task that cannot be lost any more."""
+        self._lost.pop(task, None)
 
 
 class Scheduler(Component):

@@ -15,7 +15,6 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.pigeon.captions import CAPTIONS
 from volery.architectures.pigeon.distributor import Distribution, Distributor
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
@@ -192,6 +191,17 @@ STAGES = {
     Stage.R4: Realisation("Master.on_group_tasks", "full", "idle vector"),
     Stage.R5: Realisation("Master.on_group_tasks", "full", "random or minimum constraints"),
 }
+
+CAPTIONS = {
+    "Submit": "Job {job}{user} comes to {receiver}, a distributor that knows no machine: {tasks_of_job} to deal out.",
+    "GroupTasks": (
+        "{sender} deals {tasks} to {receiver}, master of a group of machines; each group gets its part, however busy."
+    ),
+    "Launch": "{sender} has an idle machine in its group: it launches {tasks} on {receiver}.",
+    "Completed": "{sender} tells {receiver} that {tasks} has finished; the machine is idle again.",
+    "Withdrawn": "{sender} has let {tasks} go that waited: the job was given up.",
+}
+"""Texts of recordings, for readers who do not know the design."""
 
 PIGEON = Architecture(
     name="pigeon",

@@ -19,10 +19,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from volery.architectures.quincy.flow.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
-from volery.architectures.quincy.flow.graph import Solver
-from volery.architectures.quincy.flow.ortools_solver import check_solver
+from volery.architectures.quincy.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
+from volery.architectures.quincy.ortools_solver import check_solver
 from volery.architectures.quincy.scheduler import FlowSetting, Scheduler
+from volery.architectures.quincy.solver import Solver
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from volery.architectures.quincy.flow.costs import FlowCosts
-from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, Solver
-from volery.architectures.quincy.flow.items import Item, WaitingItems
-from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, NetworkTask, fair_floors
-from volery.architectures.quincy.flow.solver import solve
-from volery.architectures.quincy.machines import Machines
+from volery.architectures.quincy.costs import FlowCosts
+from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
+from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, Solver, solve
+from volery.architectures.quincy.tasks import Item, Machines, WaitingItems
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time

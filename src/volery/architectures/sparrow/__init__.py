@@ -16,11 +16,9 @@ from typing import Annotated
 
 import msgspec
 
-from volery.architectures.sparrow.batches import Batches, ProbeSetting, Sampling
-from volery.architectures.sparrow.captions import CAPTIONS
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
-from volery.architectures.sparrow.scheduler import EarlyScheduler, Scheduler
+from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, ProbeSetting, Sampling, Scheduler
 from volery.core.bounds import PROBES_MAX, Components, Seconds
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -125,6 +123,19 @@ STAGES = {
     Stage.R4: Realisation("NodeMonitor.on_probe", "full", "reservations wait for a free slot"),
     Stage.R5: Realisation("Scheduler.on_task_request", "full", "the sampled nodes that have a free slot first"),
 }
+
+CAPTIONS = {
+    "Submit": "Job {job}{user} comes to {receiver}, a scheduler: {tasks_of_job}. It knows of no machine what it does.",
+    "Probe": (
+        "{sender} probes {receiver}, drawn at random: a reservation without a task. It sends more probes than tasks."
+    ),
+    "TaskRequest": "{sender} has a free slot, and asks {receiver} for the task that its reservation stands for.",
+    "Assign": "{sender} binds late: {receiver} was among the first to have a slot, and gets {tasks}.",
+    "NoTask": "{sender} has no task left for {receiver}: other machines were faster. Its reservation is void.",
+    "Place": "{sender} has counted queues, and gives {tasks} to {receiver}.",
+    "Completed": "{sender} tells {receiver} that {tasks} has finished.",
+}
+"""Texts of recordings, for readers who do not know the design."""
 
 SPARROW = Architecture(
     name="sparrow",

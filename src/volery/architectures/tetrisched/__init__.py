@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from volery.architectures.tetrisched.highs import Limits, check_solver
+from volery.architectures.tetrisched.milp import Limits, check_solver
 from volery.architectures.tetrisched.plan import Solver
 from volery.architectures.tetrisched.requests import RequestSetting, Soft
 from volery.architectures.tetrisched.scheduler import CycleSetting, Scheduler

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from volery.architectures.tetrisched.parts import MachineSupply
-from volery.architectures.tetrisched.wishes import Option, TimeGrid
 from volery.core.model import Cluster, Preference, Task, TaskId, Time
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
@@ -15,6 +14,37 @@ SPEEDS_MAX: Final = 4
 """Classes of machines by speed that a job chooses among."""
 SETS_MAX: Final = 4096
 """Sets that are remembered from cycle to cycle."""
+
+
+class TimeGrid(msgspec.Struct, frozen=True):
+    """Time as a planner sees it: now and some quanta ahead.
+
+    Args:
+        now_us: the beginning of quantum 0.
+        quantum_us: its length.
+        ahead: the last quantum with which a job may be planned to start; 0: now or not at all.
+        horizon_us: how long after submission best effort has come down to its floor.
+    """
+
+    now_us: Time
+    quantum_us: Time
+    ahead: int
+    horizon_us: Time
+
+    def quanta(self, length_us: Time) -> int:
+        """The number of quanta, rounded up; at least 1."""
+        return max(1, -(-length_us // self.quantum_us))
+
+    def start_us(self, quantum: int) -> Time:
+        """The beginning of a quantum."""
+        return self.now_us + quantum * self.quantum_us
+
+
+class Option(NamedTuple):
+    """Machines that a job may be given, all of one set, and how long it runs there."""
+
+    where: str
+    length_us: Time
 
 
 class RunningJob(msgspec.Struct, frozen=True):

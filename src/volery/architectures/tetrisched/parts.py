@@ -30,6 +30,20 @@ class MachineSupply(msgspec.Struct, frozen=True):
     held: tuple[tuple[int, int], ...] = ()
 
 
+class Chosen(msgspec.Struct, frozen=True):
+    """A leaf that is given machines.
+
+    Args:
+        request: the place of its expression.
+        leaf: its number in that, from left to right.
+        amounts: (part, how many machines of it).
+    """
+
+    request: int
+    leaf: int
+    amounts: tuple[tuple[int, int], ...]
+
+
 def partition(wanted: Iterable[int]) -> list[int]:
     """The coarsest grouping of which every one of these sets of machines is a union.
 

@@ -7,8 +7,8 @@ import itertools
 import msgspec
 
 from volery.architectures.tetrisched.expressions import leaves
-from volery.architectures.tetrisched.highs import Limits
-from volery.architectures.tetrisched.machines import ClusterMachines
+from volery.architectures.tetrisched.machines import ClusterMachines, TimeGrid
+from volery.architectures.tetrisched.milp import Limits
 from volery.architectures.tetrisched.plan import (
     NO_BRANCH,
     CyclePlan,
@@ -19,7 +19,6 @@ from volery.architectures.tetrisched.plan import (
     packed,
 )
 from volery.architectures.tetrisched.requests import JobRequest, Requests, RequestSetting, WaitingJob
-from volery.architectures.tetrisched.wishes import TimeGrid
 from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time

@@ -22,6 +22,14 @@ from volery.architectures.hydra.messages import (
 )
 from volery.core.events import Cancel, JobDone, MoreTasks
 from volery.core.model import Cluster, Task
+from fractions import Fraction
+import pytest
+from volery.architectures.hydra.layout import Membership
+from volery.architectures.hydra.messages import Directory
+from volery.architectures.hydra.proxy import proportional
+from volery.architectures.hydra.router import by_hash, draw_weighted
+from volery.architectures.hydra.store import guarantees, load_weights
+from volery.core.streams import Streams
 
 CLUSTER = Cluster((1, 1, 0, 0), (1,) * 4)
 """Machines 0 and 1 in sub-cluster 0 satisfy a constraint, 2 and 3 in sub-cluster 1 do not."""
@@ -127,3 +135,16 @@ def test_a_router_that_has_begun_anew_may_know_of_more_tasks() -> None:
     assert asks(one.hear(more, ROUTER)) == {"rm/0": ((0,), (1,))}, "one is new"
     assert not asks(one.hear(more, ROUTER))
     assert asks(one.hear(MoreTasks(0, 2, (Task(2, 0),)), ROUTER)) == {"rm/0": ((0,), (1,))}
+
+
+def test_headroom_splits_an_ask_in_proportion_with_at_most_one_too_many_for_each() -> None:
+    """ceil(n (a H + (1 - a) w)), LocalityMulticastAMRMProxyPolicy."""
+    assert proportional(10, [0, 1, 2], [1000, 1000, 1000], {0: 50, 1: 30, 2: 20}, Fraction(1)) == {0: 5, 1: 3, 2: 2}
+    assert proportional(10, [0, 1, 2], [1000, 500, 500], {}, Fraction(0)) == {0: 5, 1: 3, 2: 3}
+    assert proportional(4, [0, 1], [1000, 0], {0: 0, 1: 0}, Fraction(1)) == {0: 2, 1: 2}, "nobody has room: equal"
+    assert proportional(8, [0, 1], [1000, 1000], {0: 7}, Fraction(1)) == {0: 4, 1: 4}, "one has not answered yet"
+    assert proportional(8, [0, 1], [3000, 1000], {0: 1, 1: 3}, Fraction(1, 2)) == {0: 4, 1: 4}
+
+
+def test_a_full_subcluster_is_asked_for_nothing() -> None:
+    assert proportional(3, [0, 1], [1000, 1000], {0: 0, 1: 9}, Fraction(1)) == {1: 3}

@@ -8,6 +8,7 @@ from tests.unit.architectures.tetrisched.drawn import expressions
 
 from volery.architectures.tetrisched.expressions import (
     DEPTH_MAX,
+    WIDTH,
     Expression,
     Max,
     NCk,
@@ -16,11 +17,12 @@ from volery.architectures.tetrisched.expressions import (
     from_json,
     lncks,
     ncks,
+    parse,
     to_json,
     together,
     worth,
+    written,
 )
-from volery.architectures.tetrisched.text import WIDTH, parse, written
 from volery.core.errors import InputError
 
 SETS = {"all": 0b111, "a": 0b011, "b": 0b110}

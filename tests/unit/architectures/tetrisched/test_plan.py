@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from tests.unit.architectures.tetrisched.drawn import expressions, whole_values
 from tests.unit.architectures.tetrisched.exhaustive import best_worth
 
-from volery.architectures.tetrisched.expressions import Expression, either, lncks, ncks, together
-from volery.architectures.tetrisched.greedy import Greedy, earned
-from volery.architectures.tetrisched.highs import Limits
+from volery.architectures.tetrisched.expressions import Expression, either, lncks, ncks, parse, together
+from volery.architectures.tetrisched.milp import Limits
 from volery.architectures.tetrisched.parts import MachineSupply, Parts, partition
-from volery.architectures.tetrisched.plan import CyclePlan, PlanProblem, solve
-from volery.architectures.tetrisched.text import parse
+from volery.architectures.tetrisched.plan import CyclePlan, Greedy, PlanProblem, earned, solve
 
 EXACT = Limits(gap=0.0, nodes=1_000_000)
 SETS = {"all": 0b1111, "a": 0b0011, "b": 0b0110}

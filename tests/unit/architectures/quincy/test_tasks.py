@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.architectures.quincy.flow.items import NOWHERE, Item
-from volery.architectures.quincy.machines import Machines
+from volery.architectures.quincy.tasks import NOWHERE, Item, Machines
 from volery.core.model import Cluster, Task
 
 

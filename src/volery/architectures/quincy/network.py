@@ -15,15 +15,49 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.quincy.flow.costs import FlowCosts, Room
-from volery.architectures.quincy.flow.graph import Graph, GraphBuilder
-from volery.architectures.quincy.flow.items import MACHINE, Item, Place
+from volery.architectures.quincy.costs import FlowCosts
+from volery.architectures.quincy.solver import Graph
+from volery.architectures.quincy.tasks import MACHINE, Item, Place, Room
 from volery.core.model import JobId
 
 SINK: Final = "sink"
 UNSCHEDULED_OF: Final = "unscheduled"
 BELOW_FLOOR: Final = 1 << 40
 """The price of each task by which a job runs fewer than it should."""
+
+
+class GraphBuilder:
+    """Builds a graph whose nodes have names.
+
+    Attributes:
+        names: of the nodes, by number.
+    """
+
+    __slots__ = ("_arcs", "_numbers", "_supplies", "names")
+
+    def __init__(self) -> None:
+        self.names: list[object] = []
+        self._numbers: dict[object, int] = {}
+        self._supplies: list[int] = []
+        self._arcs: list[tuple[int, int, int, int]] = []
+
+    def node(self, name: object, supply: int = 0) -> int:
+        """The number of a node, which is added if it is new; its supply adds up."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+            self._supplies.append(0)
+        self._supplies[number] += supply
+        return number
+
+    def arc(self, tail: int, head: int, capacity: int, cost: int) -> None:
+        self._arcs.append((tail, head, capacity, cost))
+
+    def graph(self) -> Graph:
+        """The network built so far."""
+        tails, heads, capacities, costs = zip(*self._arcs, strict=True) if self._arcs else ((), (), (), ())
+        return Graph(tuple(self._supplies), tails, heads, capacities, costs)
 
 
 class NetworkTask(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from volery.architectures.quincy.flow.items import MACHINE, Item, Place
+from volery.architectures.quincy.tasks import MACHINE, Item, Place, Room
 from volery.core.locality import ANY, NODE, RACK, racks_of
 from volery.core.model import SECOND, Cluster, Task, Time
 from volery.policies.match import Anchors, Matches, positions
@@ -21,30 +21,6 @@ INERTIA = 2
 """By so much what runs is cheaper where it is: more than rounding makes of what is equal."""
 ANYWHERE, IN_RACK = "any", "rack"
 MEGABITS_PER_GB = 8000
-
-
-class Room:
-    """Keeps what each machine has left to give, and its load.
-
-    Attributes:
-        free: slots that a network may fill.
-        tasks: that run on it, or have been promised to it.
-        used_mbps: what these are taken to read from elsewhere.
-        open: the machines with free slots, as a bit vector.
-    """
-
-    __slots__ = ("free", "open", "tasks", "used_mbps")
-
-    def __init__(self, machines: int) -> None:
-        self.free = [0] * machines
-        self.tasks = [0] * machines
-        self.used_mbps = [0] * machines
-        self.open = 0
-
-    def fill(self, free: list[int]) -> None:
-        """Set the free slots."""
-        self.free = free
-        self.open = sum([1 << machine for machine, count in enumerate(free) if count])
 
 
 class RankedMachines:
