@@ -1,4 +1,4 @@
-"""Bounds of parameters: every number that users give has a least and a most, stated where it is declared.
+"""Parameters and their bounds: every number that users give has a least and a most, stated where it is declared.
 
 The largest time is 1e9 s (31 years): it stays far from the 64 bits of a microsecond count, sums included. The smallest
 period is a millisecond: with a shorter one a simulated second would be millions of heartbeats. Infinity and NaN are
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from volery.core.errors import InputError
+
+T = TypeVar("T")
 
 SECONDS_MAX: Final = 1e9
 PERIOD_MIN_S: Final = 1e-3
@@ -49,6 +51,31 @@ PositiveCount = Annotated[int, msgspec.Meta(ge=1, le=COUNT_MAX)]
 Ratio = Annotated[float, msgspec.Meta(ge=0, le=RATIO_MAX)]
 PositiveRatio = Annotated[float, msgspec.Meta(ge=1e-6, le=RATIO_MAX)]
 """A factor or a share; a smaller one would be zero in the integers that it becomes."""
+
+
+class _Described(NamedTuple):
+    default: Any
+    meta: msgspec.Meta
+
+
+def param(default: T, description: str, **bounds: Any) -> T:
+    """A field of `Parameters`: its default, its description for users, and bounds as of msgspec.Meta."""
+    return cast(T, _Described(default, msgspec.Meta(description=description, **bounds)))
+
+
+class _ParametersMeta(msgspec.StructMeta):
+    """Moves what `param` returns to where msgspec looks for it: a default, and an annotation."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> type[Any]:
+        for field, value in namespace.items():
+            if isinstance(value, _Described):
+                namespace[field] = value.default
+                namespace["__annotations__"][field] = Annotated[namespace["__annotations__"][field], value.meta]
+        return super().__new__(mcls, name, bases, namespace, **options)
+
+
+class Parameters(msgspec.Struct, metaclass=_ParametersMeta, frozen=True, forbid_unknown_fields=True):
+    """Base of parameters that users set by name."""
 
 
 def check_finite(place: str, value: Any) -> None:

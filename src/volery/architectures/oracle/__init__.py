@@ -11,14 +11,14 @@ Deviates No published system; the "central FIFO" and "ideal" of the papers' comp
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
 from volery.architectures.oracle.machines import AmountMachines, Reservations, SlotMachines
 from volery.architectures.oracle.patience import DrfTurns, HdrfTurns, PatientVectorQueue
 from volery.architectures.oracle.scheduler import ADDRESS, Scheduler
-from volery.core.bounds import Seconds
+from volery.core.bounds import Parameters, Seconds, param
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -28,25 +28,16 @@ from volery.policies.fairness import FairOrder, FairVectorQueue, HierarchicalDrf
 from volery.roles.node import NODE_MESSAGES, Node
 
 
-class OracleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OracleConfig(Parameters, frozen=True):
     """Parameters of the yardstick."""
 
-    order: Annotated[
-        Literal["fifo", "drf", "hdrf"],
-        msgspec.Meta(
-            description="task that a freed slot takes: the oldest, or one of the user with the lowest share by DRF"
-        ),
-    ] = "fifo"
-    shares: Annotated[
-        str,
-        msgspec.Meta(
-            description="fixed weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)"
-        ),
-    ] = ""
-    patience_s: Annotated[
-        Seconds,
-        msgspec.Meta(description="with drf or hdrf: passed over for so long, a task has a machine reserved; 0: never"),
-    ] = 0.0
+    order: Literal["fifo", "drf", "hdrf"] = param(
+        "fifo", "task that a freed slot takes: the oldest, or one of the user with the lowest share by DRF"
+    )
+    shares: str = param("", "fixed weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)")
+    patience_s: Seconds = param(
+        0.0, "with drf or hdrf: passed over for so long, a task has a machine reserved; 0: never"
+    )
 
 
 def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:

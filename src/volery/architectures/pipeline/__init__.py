@@ -16,7 +16,7 @@ Deviates Which policies there are, and what their parameters are, is ours where 
 from __future__ import annotations
 
 from random import Random
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,7 +35,17 @@ from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies
 from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.targets import MachineInventory, MachineTargets, ManagerTargets, Targets
-from volery.core.bounds import Components, Count, OptionalComponents, Period, Ratio, Seconds, WholeMicroseconds
+from volery.core.bounds import (
+    Components,
+    Count,
+    OptionalComponents,
+    Parameters,
+    Period,
+    Ratio,
+    Seconds,
+    WholeMicroseconds,
+    param,
+)
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -48,75 +58,52 @@ from volery.policies.locality import ByTime
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
 
-class PipelineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PipelineConfig(Parameters, frozen=True):
     """A policy per stage, as NAME or NAME/parameter:value/...; `volery policy list` names them."""
 
-    J2: Annotated[str, msgspec.Meta(description="which jobs are eligible")] = "all"
-    J3: Annotated[str, msgspec.Meta(description="order of jobs: between tasks that T2 leaves alike")] = "fifo"
-    J4: Annotated[
-        Components, msgspec.Meta(description="tasks that are decided on at once; divides what they cost (task_cost_us)")
-    ] = 1
-    J5: Annotated[str, msgspec.Meta(description="what a job needs before its tasks are queued")] = "none"
-    T2: Annotated[str, msgspec.Meta(description="order of tasks")] = "by-job"
-    T3: Annotated[
-        Literal["skip", "strict", "easy", "conservative"],
-        msgspec.Meta(
-            description="behind a task that does not fit: all are tried, none, those that do not delay it, or those "
-            "that delay nobody before them"
-        ),
-    ] = "skip"
-    T5: Annotated[str, msgspec.Meta(description="what a task needs on its machine before it runs")] = "none"
-    T9: Annotated[str, msgspec.Meta(description="how many attempts of a task run at once")] = "none"
-    T10: Annotated[str, msgspec.Meta(description="who loses a running task to one that fits nowhere")] = "none"
-    T11: Annotated[str, msgspec.Meta(description="what becomes of a task whose machine has died")] = "none"
-    T12: Annotated[str, msgspec.Meta(description="which running tasks go on elsewhere; implies progress=keep")] = "none"
-    detection_s: Annotated[
-        Period, msgspec.Meta(description="within this time a scheduler is told that a machine has died; needs T11")
-    ] = 1.0
-    reliable: Annotated[
-        bool, msgspec.Meta(description="numbered and acknowledged messages: bears loss, delay and partitions")
-    ] = False
-    progress: Annotated[
-        Literal["restart", "keep"],
-        msgspec.Meta(description="where a task goes on whose attempt was ended on purpose: from zero, or where it was"),
-    ] = "restart"
-    R2: Annotated[str, msgspec.Meta(description="machines that a user may have")] = "all"
-    R3: Annotated[str, msgspec.Meta(description="how far from its input a task may run, beside constraints")] = "none"
-    R5: Annotated[str, msgspec.Meta(description="which machine a task takes, of those with enough")] = "best-fit"
-    R6: Annotated[str, msgspec.Meta(description="which machines are provisioned and released; needs R7")] = "first"
-    R7: Annotated[
-        str, msgspec.Meta(description="how many processors, or slots, are there; none: all machines are always on")
-    ] = "none"
-    boot_s: Annotated[Seconds, msgspec.Meta(description="until a provisioned machine is on; needs R7")] = 120.0
-    billing_s: Annotated[
-        Seconds, msgspec.Meta(description="a machine is paid for by whole intervals; 0: to the microsecond")
-    ] = 3600.0
-    machine_price: Annotated[Ratio, msgspec.Meta(description="of a machine for an hour, in any currency")] = 0.0
-    unit_price: Annotated[Ratio, msgspec.Meta(description="more for each of its processors, or slots")] = 1.0
-    scale_s: Annotated[Period, msgspec.Meta(description="time between two decisions of R7")] = 60.0
-    rest_s: Annotated[
-        Seconds, msgspec.Meta(description="after so long without news and jobs there is what was there at first")
-    ] = 3600.0
-    M1: Annotated[str, msgspec.Meta(description="which tasks go to the broker; needs broker_machines")] = "none"
-    M4: Annotated[str, msgspec.Meta(description="local resource managers that may be passed a task; needs lrms")] = (
-        "all"
+    J2: str = param("all", "which jobs are eligible")
+    J3: str = param("fifo", "order of jobs: between tasks that T2 leaves alike")
+    J4: Components = param(1, "tasks that are decided on at once; divides what they cost (task_cost_us)")
+    J5: str = param("none", "what a job needs before its tasks are queued")
+    T2: str = param("by-job", "order of tasks")
+    T3: Literal["skip", "strict", "easy", "conservative"] = param(
+        "skip",
+        "behind a task that does not fit: all are tried, none, those that do not delay it, or those "
+        "that delay nobody before them",
     )
-    M5: Annotated[str, msgspec.Meta(description="which of them is; needs lrms")] = "worst-fit"
-    lrms: Annotated[
-        OptionalComponents,
-        msgspec.Meta(description="local resource managers between scheduler and machines (M2); 0: monolithic"),
-    ] = 0
-    broker_machines: Annotated[
-        Count, msgspec.Meta(description="the last machines of the cluster are the broker's (B)")
-    ] = 0
-    broker_delay_s: Annotated[Seconds, msgspec.Meta(description="how long the broker keeps a task first")] = 60.0
-    cycle_s: Annotated[Seconds, msgspec.Meta(description="period of cycles; 0: whenever something changes")] = 0.0
-    cycle_cost_us: Annotated[WholeMicroseconds, msgspec.Meta(description="what a cycle costs")] = 0
-    backfilling: Annotated[
-        Literal["per-instant", "per-event"],
-        msgspec.Meta(description="T3=easy or conservative: decide once after all of an instant, or after each event"),
-    ] = "per-instant"
-    task_cost_us: Annotated[WholeMicroseconds, msgspec.Meta(description="what a cycle costs more per task tried")] = 0
+    T5: str = param("none", "what a task needs on its machine before it runs")
+    T9: str = param("none", "how many attempts of a task run at once")
+    T10: str = param("none", "who loses a running task to one that fits nowhere")
+    T11: str = param("none", "what becomes of a task whose machine has died")
+    T12: str = param("none", "which running tasks go on elsewhere; implies progress=keep")
+    detection_s: Period = param(1.0, "within this time a scheduler is told that a machine has died; needs T11")
+    reliable: bool = param(False, "numbered and acknowledged messages: bears loss, delay and partitions")
+    progress: Literal["restart", "keep"] = param(
+        "restart", "where a task goes on whose attempt was ended on purpose: from zero, or where it was"
+    )
+    R2: str = param("all", "machines that a user may have")
+    R3: str = param("none", "how far from its input a task may run, beside constraints")
+    R5: str = param("best-fit", "which machine a task takes, of those with enough")
+    R6: str = param("first", "which machines are provisioned and released; needs R7")
+    R7: str = param("none", "how many processors, or slots, are there; none: all machines are always on")
+    boot_s: Seconds = param(120.0, "until a provisioned machine is on; needs R7")
+    billing_s: Seconds = param(3600.0, "a machine is paid for by whole intervals; 0: to the microsecond")
+    machine_price: Ratio = param(0.0, "of a machine for an hour, in any currency")
+    unit_price: Ratio = param(1.0, "more for each of its processors, or slots")
+    scale_s: Period = param(60.0, "time between two decisions of R7")
+    rest_s: Seconds = param(3600.0, "after so long without news and jobs there is what was there at first")
+    M1: str = param("none", "which tasks go to the broker; needs broker_machines")
+    M4: str = param("all", "local resource managers that may be passed a task; needs lrms")
+    M5: str = param("worst-fit", "which of them is; needs lrms")
+    lrms: OptionalComponents = param(0, "local resource managers between scheduler and machines (M2); 0: monolithic")
+    broker_machines: Count = param(0, "the last machines of the cluster are the broker's (B)")
+    broker_delay_s: Seconds = param(60.0, "how long the broker keeps a task first")
+    cycle_s: Seconds = param(0.0, "period of cycles; 0: whenever something changes")
+    cycle_cost_us: WholeMicroseconds = param(0, "what a cycle costs")
+    backfilling: Literal["per-instant", "per-event"] = param(
+        "per-instant", "T3=easy or conservative: decide once after all of an instant, or after each event"
+    )
+    task_cost_us: WholeMicroseconds = param(0, "what a cycle costs more per task tried")
 
 
 POLICY_STAGES = (

@@ -11,14 +11,12 @@ import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, ClassVar, Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from volery.architectures.pipeline.policies.policy import Eviction, Move, Policy
 from volery.architectures.pipeline.policies.records import JobRecord, Running, Waiting
 from volery.architectures.pipeline.policies.view import View
-from volery.core.bounds import Period, PositiveCount, PositiveRatio, Seconds
+from volery.core.bounds import Period, PositiveCount, PositiveRatio, Seconds, param
 from volery.core.errors import InputError
 from volery.core.events import PreemptionReason
 from volery.core.model import NEVER, SECOND, Time
@@ -50,10 +48,8 @@ class ByPriority(Policy, frozen=True):
     """
 
     reason: ClassVar[PreemptionReason] = "priority"
-    production_from: Annotated[int, msgspec.Meta(description="lowest priority of the production band")] = 9
-    production_to: Annotated[
-        int, msgspec.Meta(description="highest one: 9 to 11 in Google 2011, 120 to 359 in 2019")
-    ] = 11
+    production_from: int = param(9, "lowest priority of the production band")
+    production_to: int = param(11, "highest one: 9 to 11 in Google 2011, 120 to 359 in 2019")
 
     def claim(self, job: JobRecord) -> Hashable:
         return job.priority
@@ -89,11 +85,8 @@ class ByFairness(Policy, frozen=True):
     """
 
     reason: ClassVar[PreemptionReason] = "share"
-    shares: Annotated[str, msgspec.Meta(description="weights of users, as ann:2+bob:1; others are due nothing")] = ""
-    settle_s: Annotated[
-        Seconds,
-        msgspec.Meta(description="tasks placed this short ago may not run yet: they do not count"),
-    ] = 0.01
+    shares: str = param("", "weights of users, as ann:2+bob:1; others are due nothing")
+    settle_s: Seconds = param(0.01, "tasks placed this short ago may not run yet: they do not count")
 
     def __post_init__(self) -> None:
         """Refuse what are no weights.
@@ -212,7 +205,7 @@ class NoCopies(Policy, frozen=True):
 class FixedCopies(Policy, frozen=True):
     """Every task has `n` attempts, each on another machine, as far as there is room when it is placed."""
 
-    n: Annotated[int, msgspec.Meta(ge=2, le=16, description="attempts of a task at once")] = 2
+    n: int = param(2, "attempts of a task at once", ge=2, le=16)
 
     def copies(self, view: View, task: Running) -> int:
         return self.n
@@ -228,8 +221,8 @@ class Speculative(Policy, frozen=True):
     ranks by the progress that tasks report; ours report none, so that the estimate has to do.
     """
 
-    times: Annotated[PositiveRatio, msgspec.Meta(description="of its estimate")] = 1.5
-    cap: Annotated[float, msgspec.Meta(gt=0, le=1, description="of the running tasks that may run twice")] = 0.1
+    times: PositiveRatio = param(1.5, "of its estimate")
+    cap: float = param(0.1, "of the running tasks that may run twice", gt=0, le=1)
 
     def copies(self, view: View, task: Running) -> int:
         """Two, when it is late and not too many others run twice."""
@@ -258,7 +251,7 @@ class Restart(Policy, frozen=True):
 class Checkpoint(Policy, frozen=True):
     """A lost task is placed again and resumes from its last checkpoint; taking one costs nothing."""
 
-    period_s: Annotated[Period, msgspec.Meta(description="counted from the start of an attempt")] = 60.0
+    period_s: Period = param(60.0, "counted from the start of an attempt")
 
     def period_us(self) -> Time | None:
         return round(self.period_s * SECOND)
@@ -280,10 +273,10 @@ class NoMigration(Policy, frozen=True):
 class Periodic(Policy, frozen=True):
     """Base of the policies that move tasks from time to time."""
 
-    period_s: Annotated[Period, msgspec.Meta(description="between two decisions")] = 60.0
-    cost_s: Annotated[Seconds, msgspec.Meta(description="during which a task that moves runs nowhere")] = 1.0
-    left_s: Annotated[Seconds, msgspec.Meta(description="tasks expected to end sooner stay")] = 10.0
-    most: Annotated[PositiveCount, msgspec.Meta(description="tasks that move at once")] = 10
+    period_s: Period = param(60.0, "between two decisions")
+    cost_s: Seconds = param(1.0, "during which a task that moves runs nowhere")
+    left_s: Seconds = param(10.0, "tasks expected to end sooner stay")
+    most: PositiveCount = param(10, "tasks that move at once")
 
     def every_us(self) -> Time:
         return round(self.period_s * SECOND)
@@ -350,7 +343,7 @@ class Rebalance(Periodic, frozen=True):
     As LowNodeUtilization of Kubernetes' descheduler does with thresholds on both sides; here one on the gap.
     """
 
-    gap: Annotated[float, msgspec.Meta(gt=0, le=1, description="between fractions used from which on tasks move")] = 0.5
+    gap: float = param(0.5, "between fractions used from which on tasks move", gt=0, le=1)
 
     def moves(self, view: View) -> Sequence[Move]:
         """One task after another, the youngest that narrows the gap."""

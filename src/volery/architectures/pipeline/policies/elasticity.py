@@ -12,14 +12,12 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, ClassVar, Literal
-
-import msgspec
+from typing import ClassVar, Literal
 
 from volery.architectures.pipeline.policies.policy import Policy
 from volery.architectures.pipeline.policies.records import Offer, Supply
 from volery.architectures.pipeline.policies.view import View
-from volery.core.bounds import Count, PositiveCount, PositiveRatio, Ratio, Seconds
+from volery.core.bounds import Count, PositiveCount, PositiveRatio, Ratio, Seconds, param
 from volery.core.model import SECOND, JobId, Task, TaskId, Time
 from volery.core.tariff import HOUR
 
@@ -38,13 +36,13 @@ class Static(AllOn, frozen=True):
 class ScalingPolicy(Policy, frozen=True):
     """Base of the policies that change the number of units."""
 
-    least: Annotated[Count, msgspec.Meta(description="units that are always there")] = 0
+    least: Count = param(0, "units that are always there")
 
 
 class React(ScalingPolicy, frozen=True):
     """The present demand of running and waiting tasks, and some to spare (React; Chieu et al., ICEBE 2009)."""
 
-    spare: Annotated[Ratio, msgspec.Meta(description="of the demand, that there is more")] = 0.0
+    spare: Ratio = param(0.0, "of the demand, that there is more")
 
     def units(self, view: View, supply: Supply) -> int:
         """The demand of now."""
@@ -54,10 +52,10 @@ class React(ScalingPolicy, frozen=True):
 class Threshold(ScalingPolicy, frozen=True):
     """Steps up when more than a fraction is in use or tasks wait, down when less than another is, then pauses."""
 
-    high: Annotated[float, msgspec.Meta(gt=0, le=1, description="fraction in use above which it steps up")] = 0.8
-    low: Annotated[float, msgspec.Meta(ge=0, lt=1, description="fraction in use below which it steps down")] = 0.4
-    step: Annotated[PositiveRatio, msgspec.Meta(description="of what there is, at least one unit")] = 0.25
-    pause_s: Annotated[Seconds, msgspec.Meta(description="after a change nothing is changed for so long")] = 300.0
+    high: float = param(0.8, "fraction in use above which it steps up", gt=0, le=1)
+    low: float = param(0.4, "fraction in use below which it steps down", ge=0, lt=1)
+    step: PositiveRatio = param(0.25, "of what there is, at least one unit")
+    pause_s: Seconds = param(300.0, "after a change nothing is changed for so long")
 
     def units(self, view: View, supply: Supply) -> int:
         there = supply.units
@@ -76,8 +74,8 @@ class Threshold(ScalingPolicy, frozen=True):
 class Hist(ScalingPolicy, frozen=True):
     """The demand of this hour on earlier days, or the present one if larger (Hist; Urgaonkar, TAAS 3(1), 2008)."""
 
-    percentile: Annotated[float, msgspec.Meta(gt=0, le=1, description="of the peaks of that hour")] = 0.95
-    day_h: Annotated[PositiveCount, msgspec.Meta(description="hours after which demand is expected to repeat")] = 24
+    percentile: float = param(0.95, "of the peaks of that hour", gt=0, le=1)
+    day_h: PositiveCount = param(24, "hours after which demand is expected to repeat")
 
     def units(self, view: View, supply: Supply) -> int:
         """The larger of prediction and demand: that the prediction is corrected at once is ours."""
@@ -90,10 +88,9 @@ class Hist(ScalingPolicy, frozen=True):
 class InOrder(Policy, frozen=True):
     """The first in the order of machines; released are the last."""
 
-    release_at: Annotated[
-        Literal["interval", "once"],
-        msgspec.Meta(description="interval: a machine stays until the time that it is paid for is about to end"),
-    ] = "interval"
+    release_at: Literal["interval", "once"] = param(
+        "interval", "interval: a machine stays until the time that it is paid for is about to end"
+    )
 
     def rank(self, offer: Offer) -> tuple[float, ...]:
         """The smallest is provisioned first, and released last."""

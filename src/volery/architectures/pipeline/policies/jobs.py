@@ -6,14 +6,11 @@ Andreadis et al., SC18, section III-D.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Annotated
-
-import msgspec
 
 from volery.architectures.pipeline.policies.policy import Policy
 from volery.architectures.pipeline.policies.records import JobRecord, Waiting
 from volery.architectures.pipeline.policies.view import View
-from volery.core.bounds import PositiveCount, PositiveRatio, Ratio, Seconds
+from volery.core.bounds import PositiveCount, PositiveRatio, Ratio, Seconds, param
 from volery.core.model import SECOND, Time
 
 
@@ -30,7 +27,7 @@ class PassAll(Policy, frozen=True):
 class PerUser(Policy, frozen=True):
     """A user has at most so many eligible jobs; further ones wait for one of them to be done."""
 
-    jobs: Annotated[PositiveCount, msgspec.Meta(description="eligible jobs of a user at once")] = 1
+    jobs: PositiveCount = param(1, "eligible jobs of a user at once")
 
     def line(self, job: JobRecord) -> Hashable:
         return job.user
@@ -42,7 +39,7 @@ class PerUser(Policy, frozen=True):
 class FlowControl(Policy, frozen=True):
     """No further job while so many tasks wait: the queue stays short, whatever comes."""
 
-    tasks: Annotated[PositiveCount, msgspec.Meta(description="tasks in the queue from which jobs are held back")] = 1000
+    tasks: PositiveCount = param(1000, "tasks in the queue from which jobs are held back")
 
     def line(self, job: JobRecord) -> Hashable:
         return ""
@@ -61,9 +58,9 @@ class NoSetup(Policy, frozen=True):
 class StageIn(Policy, frozen=True):
     """Files of a given size come in over a link of a given bandwidth; traces do not say how large they are."""
 
-    mb: Annotated[Ratio, msgspec.Meta(description="size of the files")] = 0.0
-    mb_per_s: Annotated[PositiveRatio, msgspec.Meta(description="bandwidth")] = 100.0
-    latency_s: Annotated[Seconds, msgspec.Meta(description="before the first byte")] = 0.0
+    mb: Ratio = param(0.0, "size of the files")
+    mb_per_s: PositiveRatio = param(100.0, "bandwidth")
+    latency_s: Seconds = param(0.0, "before the first byte")
 
     def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
         """Latency, and size by bandwidth."""

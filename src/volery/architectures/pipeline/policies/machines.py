@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import Annotated
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from volery.architectures.pipeline.policies.policy import Choice, Policy
 from volery.architectures.pipeline.policies.records import Waiting
 from volery.architectures.pipeline.policies.view import Candidates, View
-from volery.core.bounds import PositiveCount, Ratio, Seconds
+from volery.core.bounds import PositiveCount, Ratio, Seconds, param
 from volery.core.model import SECOND, Time
 from volery.policies.match import nth_position, positions
 
@@ -79,12 +77,10 @@ class Kubernetes(Policy, frozen=True):
     other score plugins read what our tasks do not have: affinities, taints, images, topology.
     """
 
-    least_allocated: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesFit, LeastAllocated")] = 1
-    balanced: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesBalancedAllocation")] = 1
-    most_allocated: Annotated[Ratio, msgspec.Meta(description="weight of NodeResourcesFit, MostAllocated")] = 0
-    percentage: Annotated[
-        int, msgspec.Meta(ge=0, le=100, description="of nodes to find before scoring; 0: 50 - nodes / 125, 5 at least")
-    ] = 0
+    least_allocated: Ratio = param(1, "weight of NodeResourcesFit, LeastAllocated")
+    balanced: Ratio = param(1, "weight of NodeResourcesBalancedAllocation")
+    most_allocated: Ratio = param(0, "weight of NodeResourcesFit, MostAllocated")
+    percentage: int = param(0, "of nodes to find before scoring; 0: 50 - nodes / 125, 5 at least", ge=0, le=100)
 
     def nodes_to_find(self, count: int) -> int:
         """The number of feasible nodes that are enough among so many."""
@@ -116,10 +112,10 @@ class Borg(Policy, frozen=True):
     machines in a random order until enough are feasible. Our choice: the weights, the formulas and what is enough.
     """
 
-    stranded: Annotated[Ratio, msgspec.Meta(description="weight: largest less smallest fraction left")] = 1
-    packing: Annotated[Ratio, msgspec.Meta(description="weight: mean of the fractions left")] = 0.5
-    spread: Annotated[Ratio, msgspec.Meta(description="weight: tasks of the same job on the machine")] = 0.1
-    enough: Annotated[PositiveCount, msgspec.Meta(description="feasible machines, or 5 %, whichever is more")] = 10
+    stranded: Ratio = param(1, "weight: largest less smallest fraction left")
+    packing: Ratio = param(0.5, "weight: mean of the fractions left")
+    spread: Ratio = param(0.1, "weight: tasks of the same job on the machine")
+    enough: PositiveCount = param(10, "feasible machines, or 5 %, whichever is more")
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         """The lowest penalty; ties go to the machine that was looked at first."""
@@ -142,7 +138,7 @@ class RankedMatch(Policy, frozen=True):
     constraints.
     """
 
-    rank: Annotated[str, msgspec.Meta(pattern="^(speed|free|none)$", description="speed, free or none")] = "speed"
+    rank: str = param("speed", "speed, free or none", pattern="^(speed|free|none)$")
 
     def select(self, view: View, task: Waiting, machines: Candidates, draw: Random) -> int:
         if self.rank == "free":
@@ -184,8 +180,8 @@ class Everybody(Policy, frozen=True):
 class AccessList(Policy, frozen=True):
     """Users that are listed may have the machines beside their name and no others."""
 
-    users: Annotated[str, msgspec.Meta(description="who may have what, as ann=0-9+bob=3+bob=20-29")] = ""
-    others: Annotated[bool, msgspec.Meta(description="whether users that are not listed may have all")] = True
+    users: str = param("", "who may have what, as ann=0-9+bob=3+bob=20-29")
+    others: bool = param(True, "whether users that are not listed may have all")
 
     def __post_init__(self) -> None:
         """Refuse what is no list.
@@ -227,8 +223,8 @@ class Delay(Policy, frozen=True):
     Zaharia et al., EuroSys 2010, with times (section 4). The defaults are those of `hfs`.
     """
 
-    node_wait_s: Annotated[Seconds, msgspec.Meta(description="W1, for machines that hold input of a job")] = 4.5
-    rack_wait_s: Annotated[Seconds, msgspec.Meta(description="W2, after that, for racks that do")] = 4.5
+    node_wait_s: Seconds = param(4.5, "W1, for machines that hold input of a job")
+    rack_wait_s: Seconds = param(4.5, "W2, after that, for racks that do")
 
     def waits_us(self) -> tuple[Time, Time] | None:
         return round(self.node_wait_s * SECOND), round(self.rack_wait_s * SECOND)

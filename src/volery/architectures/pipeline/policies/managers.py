@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
-from typing import Annotated
-
-import msgspec
 
 from volery.architectures.pipeline.policies.policy import Manager, Policy
 from volery.architectures.pipeline.policies.records import Waiting
 from volery.architectures.pipeline.policies.view import View
-from volery.core.bounds import Count, PositiveRatio, Seconds
+from volery.core.bounds import Count, PositiveRatio, Seconds, param
 from volery.core.model import SECOND
 
 
@@ -29,7 +26,7 @@ class NoBroker(Policy, frozen=True):
 class LongToBroker(Policy, frozen=True):
     """Tasks whose estimate is at least so long go to the broker."""
 
-    estimate_s: Annotated[Seconds, msgspec.Meta(description="from this estimate on")] = 600.0
+    estimate_s: Seconds = param(600.0, "from this estimate on")
 
     def brokered(self, view: View, task: Waiting) -> bool:
         return task.task.estimate_us >= self.estimate_s * SECOND
@@ -38,7 +35,7 @@ class LongToBroker(Policy, frozen=True):
 class OverflowToBroker(Policy, frozen=True):
     """While so many tasks wait, further ones go to the broker."""
 
-    tasks: Annotated[Count, msgspec.Meta(description="tasks that wait")] = 100
+    tasks: Count = param(100, "tasks that wait")
 
     def brokered(self, view: View, task: Waiting) -> bool:
         return view.waiting_count > self.tasks
@@ -54,7 +51,7 @@ class AllManagers(Policy, frozen=True):
 class Managed(Policy, frozen=True):
     """The managers with fewer tasks than this per machine."""
 
-    per_machine: Annotated[PositiveRatio, msgspec.Meta(description="tasks per machine")] = 2.0
+    per_machine: PositiveRatio = param(2.0, "tasks per machine")
 
     def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
         """By what was passed and has not ended."""
@@ -64,7 +61,7 @@ class Managed(Policy, frozen=True):
 class FreeFraction(Policy, frozen=True):
     """The managers of whose processors at least this fraction is free."""
 
-    least: Annotated[float, msgspec.Meta(ge=0, le=1, description="of the processors, or slots")] = 0.1
+    least: float = param(0.1, "of the processors, or slots", ge=0, le=1)
 
     def usable(self, view: View, task: Waiting, manager: Manager) -> bool:
         """By what was passed and has not ended."""

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated
-
-import msgspec
 
 from volery.architectures.pipeline.policies.policy import Policy, Turn
 from volery.architectures.pipeline.policies.records import Waiting
 from volery.architectures.pipeline.policies.view import View
-from volery.core.bounds import Period
+from volery.core.bounds import Period, param
 from volery.core.errors import InputError
 from volery.policies.fairness import HierarchicalDrf, Sharer, parse_shares_text
 from volery.policies.fairness.shares import share_key
@@ -149,7 +146,7 @@ class Bands(Policy, frozen=True):
 class PoorestUser(Policy, frozen=True):
     """The user with the smallest dominant share over weight (DRF; Ghodsi et al., NSDI 2011)."""
 
-    shares: Annotated[str, msgspec.Meta(description="fixed weights of users, as ann:2+bob:1; others have 1")] = ""
+    shares: str = param("", "fixed weights of users, as ann:2+bob:1; others have 1")
 
     def __post_init__(self) -> None:
         """Refuse what are no weights, or a tree of them.
@@ -181,7 +178,7 @@ class PoorestUser(Policy, frozen=True):
 class PoorestBranch(Policy, frozen=True):
     """Hierarchical DRF: from the root down to the poorest branch (Bhattacharya et al., SoCC 2013)."""
 
-    shares: Annotated[str, msgspec.Meta(description="a tree of fixed weights, as web:1+dev:2(ann:2+bob:1)")] = ""
+    shares: str = param("", "a tree of fixed weights, as web:1+dev:2(ann:2+bob:1)")
 
     def __post_init__(self) -> None:
         """Refuse what is no tree.
@@ -215,7 +212,7 @@ class ByUsage(Policy, frozen=True):
     slice is free slots * (1 / priority) / sum (1 / priority).
     """
 
-    half_life_s: Annotated[Period, msgspec.Meta(description="of what users held")] = 86_400.0
+    half_life_s: Period = param(86_400.0, "of what users held")
 
     def line(self, task: Waiting) -> Hashable:
         return task.job.user

@@ -10,16 +10,15 @@ from collections.abc import Hashable, Iterable, Sequence
 from random import Random
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-import msgspec
-
 from volery.architectures.pipeline.policies.records import JobRecord, Kind, Offer, Running, Supply, Waiting
 from volery.architectures.pipeline.policies.view import Candidates, View
+from volery.core.bounds import Parameters
 from volery.core.events import PreemptionReason
 from volery.core.model import Amounts, TaskId, Time
 from volery.core.stages import Stage
 
 
-class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Policy(Parameters, frozen=True):
     """Base of all policies; the first line of a subclass's docstring is its description for users."""
 
 
