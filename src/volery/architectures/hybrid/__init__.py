@@ -19,7 +19,7 @@ Deviates A scheduler hands a long job to the central one without delay, as a fro
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
@@ -42,11 +42,13 @@ from volery.core.bounds import (
     ROUNDS_MAX,
     Components,
     Count,
+    Parameters,
     Period,
     PositiveCount,
     PositiveRatio,
     Ratio,
     Seconds,
+    param,
 )
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -61,93 +63,50 @@ from volery.roles.reservations import Numbers
 EmptyWorkers = Literal["random", "first"]
 
 
-class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HybridConfig(Parameters, frozen=True):
     """Parameters of Hawk, Eagle and what they are compared with."""
 
-    schedulers: Annotated[Components, msgspec.Meta(description="distributed schedulers")] = 10
-    cutoff_s: Annotated[
-        Seconds, msgspec.Meta(description="jobs with at most this mean task duration are short, seconds")
-    ] = 1129.532
-    short_part: Annotated[
-        float, msgspec.Meta(ge=0, le=0.9, description="share of the machines that run short tasks only")
-    ] = 0.17
-    probe_ratio: Annotated[float, msgspec.Meta(ge=1, le=PROBES_MAX, description="probes per short task")] = 2.0
-    probes_min: Annotated[int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="probes per short job at least")] = 2
-    replacement: Annotated[
-        bool, msgspec.Meta(description="a worker may be drawn twice, as in the authors' simulator")
-    ] = False
-    stealing: Annotated[
-        Stealing, msgspec.Meta(description="what an idle worker takes: the first group behind a long task, or any")
-    ] = "behind-long"
-    steal_attempts: Annotated[
-        int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="victims asked for each slot that falls idle")
-    ] = 10
-    steal_after_vain: Annotated[
-        bool,
-        msgspec.Meta(
-            description="a slot that was kept for a reservation in vain falls idle too, as one whose task ended"
-        ),
-    ] = True
-    steal_max: Annotated[PositiveCount, msgspec.Meta(description="reservations taken at once")] = 10_000
-    steal_free: Annotated[bool, msgspec.Meta(description="stealing takes no time, as in the authors' simulator")] = (
-        False
+    schedulers: Components = param(10, "distributed schedulers")
+    cutoff_s: Seconds = param(1129.532, "jobs with at most this mean task duration are short, seconds")
+    short_part: float = param(0.17, "share of the machines that run short tasks only", ge=0, le=0.9)
+    probe_ratio: float = param(2.0, "probes per short task", ge=1, le=PROBES_MAX)
+    probes_min: int = param(2, "probes per short job at least", ge=1, le=ROUNDS_MAX)
+    replacement: bool = param(False, "a worker may be drawn twice, as in the authors' simulator")
+    stealing: Stealing = param("behind-long", "what an idle worker takes: the first group behind a long task, or any")
+    steal_attempts: int = param(10, "victims asked for each slot that falls idle", ge=1, le=ROUNDS_MAX)
+    steal_after_vain: bool = param(
+        True, "a slot that was kept for a reservation in vain falls idle too, as one whose task ended"
     )
-    sharing: Annotated[
-        Sharing, msgspec.Meta(description="what is known of long tasks: nothing, vectors on rejection, or all (ideal)")
-    ] = "none"
-    rounds: Annotated[
-        int,
-        msgspec.Meta(ge=1, le=ROUNDS_MAX, description="rejections of a probe before it goes to the short-only part"),
-    ] = 2
-    sticky: Annotated[bool, msgspec.Meta(description="a reservation serves its job until nothing is left")] = False
-    cancellation: Annotated[bool, msgspec.Meta(description="withdraw reservations of jobs with nothing left")] = True
-    order: Annotated[Order, msgspec.Meta(description="queue of a worker: arrival, or least remaining work")] = "fifo"
-    bypass_max: Annotated[
-        Ratio, msgspec.Meta(description="a reservation is passed by at most this many times its estimate")
-    ] = 5.0
-    empty_workers: Annotated[
-        EmptyWorkers,
-        msgspec.Meta(
-            description="long tasks take idle workers at random, or the first: the authors' simulator packs them"
-        ),
-    ] = "random"
-    short_placement: Annotated[
-        ShortPlacement, msgspec.Meta(description="short jobs: by probes, or centrally by least waiting time (LWL)")
-    ] = "probes"
-    stale_s: Annotated[
-        Seconds, msgspec.Meta(description="least-wait placement sees the state of the last multiple of this (DLWL)")
-    ] = 0.0
-    estimate_low: Annotated[
-        PositiveRatio, msgspec.Meta(description="estimates are off by a random factor from this ...")
-    ] = 1.0
-    estimate_high: Annotated[PositiveRatio, msgspec.Meta(description="... to this; both 1: exact means")] = 1.0
-    reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
-    ] = False
+    steal_max: PositiveCount = param(10_000, "reservations taken at once")
+    steal_free: bool = param(False, "stealing takes no time, as in the authors' simulator")
+    sharing: Sharing = param("none", "what is known of long tasks: nothing, vectors on rejection, or all (ideal)")
+    rounds: int = param(2, "rejections of a probe before it goes to the short-only part", ge=1, le=ROUNDS_MAX)
+    sticky: bool = param(False, "a reservation serves its job until nothing is left")
+    cancellation: bool = param(True, "withdraw reservations of jobs with nothing left")
+    order: Order = param("fifo", "queue of a worker: arrival, or least remaining work")
+    bypass_max: Ratio = param(5.0, "a reservation is passed by at most this many times its estimate")
+    empty_workers: EmptyWorkers = param(
+        "random", "long tasks take idle workers at random, or the first: the authors' simulator packs them"
+    )
+    short_placement: ShortPlacement = param("probes", "short jobs: by probes, or centrally by least waiting time (LWL)")
+    stale_s: Seconds = param(0.0, "least-wait placement sees the state of the last multiple of this (DLWL)")
+    estimate_low: PositiveRatio = param(1.0, "estimates are off by a random factor from this ...")
+    estimate_high: PositiveRatio = param(1.0, "... to this; both 1: exact means")
+    reliable: bool = param(False, "bear faults: numbered and acknowledged messages; costs more of them")
 
 
 class PhoenixConfig(HybridConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of Phoenix: Eagle's, and those of its monitor."""
 
-    heartbeat_s: Annotated[Period, msgspec.Meta(description="between reports to the monitor, seconds")] = 9.0
-    crv_threshold: Annotated[
-        Ratio,
-        msgspec.Meta(description="a constraint is scarce above so many waiting tasks per worker"),
-    ] = 1.0
-    wait_load: Annotated[
-        float,
-        msgspec.Meta(ge=0, lt=1, description="a queue is crowded when its estimated wait exceeds that at this load"),
-    ] = 0.9
-    reorder_max: Annotated[
-        Count, msgspec.Meta(description="tasks with the scarcest constraint that may pass one in front of them")
-    ] = 5
-    soft_constraints: Annotated[
-        tuple[int, ...],
-        msgspec.Meta(
-            description="numbers of constraints that are dropped where no worker has all (the paper: clock, network); "
-            "none unless you know what the numbers stand for"
-        ),
-    ] = ()
+    heartbeat_s: Period = param(9.0, "between reports to the monitor, seconds")
+    crv_threshold: Ratio = param(1.0, "a constraint is scarce above so many waiting tasks per worker")
+    wait_load: float = param(0.9, "a queue is crowded when its estimated wait exceeds that at this load", ge=0, lt=1)
+    reorder_max: Count = param(5, "tasks with the scarcest constraint that may pass one in front of them")
+    soft_constraints: tuple[int, ...] = param(
+        (),
+        "numbers of constraints that are dropped where no worker has all (the paper: clock, network); "
+        "none unless you know what the numbers stand for",
+    )
 
 
 def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: WatchSetting | None = None) -> Deployment:

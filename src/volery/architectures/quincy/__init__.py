@@ -15,15 +15,13 @@ Deviates Neither text was at hand: costs and prices are those of Firmament's pub
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import msgspec
+from typing import Literal
 
 from volery.architectures.quincy.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.ortools_solver import check_solver
 from volery.architectures.quincy.scheduler import FlowSetting, Scheduler
 from volery.architectures.quincy.solver import Solver
-from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Seconds
+from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
@@ -31,45 +29,26 @@ from volery.core.streams import Streams
 from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
-class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuincyConfig(Parameters, frozen=True):
     """Parameters of Quincy and Firmament."""
 
-    policy: Annotated[
-        Literal["quincy", "load-spreading", "network-aware"],
-        msgspec.Meta(description="what costs: moving input and waiting, tasks per machine, or bandwidth in use"),
-    ] = "quincy"
-    fairness: Annotated[
-        bool, msgspec.Meta(description="each job has an equal share of the slots before anything else counts")
-    ] = True
-    preemption: Annotated[
-        bool, msgspec.Meta(description="running tasks may be stopped or moved where that is cheaper; they begin anew")
-    ] = True
-    job_max: Annotated[Count, msgspec.Meta(description="tasks of one job that run at once at most; 0: any number")] = 0
-    cycle_s: Annotated[
-        Seconds, msgspec.Meta(description="from one flow to the next, seconds; 0: whenever something changes")
-    ] = 1.0
-    input_gb: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="what a task with input reads, gigabytes")] = 1.0
-    rack_cost: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="of a gigabyte within a rack")] = 1.0
-    core_cost: Annotated[
-        float, msgspec.Meta(ge=0, le=1e6, description="of a gigabyte between racks; 20 where these are badly connected")
-    ] = 2.0
-    wait_cost: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="of a second of waiting")] = 0.5
-    run_cost: Annotated[
-        float, msgspec.Meta(ge=0, le=1e6, description="what a second of running is worth, that would be lost")
-    ] = 1.0
-    machine_mbps: Annotated[
-        int, msgspec.Meta(ge=100, le=COUNT_MAX, description="what a machine's network carries (network-aware), Mbit/s")
-    ] = 10_000
-    solver: Annotated[
-        Solver, msgspec.Meta(description="built in (augmenting), or of OR-tools (scaling); they find the same flow")
-    ] = "augmenting"
-    warm: Annotated[
-        bool, msgspec.Meta(description="begin with the prices of the flow before; changes the work alone")
-    ] = True
-    decision_ms: Annotated[Milliseconds, msgspec.Meta(description="modelled time of a decision, in the lab alone")] = (
-        0.0
+    policy: Literal["quincy", "load-spreading", "network-aware"] = param(
+        "quincy", "what costs: moving input and waiting, tasks per machine, or bandwidth in use"
     )
-    arc_us: Annotated[Microseconds, msgspec.Meta(description="... and more per arc of its network, microseconds")] = 0.0
+    fairness: bool = param(True, "each job has an equal share of the slots before anything else counts")
+    preemption: bool = param(True, "running tasks may be stopped or moved where that is cheaper; they begin anew")
+    job_max: Count = param(0, "tasks of one job that run at once at most; 0: any number")
+    cycle_s: Seconds = param(1.0, "from one flow to the next, seconds; 0: whenever something changes")
+    input_gb: float = param(1.0, "what a task with input reads, gigabytes", ge=0, le=1e6)
+    rack_cost: float = param(1.0, "of a gigabyte within a rack", ge=0, le=1e6)
+    core_cost: float = param(2.0, "of a gigabyte between racks; 20 where these are badly connected", ge=0, le=1e6)
+    wait_cost: float = param(0.5, "of a second of waiting", ge=0, le=1e6)
+    run_cost: float = param(1.0, "what a second of running is worth, that would be lost", ge=0, le=1e6)
+    machine_mbps: int = param(10_000, "what a machine's network carries (network-aware), Mbit/s", ge=100, le=COUNT_MAX)
+    solver: Solver = param("augmenting", "built in (augmenting), or of OR-tools (scaling); they find the same flow")
+    warm: bool = param(True, "begin with the prices of the flow before; changes the work alone")
+    decision_ms: Milliseconds = param(0.0, "modelled time of a decision, in the lab alone")
+    arc_us: Microseconds = param(0.0, "... and more per arc of its network, microseconds")
 
 
 def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deployment:

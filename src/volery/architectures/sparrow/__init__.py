@@ -12,14 +12,10 @@ Deviates Jobs go to schedulers round robin. A job of more than 4,096 tasks is pr
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
 from volery.architectures.sparrow.messages import MESSAGES
 from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
 from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, ProbeSetting, Sampling, Scheduler
-from volery.core.bounds import PROBES_MAX, Components, Seconds
+from volery.core.bounds import PROBES_MAX, Components, Parameters, Seconds, param
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
@@ -31,38 +27,19 @@ from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
 
 
-class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    schedulers: Annotated[Components, msgspec.Meta(description="schedulers; they share nothing")] = 10
-    probe_ratio: Annotated[
-        float, msgspec.Meta(ge=1, le=PROBES_MAX, description="d, probes per task without constraints")
-    ] = 2.0
-    constrained_ratio: Annotated[
-        float, msgspec.Meta(ge=1, le=PROBES_MAX, description="probes per task with constraints")
-    ] = 2.0
-    late_binding: Annotated[
-        bool, msgspec.Meta(description="false: tasks go to the shortest queues among those probed (section 3.3)")
-    ] = True
-    sampling: Annotated[
-        Sampling, msgspec.Meta(description="probe for all tasks of a job that need the same at once, or for each")
-    ] = "batch"
-    cancellation: Annotated[
-        bool, msgspec.Meta(description="withdraw reservations when the last task is bound (section 3.6)")
-    ] = True
-    replacement: Annotated[
-        bool, msgspec.Meta(description="a worker may be drawn twice, as in the Eagle authors' simulator")
-    ] = False
-    queue: Annotated[QueuePolicy, msgspec.Meta(description="order at a worker, between users (section 4.2)")] = "fifo"
-    priorities: Annotated[
-        dict[str, int], msgspec.Meta(description="user -> priority, smallest first; others come last")
-    ] = {}
-    weights: Annotated[dict[str, float], msgspec.Meta(description="user -> weight of the fair queue; others 1")] = {}
-    cutoff_s: Annotated[
-        Seconds,
-        msgspec.Meta(description="a longer estimate makes a task long; only blocking is told by it"),
-    ] = 1129.532
-    reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
-    ] = False
+class SparrowConfig(Parameters, frozen=True):
+    schedulers: Components = param(10, "schedulers; they share nothing")
+    probe_ratio: float = param(2.0, "d, probes per task without constraints", ge=1, le=PROBES_MAX)
+    constrained_ratio: float = param(2.0, "probes per task with constraints", ge=1, le=PROBES_MAX)
+    late_binding: bool = param(True, "false: tasks go to the shortest queues among those probed (section 3.3)")
+    sampling: Sampling = param("batch", "probe for all tasks of a job that need the same at once, or for each")
+    cancellation: bool = param(True, "withdraw reservations when the last task is bound (section 3.6)")
+    replacement: bool = param(False, "a worker may be drawn twice, as in the Eagle authors' simulator")
+    queue: QueuePolicy = param("fifo", "order at a worker, between users (section 4.2)")
+    priorities: dict[str, int] = param({}, "user -> priority, smallest first; others come last")
+    weights: dict[str, float] = param({}, "user -> weight of the fair queue; others 1")
+    cutoff_s: Seconds = param(1129.532, "a longer estimate makes a task long; only blocking is told by it")
+    reliable: bool = param(False, "bear faults: numbered and acknowledged messages; costs more of them")
 
 
 def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployment:

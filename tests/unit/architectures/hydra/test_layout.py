@@ -1,15 +1,9 @@
 """What a router or proxy knows of the sub-clusters."""
 
 from __future__ import annotations
-from fractions import Fraction
-import pytest
+
 from volery.architectures.hydra.layout import Membership
 from volery.architectures.hydra.messages import Directory
-from volery.architectures.hydra.proxy import proportional
-from volery.architectures.hydra.router import by_hash, draw_weighted
-from volery.architectures.hydra.store import guarantees, load_weights
-from volery.core.streams import Streams
-
 
 
 def test_stale_news_are_ignored_and_losses_are_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -20,16 +21,9 @@ from volery.architectures.hydra.messages import (
     Release,
     Start,
 )
+from volery.architectures.hydra.proxy import proportional
 from volery.core.events import Cancel, JobDone, MoreTasks
 from volery.core.model import Cluster, Task
-from fractions import Fraction
-import pytest
-from volery.architectures.hydra.layout import Membership
-from volery.architectures.hydra.messages import Directory
-from volery.architectures.hydra.proxy import proportional
-from volery.architectures.hydra.router import by_hash, draw_weighted
-from volery.architectures.hydra.store import guarantees, load_weights
-from volery.core.streams import Streams
 
 CLUSTER = Cluster((1, 1, 0, 0), (1,) * 4)
 """Machines 0 and 1 in sub-cluster 0 satisfy a constraint, 2 and 3 in sub-cluster 1 do not."""

@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
+from volery.architectures.hydra.router import by_hash, draw_weighted
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Cluster, Task
-from fractions import Fraction
-import pytest
-from volery.architectures.hydra.layout import Membership
-from volery.architectures.hydra.messages import Directory
-from volery.architectures.hydra.proxy import proportional
-from volery.architectures.hydra.router import by_hash, draw_weighted
-from volery.architectures.hydra.store import guarantees, load_weights
 from volery.core.streams import Streams
 
 STORE = "store/0"

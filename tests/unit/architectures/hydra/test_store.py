@@ -18,18 +18,11 @@ from volery.architectures.hydra.messages import (
     Read,
     Standing,
 )
+from volery.architectures.hydra.store import guarantees, load_weights
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import SECOND, Cluster
 from volery.roles.recovery.channel import Renewed
 from volery.sim.effects import TimerSet
-from fractions import Fraction
-import pytest
-from volery.architectures.hydra.layout import Membership
-from volery.architectures.hydra.messages import Directory
-from volery.architectures.hydra.proxy import proportional
-from volery.architectures.hydra.router import by_hash, draw_weighted
-from volery.architectures.hydra.store import guarantees, load_weights
-from volery.core.streams import Streams
 
 LOAD = Load(1, 2, 0, 5, ("",), (2,), (9,))
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.architectures.parts import Alone, submit
 
-from volery.core.events import Cancel, JobAccepted, JobDone
-from volery.core.model import Cluster, Job, Task
-from collections import Counter
-from random import Random
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from volery.architectures.omega.front import parse_rule
-from volery.architectures.omega.jobs import DecisionTimes
-from volery.architectures.omega.placement import NOWHERE, Layout, PlacementProblem, Rings, place, stretch
 from volery.core.errors import InputError
+from volery.core.events import Cancel, JobAccepted, JobDone
 from volery.core.model import SECOND, Cluster, Job, Task
-from volery.core.resources import Packing
-from volery.core.streams import Streams
 
 FRONT = "front/0"
 

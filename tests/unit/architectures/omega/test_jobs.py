@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from volery.architectures.omega.jobs import NO_END, Elasticity, Policy
+from volery.architectures.omega.jobs import NO_END, DecisionTimes, Elasticity, Policy
 from volery.core.resources import Packing
-from collections import Counter
-from random import Random
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from volery.architectures.omega.front import parse_rule
-from volery.architectures.omega.jobs import DecisionTimes
-from volery.architectures.omega.placement import NOWHERE, Layout, PlacementProblem, Rings, place, stretch
-from volery.core.errors import InputError
-from volery.core.model import SECOND, Cluster, Job, Task
-from volery.core.resources import Packing
-from volery.core.streams import Streams
 
 
 @pytest.mark.parametrize(
