@@ -15,7 +15,8 @@ from volery.architectures.tetrisched import build as build_tetrisched
 from volery.architectures.tetrisched.requests import Requests
 from volery.architectures.tetrisched.requests import WaitingJob as Gang
 from volery.core.component import Deployment
-from volery.core.model import Cluster, Time
+from volery.core.model import Cluster
+from volery.core.port import Port
 from volery.core.streams import Streams
 
 
@@ -34,9 +35,9 @@ class InWaves(Scheduler):
 
     __slots__ = ()
 
-    def start(self, now: Time) -> None:
-        super().start(now)
-        self._jobs.__class__ = WaveQueue
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        self.jobs.__class__ = WaveQueue
 
 
 @mutant("check_gangs", OMEGA)
@@ -58,9 +59,9 @@ class Hopeful(Framework):
 
     __slots__ = ()
 
-    def start(self, now: Time) -> None:
-        super().start(now)
-        self._jobs.__class__ = HopefulQueue
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        self.jobs.__class__ = HopefulQueue
 
 
 @mutant("check_gangs", MESOS)

@@ -28,7 +28,6 @@ class Node(node.Node):
     """One worker machine.
 
     Args:
-        seat: its place in the order of heartbeats.
         beats: of machines; None: an end is reported at once (an out-of-band heartbeat).
     """
 

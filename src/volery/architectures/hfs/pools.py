@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
+import msgspec
+
 from volery.core.model import JobId
 from volery.policies.fairness.order import Ranking
 from volery.policies.fairness.tree import Sharer
@@ -29,36 +31,25 @@ def _scaled(amount: int, of: int) -> int:
     return (amount << SCALE_BITS) // of
 
 
-class Pool:
+class Pool(msgspec.Struct, eq=False):
     """A pool with the running and waiting tasks of its jobs, and of those of the pools below.
 
     Args:
-        name: a user's where it has no pools below.
-        weight: against its siblings.
         least: slots that it is due before others get more than theirs.
         in_order: its jobs are served first come first served.
-        above: the pool that it is part of.
         number: among its siblings, which decides ties.
-
-    Attributes:
-        running, waiting: tasks.
     """
 
-    __slots__ = ("above", "in_order", "least", "members", "name", "number", "ranking", "running", "waiting", "weight")
-
-    def __init__(
-        self, name: str, weight: int, least: int, in_order: bool, above: Pool | None = None, number: int = 0
-    ) -> None:
-        self.name = name
-        self.weight = weight
-        self.least = least
-        self.in_order = in_order
-        self.above = above
-        self.number = number
-        self.members: list[Pool] = []
-        self.ranking = Ranking()
-        self.running = 0
-        self.waiting = 0
+    name: str
+    weight: int
+    least: int
+    in_order: bool
+    above: Pool | None = None
+    number: int = 0
+    members: list[Pool] = []
+    ranking: Ranking = msgspec.field(default_factory=Ranking)
+    running: int = 0
+    waiting: int = 0
 
     @property
     def demand(self) -> int:
@@ -99,8 +90,6 @@ class Pools:
         least: minimum share by pool, in slots.
         in_order: pools whose jobs are served first come first served.
     """
-
-    __slots__ = ("_by_name", "_in_order", "_jobs", "_least", "_number", "root")
 
     def __init__(
         self, tree: Sharer | None = None, least: Mapping[str, int] | None = None, in_order: frozenset[str] = frozenset()
@@ -229,12 +218,6 @@ def fair_parts(total: Fraction, demand: Sequence[int], least: Sequence[int], wei
 
     The r of Hadoop's design document, which finds it by 25 steps of bisection, exactly: parts grow piecewise linearly
     with r. Where minimum shares are more than there is, all are cut in proportion.
-
-    Args:
-        total: slots.
-        demand: per member, slots that it could use.
-        least: per member, its minimum share.
-        weight: per member.
     """
     wanted = [Fraction(min(d, m)) for d, m in zip(demand, least, strict=True)]
     if sum(wanted) > total:

@@ -21,13 +21,7 @@ LOOK: Final = "shares"
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """The waits after which pools take slots from others.
-
-    Args:
-        least_us: after so long below its minimum share; 0: never.
-        half_us: after so long below half of its fair share; 0: never.
-        every_us: so long after a change at most shares are looked at, while tasks wait.
-    """
+    """The waits after which pools take slots from others."""
 
     least_us: Time
     half_us: Time
@@ -35,13 +29,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class Shortage:
-    """Keeps the times since when pools have been short of a share.
-
-    Args:
-        timeout_us: longest shortage; 0: no limit.
-    """
-
-    __slots__ = ("_since", "_timeout_us")
+    """Keeps the times since when pools have been short of a share."""
 
     def __init__(self, timeout_us: Time) -> None:
         self._timeout_us = timeout_us
@@ -67,14 +55,7 @@ class LaunchedAttempt(NamedTuple):
 
 
 class Preemptor:
-    """Looks at shares from time to time, and kills the newest tasks of the pools that are farthest above theirs.
-
-    Args:
-        timeouts: the waits.
-        pools: of the tracker.
-    """
-
-    __slots__ = ("_half", "_least", "_leaving", "_look_at", "_losing", "_pools", "_stays", "_timeouts")
+    """Looks at shares from time to time, and kills the newest tasks of the pools that are farthest above theirs."""
 
     def __init__(self, timeouts: Timeouts, pools: Pools) -> None:
         self._timeouts = timeouts

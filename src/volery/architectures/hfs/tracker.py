@@ -22,8 +22,6 @@ class JobWork:
     """A job of the tracker.
 
     Attributes:
-        placed: its waiting tasks.
-        has_input: some task of it has input somewhere.
         passed_since: when it was first passed over since its last launch; NEVER: it was not.
         waited_us, passed_count, launched_count: in all, for the account.
     """
@@ -43,22 +41,9 @@ class JobTracker(Component):
     """Offers machines to jobs in the order of their pools; a job without input there may let the next go first.
 
     Args:
-        cluster: the machines.
         order: machines in the order of their heartbeats; a machine's place in it is its seat.
-        pools: of jobs.
-        delay: the waits of jobs for their input.
-        beats: of machines with slots free.
         at_once: machines report at once what has ended, and those with slots free are offered when a job comes.
-        per_heartbeat: at most so many launches at one opportunity; 0: as many as there are slots free.
-        stream: of random choices between machines.
-        preemptor: kills tasks for pools that are short of their shares.
     """
-
-    __slots__ = (
-        "_armed", "_at_once", "_attempts", "_beats", "_delay", "_fitting", "_free", "_idle", "_jobs", "_launches",
-        "_masks", "_matches", "_order", "_per_heartbeat", "_pools", "_preemptor", "_running", "_seat", "_sites",
-        "_slots", "_stream", "_waiting", "_work",
-    )  # fmt: skip
 
     def __init__(
         self,

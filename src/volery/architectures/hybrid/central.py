@@ -38,8 +38,6 @@ class LeastWait:
     """Estimates the wait of each unit from the tasks that were placed there.
 
     Args:
-        units: how many.
-        random: uniform on [0, 1).
         in_order: of the empty units the first are taken, as in the Eagle authors' simulator, else random ones. Taking
             the first keeps long tasks on as few units as do.
         request_us: added where a task runs: the time that its request took.
@@ -73,14 +71,7 @@ class LeastWait:
             self._seen_wait_us = self.wait_us.copy()
 
     def place(self, count: int, estimate_us: Time, eligible: Units, now: Time) -> list[int]:
-        """Units for so many tasks; empty ones first, then always the one with the least estimated wait.
-
-        Args:
-            count: of tasks.
-            estimate_us: of each.
-            eligible: the units that may be taken, at least one.
-            now: time.
-        """
+        """Units for so many tasks; empty ones first, then always the one with the least estimated wait."""
         self._look(now)
         wait_us = (self._seen_wait_us if self._stale_us else self.wait_us)[eligible]
         start_us = self._start_us[eligible]
@@ -153,17 +144,9 @@ class Central(Component):
     """Places the tasks of long jobs, one reservation each, and keeps the machines on which they wait or run.
 
     Args:
-        layout: the machines.
-        wait: the estimated waits of their units.
-        numbers: of messages.
         shared: whether others ask for the machines of long tasks.
         demand: reports waiting tasks to the monitor (Phoenix).
     """
-
-    __slots__ = (
-        "_demand", "_eligible", "_layout", "_long_count", "_numbers", "_placed", "_running", "_seen", "_shared",
-        "_tasks", "_vector", "_version", "_wait",
-    )  # fmt: skip
 
     def __init__(
         self,

@@ -14,14 +14,7 @@ Units = npt.NDArray[np.int64]
 
 
 class Layout:
-    """Lists the machines and those for short tasks only; pure input of the build, shared.
-
-    Args:
-        constraints: per machine.
-        slots: per machine.
-        short_only: per machine.
-        matches: machines by constraint set.
-    """
+    """Lists the machines and those for short tasks only; pure input of the build, shared."""
 
     def __init__(
         self, constraints: Sequence[int], slots: Sequence[int], short_only: Sequence[bool], matches: Matches

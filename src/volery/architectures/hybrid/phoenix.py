@@ -34,24 +34,13 @@ def supply(constraints: Sequence[int], slots: Sequence[int]) -> list[int]:
 
 
 def scarcity(demands: Sequence[Sequence[int]], available: Sequence[int]) -> list[float]:
-    """The CRV: demand over supply of each constraint.
-
-    Args:
-        demands: per scheduler, the waiting tasks that ask for each constraint.
-        available: per constraint, the workers that satisfy it.
-    """
+    """The CRV: demand over supply of each constraint."""
     asked = [sum(counts) for counts in zip(*demands, strict=True)] if demands else [0] * len(available)
     return [count / workers if workers else 0.0 for count, workers in zip(asked, available, strict=True)]
 
 
 class ConstraintDemand:
-    """Waiting tasks per constraint.
-
-    Args:
-        width: how many constraints there are.
-    """
-
-    __slots__ = ("_positions", "counts")
+    """Waiting tasks per constraint."""
 
     def __init__(self, width: int) -> None:
         self.counts = [0] * width
@@ -73,13 +62,10 @@ class Negotiation:
 
     Args:
         soft: the constraints that may be given up, a bit set.
-        workers: per constraint, how many satisfy it.
 
     Attributes:
         thousandths: the CRV as last received from the monitor.
     """
-
-    __slots__ = ("_soft", "_workers", "thousandths")
 
     def __init__(self, soft: int, workers: Sequence[int]) -> None:
         self._soft = soft
@@ -87,12 +73,7 @@ class Negotiation:
         self.thousandths: Sequence[int] = (0,) * len(workers)
 
     def admitted(self, task: Task, supply: Callable[[int], int]) -> tuple[Task, int]:
-        """The task without the soft constraints in its way, those of the highest CRV first, and their number.
-
-        Args:
-            task: which.
-            supply: constraint set -> how many machines satisfy it.
-        """
+        """The task without the soft constraints in its way, those of the highest CRV first, and their number."""
         needs, soft = task.constraints, task.constraints & self._soft
         if not soft or supply(needs):
             return task, 0
@@ -117,9 +98,6 @@ class RecentService:
     """Estimates the wait of a queue from the last tasks that it served (Pollaczek and Khinchine).
 
     With arrival rate L, service time S and load R = L E[S], the mean wait is R / (1 - R) * E[S^2] / (2 E[S]).
-
-    Args:
-        servers: slots that serve the queue; the load is per slot.
     """
 
     __slots__ = ("_came", "_count", "_ran", "_servers")
@@ -169,13 +147,8 @@ class WatchSetting(msgspec.Struct, frozen=True):
     """The parameters of the monitor and of those who report to it.
 
     Args:
-        monitor: address.
         heartbeat_us: reports are made at multiples of this time.
         supply: per constraint, how many workers satisfy it.
-        threshold: reordering begins when the largest CRV is above it.
-        wait_load: a queue is crowded when its estimated wait is above what it would be at this load.
-        reorder_max: how many tasks of the scarcest constraint may pass one that has come before them.
-        soft: the constraints that may be negotiated away.
     """
 
     monitor: Address
@@ -188,16 +161,7 @@ class WatchSetting(msgspec.Struct, frozen=True):
 
 
 class DemandReport:
-    """Reports the waiting tasks of one scheduler to the monitor, at a heartbeat and where they have changed.
-
-    Args:
-        setting: the parameters.
-
-    Attributes:
-        waiting: tasks, per constraint.
-    """
-
-    __slots__ = ("_armed", "_sent", "_setting", "waiting")
+    """Reports the waiting tasks of one scheduler to the monitor, at a heartbeat and where they have changed."""
 
     def __init__(self, setting: WatchSetting) -> None:
         self._setting = setting
@@ -226,14 +190,7 @@ def next_beat(now: Time, heartbeat_us: Time) -> Time:
 
 
 class Monitor(Component):
-    """Compares demand and supply of constraints, and orders crowded workers to let the scarcest go first.
-
-    Args:
-        setting: shared with those who report.
-        schedulers: addresses of those who negotiate by scarcity.
-    """
-
-    __slots__ = ("_crowded", "_demands", "_messages", "_schedulers", "_sent", "_setting")
+    """Compares demand and supply of constraints, and orders crowded workers to let the scarcest go first."""
 
     def __init__(self, setting: WatchSetting, schedulers: Sequence[Address]) -> None:
         self._setting = setting
@@ -295,12 +252,7 @@ class Monitor(Component):
 
 
 class CrowdReport:
-    """Reports to the monitor, at a heartbeat, that a worker's queue has become crowded or is no longer so.
-
-    Args:
-        setting: the parameters.
-        slots: of the worker.
-    """
+    """Reports to the monitor, at a heartbeat, that a worker's queue has become crowded or is no longer so."""
 
     __slots__ = ("_armed", "_begun", "_recent", "_sent", "_setting", "_slots")
 
@@ -345,9 +297,6 @@ class ScarceFirst:
     """Lets reservations that ask for the scarcest constraint pass others, each of which is passed a few times at most.
 
     Long reservations neither pass nor are passed.
-
-    Args:
-        setting: the parameters.
 
     Attributes:
         constraint: the scarcest, or `NONE`: then the queue has its usual order.

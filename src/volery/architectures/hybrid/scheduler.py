@@ -48,20 +48,7 @@ TRIES = 64
 
 
 class SchedulerSetting(msgspec.Struct, frozen=True):
-    """The parameters of all schedulers of a deployment.
-
-    Args:
-        probe_ratio: probes per task.
-        probes_min: probes per job at least.
-        cutoff_us: jobs whose estimate is at most this are short.
-        sharing: of what is known of long tasks: nothing, by vectors on rejection, or exactly at submission.
-        rounds: how many times a probe may be rejected before it goes to the short-only part.
-        sticky: reservations stay until nothing is left of the batch.
-        cancellation: reservations are withdrawn then.
-        short_placement: short jobs are probed for, or placed centrally as long ones are.
-        estimate_low, estimate_high: the estimate is off by a factor between these, drawn per job.
-        central: address.
-    """
+    """The parameters of all schedulers of a deployment."""
 
     probe_ratio: float
     probes_min: int
@@ -76,7 +63,7 @@ class SchedulerSetting(msgspec.Struct, frozen=True):
     central: Address
 
 
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """Short tasks of a job that need the same, and their reservations.
 
     Attributes:
@@ -88,37 +75,19 @@ class Batch:
         rejected: reservations that wait for another worker.
     """
 
-    __slots__ = ("estimate_us", "first", "id", "needs", "nodes", "rejected", "rejections", "requests", "tasks")
-
-    def __init__(self, number: int, tasks: list[Task], needs: int, estimate_us: Time) -> None:
-        self.id = number
-        self.tasks = tasks
-        self.needs = needs
-        self.estimate_us = estimate_us
-        self.first = 0
-        self.nodes: list[Address | None] = []
-        self.requests: list[int] = []
-        self.rejections: list[int] = []
-        self.rejected: list[int] = []
+    id: int
+    tasks: list[Task]
+    needs: int
+    estimate_us: Time
+    first: int = 0
+    nodes: list[Address | None] = []
+    requests: list[int] = []
+    rejections: list[int] = []
+    rejected: list[int] = []
 
 
 class Scheduler(ReservingScheduler):
-    """Places short jobs by probes, hands long ones to the central scheduler, and keeps both until they are done.
-
-    Args:
-        layout: the machines.
-        sampler: draws workers to probe.
-        setting: the parameters.
-        stream: of random choices.
-        numbers: of messages.
-        demand: reports waiting tasks to the monitor (Phoenix).
-        negotiation: gives up soft constraints (Phoenix).
-    """
-
-    __slots__ = (
-        "_batches", "_demand", "_estimates", "_layout", "_negotiated", "_negotiation", "_rejected", "_roomy",
-        "_sampler", "_sent", "_setting", "_stream", "_vector", "_version",
-    )  # fmt: skip
+    """Places short jobs by probes, hands long ones to the central scheduler, and keeps both until they are done."""
 
     FACTS = (*ReservingScheduler.FACTS, ("_rejected", "rejected_probes"), ("_negotiated", "negotiated_constraints"))
 

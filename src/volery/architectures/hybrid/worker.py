@@ -40,15 +40,8 @@ class WorkerSetting(msgspec.Struct, frozen=True):
 
     Args:
         schedulers: the scheduler of job j is the one at j modulo their number; the last address is the central one's.
-        general: addresses of the workers outside the short-only part, which may be robbed.
-        stealing: which reservations a victim gives.
         steal_attempts: how many victims are asked, one after the other, for each slot that falls idle; slots of a
             worker that fall idle meanwhile share what is found.
-        steal_after_vain: whether a slot falls idle, too, when what it was kept for has no task left.
-        steal_max: reservations given at once.
-        sticky: whether a reservation stays until its batch has no task left (sticky batch probing).
-        order: of the queue.
-        bypass_max: a short reservation is passed by at most this many times its own estimate.
     """
 
     schedulers: tuple[Address, ...]
@@ -67,14 +60,6 @@ class Worker(SlotKeeper):
 
     The last request is kept in fields, and others that are under way in a dict that few workers ever need: ten thousand
     dicts would be memory traffic.
-
-    Args:
-        slots: of the machine.
-        offered: the constraints that it satisfies.
-        setting: the parameters.
-        draws: of victims.
-        crowd: reports a crowded queue to the monitor (Phoenix).
-        scarce: lets tasks with a scarce constraint go first (Phoenix).
     """
 
     __slots__ = (

@@ -95,11 +95,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
 
 
 class HydraBuilder:
-    """Makes the components of one build.
-
-    Args:
-        cluster, config, streams: of the build.
-    """
+    """Makes the components of one build."""
 
     def __init__(self, cluster: Cluster, config: HydraConfig, streams: Streams) -> None:
         self._config = config

@@ -19,13 +19,6 @@ REACH_MAX = 1 << 14
 class SubCluster:
     """The machines of one resource manager, in the order of their heartbeats; a machine's place in it is its seat.
 
-    Args:
-        number: of the sub-cluster.
-        machines: numbers, in that order.
-        cluster: all machines.
-        anchors: of the cluster.
-        count: of sub-clusters.
-
     Attributes:
         constraints, slots: per seat.
         seat_of: machine -> seat.
@@ -43,17 +36,6 @@ class SubCluster:
 
 class Layout:
     """A pure function of the cluster and a stream, shared inside one build.
-
-    Args:
-        cluster: the machines.
-        count: of sub-clusters.
-        routers: how many.
-        proxies: of each sub-cluster.
-        stream: of the order of heartbeats.
-
-    Attributes:
-        sub_of: per machine.
-        proxies: all addresses, those of the first sub-cluster first.
 
     Raises:
         InputError: more sub-clusters than machines.
@@ -96,8 +78,6 @@ class Membership:
     """The sub-clusters as the state store last reported them to a router or proxy.
 
     Attributes:
-        active: per sub-cluster, whether its resource manager answers.
-        weights: set by the policy generator, in permille.
         headroom: free slots, of those that have reported them.
     """
 

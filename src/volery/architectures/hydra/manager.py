@@ -46,12 +46,8 @@ class ManagerSetting(msgspec.Struct, frozen=True):
     """The parameters of all resource managers of a build.
 
     Args:
-        queues: weights of queues; None: one queue for all.
         beats: of machines, per sub-cluster; None: they report at once, and are offered at once.
         am_beats: of application masters, one after the other by proxy; None: grants are sent at once.
-        proxies: addresses, in the order of these heartbeats.
-        decision_us: of a container.
-        report_us: from one report to the store to the next.
     """
 
     queues: Mapping[str, int] | None
@@ -62,19 +58,12 @@ class ManagerSetting(msgspec.Struct, frozen=True):
     report_us: Time
 
 
-class JobRequests:
-    """The containers that a job requests of a resource manager.
+class JobRequests(msgspec.Struct, eq=False):
+    """The containers that a job requests of a resource manager."""
 
-    Attributes:
-        wanted: per constraint set, how many more.
-    """
-
-    __slots__ = ("proxy", "queue", "wanted")
-
-    def __init__(self, proxy: Address, queue: str) -> None:
-        self.proxy = proxy
-        self.queue = queue
-        self.wanted: dict[int, int] = {}
+    proxy: Address
+    queue: str
+    wanted: dict[int, int] = {}
 
 
 def _count(counts: dict[str, int], queue: str, by: int) -> None:
@@ -88,10 +77,6 @@ class ResourceManager(Component):
     """Grants containers on its machines.
 
     Args:
-        sub: its machines.
-        setting: the parameters.
-        stream: of random choices between machines.
-        incarnation: of the manager.
         registrations: of its machines, where they may restart, as the manager may; None: none does.
     """
 

@@ -21,13 +21,8 @@ class Node(Component):
     """One worker machine.
 
     Args:
-        rm: its resource manager.
         seat: its place in the order of heartbeats.
         beats: the times at which it reports what has ended; None: at once.
-        registration: with a resource manager that may restart, as the node may; None: neither does.
-
-    Attributes:
-        running: what runs, and for which proxy.
     """
 
     __slots__ = ("_beats", "_heard", "_registration", "_rm", "_seat", "_vacated", "running")

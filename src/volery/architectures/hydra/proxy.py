@@ -13,6 +13,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Final, Literal, NamedTuple
 
+import msgspec
+
 from volery.architectures.hydra.layout import Layout, Membership, rm_of, sub_of_rm
 from volery.architectures.hydra.messages import (
     Ask,
@@ -49,11 +51,7 @@ NOWHERE: Final = -1
 
 
 class TaskLine:
-    """Tasks of one job and constraint set that wait, by the sub-cluster that holds their input.
-
-    Attributes:
-        length: how many.
-    """
+    """Tasks of one job and constraint set that wait, by the sub-cluster that holds their input."""
 
     __slots__ = ("_by_sub", "length")
 
@@ -77,27 +75,22 @@ class TaskLine:
         return task
 
 
-class Application:
+class Application(msgspec.Struct, eq=False):
     """The state that an application master keeps of its job.
 
     Attributes:
-        user: whose it is.
         waiting: constraint set -> tasks without a container; never empty.
         asked: (sub-cluster, constraint set) -> containers asked for there that have not come.
-        running: attempts by task.
         attempts: of tasks that have to begin again, the next one.
         near: where the input of tasks lies, where that is asked for.
     """
 
-    __slots__ = ("asked", "attempts", "near", "running", "user", "waiting")
-
-    def __init__(self, user: str) -> None:
-        self.user = user
-        self.waiting: dict[int, TaskLine] = {}
-        self.asked: dict[tuple[int, int], int] = {}
-        self.running: dict[TaskId, RunningAttempt] = {}
-        self.attempts: dict[TaskId, int] = {}
-        self.near: dict[TaskId, int] = {}
+    user: str
+    waiting: dict[int, TaskLine] = {}
+    asked: dict[tuple[int, int], int] = {}
+    running: dict[TaskId, RunningAttempt] = {}
+    attempts: dict[TaskId, int] = {}
+    near: dict[TaskId, int] = {}
 
     def wait_count(self, mask: int) -> int:
         """The number of tasks of a constraint set that wait."""
@@ -112,7 +105,6 @@ def proportional(
 
     Args:
         count: n, containers that are wanted.
-        candidates: sub-clusters that may be asked.
         weights: w, per sub-cluster, in permille.
         headroom: free slots of the sub-clusters that have reported them.
         alpha: a; what headroom counts against weights.
@@ -132,17 +124,7 @@ def proportional(
 
 
 class Splitter:
-    """Splits what a proxy requests over sub-clusters, by one policy.
-
-    Args:
-        layout: of the federation.
-        membership: of a proxy.
-        policy: which.
-        alpha: what headroom counts against weights.
-
-    Attributes:
-        by_locality: whether it matters where input lies.
-    """
+    """Splits what a proxy requests over sub-clusters, by one policy."""
 
     def __init__(self, layout: Layout, membership: Membership, policy: Split, alpha: Fraction) -> None:
         self._layout = layout
@@ -175,9 +157,6 @@ class Proxy(Component):
     """Hosts the application masters of some jobs of its sub-cluster.
 
     Args:
-        home: its sub-cluster.
-        layout: of the federation.
-        membership: the sub-clusters, as last reported.
         splitter: of whom it asks; it reads the membership.
     """
 

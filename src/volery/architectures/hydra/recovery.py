@@ -26,11 +26,7 @@ IDS: Final = 1 << 40
 
 
 class Registrant(Protocol):
-    """A node, as its registration calls it.
-
-    Attributes:
-        running: what runs there, and for which proxy.
-    """
+    """A node, as its registration calls it."""
 
     running: dict[TaskId, tuple[Start, Address]]
 
@@ -45,10 +41,7 @@ class Registration:
     """A node's registration with its resource manager: tasks start under it, or wait for it.
 
     Args:
-        rm: the resource manager.
-        proxies: all of them; each may have started tasks here.
         expiry_us: after this long without its resource manager the node ends all that runs.
-        incarnation: of the node.
     """
 
     __slots__ = ("_expiry_us", "_incarnation", "_node", "_number", "_port", "_proxies", "_rm", "_term", "_waiting")
@@ -180,10 +173,7 @@ class Registrations:
     """A resource manager's account of its machines: those that have registered and are not lost are used.
 
     Args:
-        sub: the machines.
-        proxies: addresses of all.
         lease_us: a machine that was lost for so long has ended all that ran there.
-        incarnation: of the resource manager.
     """
 
     _manager: Registrar

@@ -37,13 +37,7 @@ def by_hash(candidates: Sequence[int], queue: str) -> int:
 
 
 class Router(Forwarder):
-    """Chooses the home of every job, has the choice written down, and hands answers back.
-
-    Args:
-        layout: of the federation.
-        routing: the policy by which it chooses.
-        stream: of random choices.
-    """
+    """Chooses the home of every job, has the choice written down, and hands answers back."""
 
     def __init__(self, layout: Layout, routing: Routing, stream: Random) -> None:
         super().__init__()

@@ -35,11 +35,7 @@ UNKNOWN: Final = -1
 
 
 class StateStore(Component):
-    """One database for all; it stands for a replicated one, and does not fail.
-
-    Args:
-        layout: of the federation.
-    """
+    """One database for all; it stands for a replicated one, and does not fail."""
 
     def __init__(self, layout: Layout) -> None:
         count = len(layout.subclusters)
@@ -189,7 +185,6 @@ def guarantees(
     Args:
         demand: per queue, containers used and wanted in each sub-cluster.
         weights: of queues; 1 for those that are not in it.
-        slots: of each sub-cluster.
     """
     whole = max(1, sum(weights.values()))
     found = {name: tuple([size * weight // whole for size in slots]) for name, weight in weights.items()}
@@ -206,11 +201,9 @@ class PolicyGenerator(Component):
     """Sets weights of sub-clusters by their waiting applications, and guaranteed capacities of queues by demand.
 
     Args:
-        generating: which of the two.
         period_us: from one look to the next; none where nothing has changed.
         low, high: waiting applications between which a weight falls from 1 to 0.
         queues: weights of queues; None: there are none.
-        incarnation: of this component.
     """
 
     def __init__(

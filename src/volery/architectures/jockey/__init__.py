@@ -98,8 +98,6 @@ def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[J
 
     Args:
         config: as it was given; its grid may be longer than the cluster it will be used on.
-        earlier: what happened.
-        simulate: the lab's kernel.
     """
     setting = _setting(Cluster.uniform(config.tokens_max), config)
     plain = msgspec.structs.replace(config, models=(), control="max")

@@ -20,12 +20,9 @@ Left = Callable[[float], Time]
 
 
 class UtilityCurve(msgspec.Struct, frozen=True):
-    """The value of the end of a job, by points of the time since its submission.
+    """The value of the end of a job, by points: (microseconds since its submission, utility), times increasing.
 
     It is constant before the first point, and beyond the last as steep as between the last two.
-
-    Args:
-        points: (time since the submission in microseconds, utility), times increasing.
 
     Raises:
         InputError: there is no point, or times do not increase.
@@ -58,10 +55,6 @@ DEFAULT: Final = "0:1+600:-1+60000:-1000"
 def parsed(text: str, place: str) -> UtilityCurve:
     """A curve about a deadline, from `SECONDS:UTILITY+...`, where seconds count from the deadline.
 
-    Args:
-        text: as `DEFAULT`.
-        place: what errors name.
-
     Raises:
         InputError: it is not of that form, or times do not increase.
     """
@@ -78,12 +71,7 @@ def parsed(text: str, place: str) -> UtilityCurve:
 
 
 def due(deadline_us: Time, about: UtilityCurve) -> UtilityCurve:
-    """The curve of a job.
-
-    Args:
-        deadline_us: since the submission.
-        about: a curve whose times count from the deadline.
-    """
+    """The curve of a job."""
     return UtilityCurve(tuple([(deadline_us + at, utility) for at, utility in about.points]))
 
 
@@ -95,7 +83,6 @@ class Loop(msgspec.Struct, frozen=True):
         alpha: hysteresis, the share of the way to what is wanted that is gone per period; 1: at once.
         dead_us: dead zone: the job is to be done so much before its deadline, and nothing changes while the forecast
             is no further than that from it.
-        grid: allocations to choose from, tokens, increasing.
     """
 
     slack: float
@@ -116,15 +103,7 @@ class Loop(msgspec.Struct, frozen=True):
         return self.grid[utilities.index(max(utilities))]
 
     def adjusted(self, held: float, deadline_us: Time, curve: UtilityCurve, elapsed_us: Time, left: Left) -> float:
-        """The next allocation; all that there is where even that is too little.
-
-        Args:
-            held: the last one, tokens.
-            deadline_us: since the submission, as `elapsed_us`.
-            curve: what being done when is worth.
-            elapsed_us: since the submission.
-            left: of the model.
-        """
+        """The next allocation; all that there is where even that is too little."""
         target_us = deadline_us - self.dead_us
         if self.forecast_us(elapsed_us, left(self.grid[-1])) > target_us:
             return float(self.grid[-1])
@@ -138,7 +117,6 @@ class TokenClaim(msgspec.Struct, frozen=True):
 
     Args:
         steps: allocations that it may be given, tokens, increasing, from 0 to what it asks for.
-        utilities: what each is worth.
     """
 
     steps: tuple[int, ...]
@@ -179,20 +157,7 @@ RESIMULATIONS_MAX = 3
 
 
 class ControlSetting(msgspec.Struct, frozen=True):
-    """The parameters of control.
-
-    Args:
-        control: in every period, at the first moment alone, or not at all: the most there is.
-        simulator: whether tables are used where earlier runs have taught some; otherwise Amdahl's law.
-        loop: of the control.
-        utility: of being done, about the deadline.
-        period_us: of the loop.
-        deviation: what is done about jobs that are not as their model.
-        off: work per work of the model, or the inverse, beyond which a job deviates ...
-        off_periods: ... when so many periods in a row have found it so.
-        rehearsing: how jobs are simulated anew.
-        rehearsal_us: modelled time that this takes.
-    """
+    """The parameters of control."""
 
     control: Control
     simulator: bool
@@ -209,14 +174,8 @@ class ControlSetting(msgspec.Struct, frozen=True):
 class ControlledJob:
     """A job with a deadline.
 
-    Args:
-        job: as it was submitted.
-        now: when.
-        setting: how it is controlled.
-
     Attributes:
-        job, user: of the job; the user is the name of a recurring one.
-        known: all of its tasks are.
+        user: of the job; the user is the name of a recurring one.
         wanted: tokens that it is to have; 0 until all of its tasks are known.
         shares: whether it is given a fair share instead, because no model fits it.
     """

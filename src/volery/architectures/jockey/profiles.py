@@ -17,12 +17,7 @@ from volery.core.workflows import with_parents
 
 
 class JobRun(msgspec.Struct, frozen=True):
-    """An earlier run, as it was recorded; times in microseconds since its submission.
-
-    Args:
-        waits: per task, places of those that it waits for.
-        ready_us, start_us, finish_us: per task.
-    """
+    """An earlier run, as it was recorded; times in microseconds since its submission."""
 
     waits: tuple[tuple[int, ...], ...]
     ready_us: tuple[Time, ...]
@@ -40,8 +35,6 @@ class JobProfile(msgspec.Struct, frozen=True):
 
     Args:
         waits: per task of its latest run, places of those that it waits for.
-        stage_of: per task, its stage.
-        stages: what progress is measured by.
         run_us: per stage, the run times of its tasks in all runs, in order.
     """
 
@@ -52,13 +45,7 @@ class JobProfile(msgspec.Struct, frozen=True):
 
 
 class JobModel(msgspec.Struct, frozen=True):
-    """The model of a recurring job.
-
-    Args:
-        job: its name, which its runs have as their user.
-        profile: of it.
-        table: C(progress, allocation), from simulated runs.
-    """
+    """The model of a recurring job."""
 
     job: str
     profile: JobProfile
@@ -130,8 +117,6 @@ def learned(earlier: Records, how: RehearsalSetting, alone: Alone, simulate: Sim
 
     Args:
         earlier: records; the runs of a job have its name as their user.
-        how: each is simulated.
-        alone, simulate: what with.
     """
     trace, runs = earlier.trace, dict[str, list[JobRun]]()
     for job in range(trace.job_count if trace.user and trace.deadline_us else 0):

@@ -30,7 +30,6 @@ class Remaining(msgspec.Struct, frozen=True):
     """The table.
 
     Args:
-        grid: allocations, tokens, increasing.
         left_us: per allocation and bin of progress, the time left that is reckoned with; 0 where all is done.
     """
 
@@ -54,8 +53,6 @@ def tabulated(grid: Sequence[int], samples: Sequence[Samples], percentile: float
     """The table from samples.
 
     Args:
-        grid: allocations, increasing.
-        samples: per allocation.
         percentile: of the times left that fall into a bin, by nearest rank; 100: the worst. A bin without any is
             filled by a straight line between its neighbours, the first ones as the first that is not empty.
     """
@@ -83,8 +80,6 @@ def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time
     """The finish time of each task, microseconds after the job's submission.
 
     Args:
-        waits: per task, places of those that it waits for.
-        duration_us: per task.
         tokens: tasks that run at once, at least 1.
     """
     children: list[list[int]] = [[] for _ in waits]
@@ -116,15 +111,7 @@ def samples_of(
     indicator: Indicator,
     period_us: Time,
 ) -> list[tuple[float, Time]]:
-    """(progress, time left) at the beginning of a run and after every period of it.
-
-    Args:
-        finish_us: per task, since the submission.
-        stage_of: per task.
-        stages: of the profile that measures progress.
-        indicator: how.
-        period_us: from one sample to the next.
-    """
+    """(progress, time left) at the beginning of a run and after every period of it."""
     counts, ended = sizes(stage_of), [0] * len(stages)
     order = sorted(range(len(finish_us)), key=finish_us.__getitem__)
     samples, place, end_us = list[tuple[float, Time]](), 0, max(finish_us, default=0)
@@ -138,15 +125,7 @@ def samples_of(
 
 
 class RehearsalSetting(msgspec.Struct, frozen=True):
-    """The parameters of simulated runs.
-
-    Args:
-        grid: allocations, tokens.
-        repetitions: runs per allocation.
-        indicator: of progress.
-        percentile: of the times left, see `tabulated`.
-        period_us: from one sample to the next.
-    """
+    """The parameters of simulated runs."""
 
     grid: tuple[int, ...]
     repetitions: int
@@ -156,15 +135,7 @@ class RehearsalSetting(msgspec.Struct, frozen=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """The problem of `rehearse`.
-
-    Args:
-        waits, stage_of: per task of the job.
-        stages: that measure its progress.
-        run_us: per stage, run times to draw from.
-        rehearsing: how often, and on what.
-        seed: of the draws.
-    """
+    """The problem of `rehearse`."""
 
     waits: tuple[tuple[int, ...], ...]
     stage_of: tuple[int, ...]

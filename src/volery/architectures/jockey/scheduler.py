@@ -28,13 +28,11 @@ class TokenHolder:
     """A job as tokens see it.
 
     Args:
-        job: its number.
         place: in the order of arrival.
         capped: whether it may run no more than is guaranteed to it.
 
     Attributes:
         guaranteed: tokens that it has before anybody is given a spare one.
-        running: tasks.
         waiting: tasks that are ready.
         key: among those who wait; None: it does not.
     """
@@ -81,9 +79,6 @@ class Tokens:
     Jobs that run less than is guaranteed to them come first, then those that run least, by arrival where they are
     equal. A job of which no idle machine satisfies any ready task is passed over, and asked again whenever tokens are
     handed out.
-
-    Args:
-        cluster: the machines. Those that satisfy few constraints are used first.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -179,19 +174,7 @@ REHEARSED = "rehearsed"
 
 
 class Scheduler(Component):
-    """Cosmos and the job managers in one: it launches tasks, and guarantees tokens to jobs.
-
-    Args:
-        cluster: the machines.
-        setting: how jobs with deadlines are controlled.
-        spare: whether jobs with deadlines may use idle tokens beyond their guarantees.
-        models: of earlier runs, by the name of the job.
-    """
-
-    __slots__ = (
-        "_arrivals", "_controlled", "_free", "_graphs", "_holders", "_jobs", "_launches", "_models", "_setting",
-        "_slots", "_spare", "_ticking", "_tokens",
-    )  # fmt: skip
+    """Cosmos and the job managers in one: it launches tasks, and guarantees tokens to jobs."""
 
     def __init__(self, cluster: Cluster, setting: ControlSetting, models: Sequence[JobModel], *, spare: bool) -> None:
         self._setting = setting

@@ -26,7 +26,7 @@ import msgspec
 from volery.architectures.omega.cell import CellState, Conflicts
 from volery.architectures.omega.claims import ChangeLog, Claims, PrecedenceClaims
 from volery.architectures.omega.front import WORKLOADS, Front, Workload, parse_rule
-from volery.architectures.omega.jobs import DecisionTimes, Elasticity, PlacementSetting, Policy
+from volery.architectures.omega.jobs import DecisionTimes, Elasticity, JobQueue, PlacementSetting, Policy
 from volery.architectures.omega.mesos import Allocator, Framework, Terms
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.placement import Layout, Rings
@@ -115,7 +115,7 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
     for workload in WORKLOADS:
         for address in schedulers[workload]:
             lower = LowerHolds(layout) if config.preemption else None
-            components[address] = Scheduler(layout, setting, CELL, streams.of(address), lower=lower)
+            components[address] = Scheduler(JobQueue(layout, setting, CELL, streams.of(address)), lower=lower)
     return _wired(components, layout, config, {("front", "scheduler"): 0, ("scheduler", "front"): 0})
 
 
@@ -129,7 +129,7 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
         config = msgspec.structs.replace(config, batch_job_s=config.service_job_s, batch_task_s=config.service_task_s)
     layout, setting = _layout(cluster, streams), _setting("monolithic", config)
     components: dict[Address, Component] = {
-        "scheduler/0": Scheduler(layout, setting, CELL, streams.of("scheduler/0"), decides_first=True),
+        "scheduler/0": Scheduler(JobQueue(layout, setting, CELL, streams.of("scheduler/0")), decides_first=True),
         CELL: CellState(layout, Claims(layout), ChangeLog(len(layout.whole)), "fine", restore=True),
     }
     return _wired(components, layout, config, {("scheduler", "cell"): 0, ("cell", "scheduler"): 0})
@@ -161,9 +161,8 @@ def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Depl
     }
     refuse_us, hoard_us = round(config.refuse_s * SECOND), round(config.hoard_s * SECOND)
     for address in role_of:
-        components[address] = Framework(
-            layout, setting, CELL, streams.of(address), refuse_us=refuse_us, hoard_us=hoard_us
-        )
+        jobs = JobQueue(layout, setting, CELL, streams.of(address))
+        components[address] = Framework(jobs, refuse_us=refuse_us, hoard_us=hoard_us)
     return _wired(components, layout, config, {("front", "framework"): 0, ("framework", "front"): 0})
 
 
@@ -218,7 +217,7 @@ def _wired(
 
 
 STAGES = {
-    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J1: Realisation("JobQueue.submit"),
     Stage.J3: Realisation("Scheduler.on_timer", "partial", "first come first served; retries go to the tail"),
     Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time, schedulers in parallel"),
     Stage.J6: Realisation("Scheduler.on_ended", "full", "JobDone after the last task"),
@@ -291,10 +290,10 @@ MESOS = msgspec.structs.replace(
     build=build_mesos,
     immediate={**OMEGA.immediate, "offer_s": 0.0, "allocation_s": 0.0},
     stages={
-        Stage.J1: Realisation("Framework.on_submit"),
+        Stage.J1: Realisation("JobQueue.submit"),
         Stage.J3: Realisation("Framework.on_timer", "partial", "first come first served; retries go to the tail"),
         Stage.J4: Realisation("Framework._decide", "full", "one job at a time, while the offer has room"),
-        Stage.J6: Realisation("Framework.on_ended", "full", "JobDone after the last task"),
+        Stage.J6: Realisation("JobQueue.ended", "full", "JobDone after the last task"),
         Stage.T3: Realisation("Framework._placing", "full", "the tasks of a job in one decision"),
         Stage.T4: Realisation("Allocator.on_answer", "full", "placed on a locked offer"),
         Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),

@@ -18,15 +18,10 @@ class CellState(Component):
     """Validates transactions: the only logic that is central.
 
     Args:
-        layout: of the cluster.
-        claims: on its machines.
-        log: of changes.
         conflicts: fine: a claim is in conflict where its machine has too little left; coarse: where the machine's
             sequence number has changed since the scheduler looked, whatever is left.
         restore: give back the sequence numbers of claims that are undone; the public simulator does not.
     """
-
-    __slots__ = ("_claims", "_coarse", "_committed", "_layout", "_log", "_refreshed", "_restore", "_sequences")
 
     def __init__(
         self,

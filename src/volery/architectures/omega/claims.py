@@ -41,13 +41,7 @@ Freed = Callable[[CellClaim, Time], None]
 
 
 class ChangeLog:
-    """Logs the machines that have changed, so that a scheduler is sent only the changes since it last looked.
-
-    Args:
-        machines: their number.
-    """
-
-    __slots__ = ("_forgotten", "_log", "_machines", "_max", "_seen")
+    """Logs the machines that have changed, so that a scheduler is sent only the changes since it last looked."""
 
     def __init__(self, machines: int) -> None:
         self._machines = machines
@@ -82,15 +76,10 @@ class ChangeLog:
 class Claims:
     """Keeps what is free of each machine, and starts and ends the tasks that hold the rest.
 
-    Args:
-        layout: of the cluster.
-
     Attributes:
         free: per machine, packed and guarded.
-        running: the claims of tasks that run.
     """
 
-    __slots__ = ("_freed", "_guards", "_launches", "_layout", "_packing", "_port", "free", "running")
     _port: Port
     _freed: Freed
 
@@ -102,12 +91,7 @@ class Claims:
         self._launches = 0
 
     def open(self, port: Port, freed: Freed) -> None:
-        """Take the port and the callback of the owner.
-
-        Args:
-            port: of the component that has the claims.
-            freed: is called when a claim has ended.
-        """
+        """Take the port and the callback of the owner."""
         self._port, self._freed = port, freed
 
     def put(self, machine: int, packed: int) -> None:
@@ -178,14 +162,7 @@ class Claims:
 
 
 class HeldAttempt(NamedTuple):
-    """An attempt's hold on a machine.
-
-    Args:
-        claim: of the task.
-        attempt: of it.
-        priority: of its job.
-        number: claims are counted.
-    """
+    """An attempt's hold on a machine."""
 
     claim: CellClaim
     attempt: int
@@ -201,15 +178,8 @@ class Displacement(NamedTuple):
 
 
 class PrecedenceClaims:
-    """Claims that may have what lower priorities hold.
+    """Claims that may have what lower priorities hold."""
 
-    Args:
-        layout: of the cluster.
-        log: of changes.
-    """
-
-    __slots__ = ("_account", "_attempts", "_count", "_ending", "_freed", "_held", "_layout", "_leaving", "_log",
-                 "_losers", "_on", "_pending", "_port")  # fmt: skip
     _port: Port
     _freed: Freed
 

@@ -24,7 +24,6 @@ class Rule(msgspec.Struct, frozen=True):
     """The rule that makes some jobs service jobs; the others are batch jobs.
 
     Args:
-        users: whose jobs are service jobs.
         beyond_us: jobs with longer estimates are service jobs; None: estimates do not count.
         fill: the user whose jobs fill the cell; "": no user.
     """
@@ -65,13 +64,7 @@ class Front(Forwarder):
     """Sends every job to a scheduler of its workload type, chosen by the job's id (section 4.3).
 
     It is the mapping of jobs to schedulers that all users share.
-
-    Args:
-        rule: which jobs are service jobs.
-        schedulers: of each type.
     """
-
-    __slots__ = ("_rule", "_schedulers")
 
     def __init__(self, rule: Rule, schedulers: Mapping[Workload, Sequence[Address]]) -> None:
         super().__init__()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from random import Random
 from typing import Final
+
+import msgspec
 
 from volery.architectures.omega.claims import CellClaim, Claims
 from volery.architectures.omega.front import Workload
-from volery.architectures.omega.jobs import JobQueue, PendingJob, PlacementSetting
+from volery.architectures.omega.jobs import JOB_EVENTS, JobQueue, PendingJob
 from volery.architectures.omega.messages import Answer, Demand, Ended, Offer, Release, Withdraw
 from volery.architectures.omega.placement import NOWHERE, Layout, PlacementAnswer, PlacementProblem, place
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, Computed, JobAccepted, JobDone, MoreTasks, Submit, TimerFired
+from volery.core.events import Computed, JobAccepted, JobDone, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
-from volery.core.port import Problem
+from volery.core.port import Port, Problem
 from volery.policies.fairness import FairOrder
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS
@@ -22,7 +23,7 @@ from volery.roles.submission import ANSWERS
 BATCH: Final = "batch"
 
 
-class Terms:
+class Terms(msgspec.Struct, eq=False):
     """The parameters of offers.
 
     Args:
@@ -31,39 +32,13 @@ class Terms:
         least: free amount of each resource, of all machines together, below which no offer is made.
     """
 
-    __slots__ = ("allocation_us", "interval_us", "least")
-
-    def __init__(self, interval_us: Time, allocation_us: Time, least: tuple[int, ...]) -> None:
-        self.interval_us = interval_us
-        self.allocation_us = allocation_us
-        self.least = least
+    interval_us: Time
+    allocation_us: Time
+    least: tuple[int, ...]
 
 
 class Allocator(Component):
-    """Offers all free resources to the framework of the role with the lowest dominant share, and locks them meanwhile.
-
-    Args:
-        layout: of the cluster.
-        order: of the turns of roles.
-        role_of: per framework.
-        terms: of offers.
-    """
-
-    __slots__ = (
-        "_armed",
-        "_asking",
-        "_claims",
-        "_held",
-        "_layout",
-        "_numbers",
-        "_offered",
-        "_offers",
-        "_order",
-        "_refusing",
-        "_released",
-        "_role_of",
-        "_terms",
-    )  # fmt: skip
+    """Offers all that is free to the framework of the role with the lowest dominant share, and locks it meanwhile."""
 
     def __init__(self, layout: Layout, order: FairOrder, role_of: dict[Address, Workload], terms: Terms) -> None:
         self._layout = layout
@@ -235,31 +210,26 @@ class Allocator(Component):
 NEXT: Final = "next"
 
 
-class Reply:
+class Reply(msgspec.Struct, eq=False):
     """The decisions of a framework about an offer so far.
 
     Attributes:
-        number: of the offer.
         free: per machine, what is left of it, packed and guarded.
         room: what is left of each resource in all.
-        turns: jobs that may still be tried.
         placed, held: task and machine of what will run, and of what is kept for a gang that is not whole.
         job: the one that is being decided on, with its problem.
     """
 
-    __slots__ = ("began_us", "free", "held", "job", "number", "placed", "placing", "rings", "room", "turns")
-
-    def __init__(self, number: int, free: list[int], room: list[int], turns: int) -> None:
-        self.number = number
-        self.free = free
-        self.room = room
-        self.turns = turns
-        self.placed: dict[Task, int] = {}
-        self.held: dict[Task, int] = {}
-        self.rings: dict[int, list[int]] = {}
-        self.job: PendingJob | None = None
-        self.placing: PlacementProblem | None = None
-        self.began_us: Time = 0
+    number: int
+    free: list[int]
+    room: list[int]
+    turns: int
+    placed: dict[Task, int] = {}
+    held: dict[Task, int] = {}
+    rings: dict[int, list[int]] = {}
+    job: PendingJob | None = None
+    placing: PlacementProblem | None = None
+    began_us: Time = 0
 
     def goes_on(self, queue: Collection[PendingJob]) -> bool:
         """True while there is another job to try, and room."""
@@ -270,31 +240,19 @@ class Framework(Component):
     """Places its jobs on what it is offered, one after the other, and answers when it has decided on all of them.
 
     Args:
-        layout: of the cluster.
-        setting: the parameters.
-        cell: address of the allocator.
-        stream: of draws.
         refuse_us: time without offers after an offer of which nothing could be used.
         hoard_us: time after which machines kept for a gang are given up; 0: never.
     """
 
-    __slots__ = ("_asked", "_cell", "_claims", "_demands", "_hoard_us", "_hoarding", "_jobs", "_layout", "_offers",
-                 "_refuse_us", "_releases", "_reply", "_setting", "_stream")  # fmt: skip
-
     def __init__(
         self,
-        layout: Layout,
-        setting: PlacementSetting,
-        cell: Address,
-        stream: Random,
+        jobs: JobQueue,
         *,
         refuse_us: Time,
         hoard_us: Time,
     ) -> None:
-        self._layout = layout
-        self._setting = setting
-        self._cell = cell
-        self._stream = stream
+        self.jobs = jobs
+        self._layout, self._setting, self._cell, self._stream = jobs.layout, jobs.setting, jobs.cell, jobs.stream
         self._refuse_us = refuse_us
         self._hoard_us = hoard_us
         self._asked = False
@@ -305,25 +263,9 @@ class Framework(Component):
         self._hoarding: PendingJob | None = None
         self._claims: dict[TaskId, Task] = {}  # with their devices, until they are placed or let go
 
-    def start(self, now: Time) -> None:
-        """Open the queue of jobs."""
-        self._jobs = JobQueue(self, self._port, self._layout, self._setting, self._cell, self._stream)
-
-    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Queue a job; tasks that fit no machine are reported."""
-        self._jobs.submit(message, source, now)
-
-    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Queue a further chunk with its job."""
-        self._jobs.more(message, now)
-
-    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the tasks that are not placed, and have the others killed."""
-        self._jobs.cancel(message, source, now)
-
-    def on_ended(self, message: Ended, source: Address, now: Time) -> None:
-        """Count the task; its job may use its place for another."""
-        self._jobs.ended(message, now)
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        self.jobs.bind(self, port)
 
     def queued(self, now: Time) -> None:
         """Ask for offers, if that was not done."""
@@ -344,15 +286,15 @@ class Framework(Component):
             free[machine] = amounts
             for resource, amount in enumerate(packing.totals(amounts)):
                 room[resource] += amount
-        self._reply = Reply(message.number, free, room, len(self._jobs.queue))
+        self._reply = Reply(message.number, free, room, len(self.jobs.queue))
         self._decide(self._reply, now)
 
     def _decide(self, reply: Reply, now: Time) -> None:
         """Decide on the next job, or answer."""
-        while reply.goes_on(self._jobs.queue):
+        while reply.goes_on(self.jobs.queue):
             reply.turns -= 1
-            work = self._jobs.queue.popleft()
-            count = self._jobs.count(work, reply.free)
+            work = self.jobs.queue.popleft()
+            count = self.jobs.count(work, reply.free)
             if not count:
                 work.queued = False
                 continue
@@ -374,7 +316,7 @@ class Framework(Component):
                 reply.rings[need] = found
             return found
 
-        return self._jobs.placing(work.tasks[:count], reply.free, ring, whole=False)
+        return self.jobs.placing(work.tasks[:count], reply.free, ring, whole=False)
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Take the machines that the job found, and go on to the next job."""
@@ -406,7 +348,7 @@ class Framework(Component):
             self._hoarding = None
             self._port.cancel_timer(("hoard", work.id))
         reply.placed |= found
-        self._jobs.tried(
+        self.jobs.tried(
             work,
             now,
             began_us=reply.began_us,
@@ -415,7 +357,7 @@ class Framework(Component):
             refused=0,
             whole=bool(found) and len(answer.places) == len(placing.tasks),
         )
-        if reply.goes_on(self._jobs.queue):
+        if reply.goes_on(self.jobs.queue):
             self._port.set_timer(NEXT, now)  # the next job's decision does not include this one's
         else:
             self._answer(reply)
@@ -451,7 +393,7 @@ class Framework(Component):
 
     def _answer(self, reply: Reply) -> None:
         self._reply = None
-        self._asked = bool(self._jobs.queue)
+        self._asked = bool(self.jobs.queue)
         taken = bool(reply.placed or reply.held)
         self._port.send(
             self._cell,
@@ -473,20 +415,20 @@ class Framework(Component):
                 self._decide(self._reply, now)
             return
         if isinstance(event.key, int):
-            self._jobs.retry(event.key, now)
+            self.jobs.retry(event.key, now)
             return
         assert isinstance(event.key, tuple), event.key
-        work = self._jobs.jobs.get(int(event.key[1]))
+        work = self.jobs.open.get(int(event.key[1]))
         if work is not None:
             self.let_go(work)
-            work.tasks = self._jobs.scarcest_first(work.tasks)
+            work.tasks = self.jobs.scarcest_first(work.tasks)
             self._rest(work, now)
 
     def _rest(self, work: PendingJob, now: Time) -> None:
         """Let others go first for a random time, or two frameworks take the same machines again and again."""
         if work.queued and (self._reply is None or self._reply.job is not work):
-            if work in self._jobs.queue:
-                self._jobs.queue.remove(work)
+            if work in self.jobs.queue:
+                self.jobs.queue.remove(work)
             self._port.set_timer(work.id, now + self._setting.retry_us + self._stream.randrange(self._hoard_us))
 
     def take_back(self, work: PendingJob) -> int:
@@ -500,20 +442,13 @@ class Framework(Component):
             work.running.discard(task.id)
         return len(mine)
 
-    def claimed(self, work: PendingJob) -> list[Task]:
-        """Nothing: what is placed on an offer has no verdict to come."""
-        return []
-
     def check(self) -> None:
-        self._jobs.check()
+        self.jobs.check()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Submit: on_submit,
-        MoreTasks: on_more_tasks,
-        Cancel: on_cancel,
+        **JOB_EVENTS,
         Offer: on_offer,
         Computed: on_computed,
-        Ended: on_ended,
         TimerFired: on_timer,
     }
     sends = ANSWERS | sent_to("front", JobAccepted, JobDone) | sent_to("cell", Demand, Answer, Release, Withdraw)

@@ -21,17 +21,8 @@ from volery.policies.sampler import SmallRandom
 class Layout:
     """The machines of a cluster with their resources, of which slots are one.
 
-    Args:
-        cluster: the machines.
-        rings: of these machines.
-
     Attributes:
-        nodes: address per machine.
-        packing: of amounts.
         whole: per machine, everything free; to be copied.
-        capacity: of all machines together.
-        rings: the machines by constraint set.
-        state_bytes: bytes of one machine in a message.
     """
 
     def __init__(self, cluster: Cluster, rings: Rings) -> None:
@@ -71,7 +62,6 @@ class Contest(NamedTuple):
     """A problem of placing in which what lower priorities hold may be claimed, too.
 
     Args:
-        placing: among what is free.
         lower: per lower priority, the lowest first: machine -> what its tasks hold there.
     """
 
@@ -119,8 +109,6 @@ class PlacementProblem(NamedTuple):
         tasks: of one job, in order.
         free: per machine, what it has free, packed and guarded; it is not changed.
         pools: constraint set of these tasks -> machines to draw from.
-        packing: of requests.
-        seed: of the draws.
         whole: place all of them or none.
     """
 
@@ -136,7 +124,6 @@ class PlacementAnswer(NamedTuple):
     """The answer: places of the tasks that found room, and the machine of each.
 
     Args:
-        places, machines: one entry each.
         requests: of these tasks, with the devices that they take; nothing where no task takes any.
     """
 
@@ -202,14 +189,7 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
 
 
 class Rings:
-    """The machines that satisfy a constraint set, in one random order; shared inside a build.
-
-    Args:
-        cluster: the machines.
-        stream: shuffles them.
-    """
-
-    __slots__ = ("_constraints", "_order", "_rings")
+    """The machines that satisfy a constraint set, in one random order; shared inside a build."""
 
     def __init__(self, cluster: Cluster, stream: Random) -> None:
         self._constraints = cluster.constraints
@@ -232,7 +212,6 @@ def stretch(ring: Sequence[int], pickiness: float, start: float) -> Sequence[int
     """The stretch of machines that a picky job considers, in random order; one at least, if there are any.
 
     Args:
-        ring: the machines.
         pickiness: share of them that is left out (0 to 1).
         start: where the stretch begins, uniform on [0, 1).
     """

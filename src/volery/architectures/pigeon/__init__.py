@@ -79,13 +79,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
 
 
 class PigeonBuilder:
-    """Makes the components of one build.
-
-    Args:
-        groups: the workers.
-        supply: of the groups.
-        config, streams: of the build.
-    """
+    """Makes the components of one build."""
 
     def __init__(self, groups: list[Group], supply: GroupSupply, config: PigeonConfig, streams: Streams) -> None:
         self._groups = groups

@@ -26,21 +26,14 @@ class Distributor(Component):
     """Splits jobs over groups and counts their results.
 
     Args:
-        supply: what each group can run.
         distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
             draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
             all tasks where groups are unequal, are always drawn.
-        cutoff_us: jobs whose estimate is at most this are short.
-        stream: of random choices.
         recovery: of tasks, where masters and machines may crash; None: they do not.
 
     Attributes:
         masters: the leading master of each group.
     """
-
-    __slots__ = (
-        "_cutoff_us", "_even", "_jobs", "_numbers", "_outstanding", "_recovery", "_stream", "_supply", "masters",
-    )  # fmt: skip
 
     def __init__(
         self,

@@ -58,7 +58,6 @@ def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reser
     """Cut the cluster into groups of consecutive machines.
 
     Args:
-        cluster: machines in order.
         group_count: equal groups, where no sizes are given.
         group_sizes: machines per group, for unequal groups; they must add up to all machines.
         reserved: machines per group for short tasks only.

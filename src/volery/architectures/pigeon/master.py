@@ -37,11 +37,8 @@ class Master(Component):
     not fit it is passed over (PigeonC, section 4.2).
 
     Args:
-        group: its workers.
         weight: W; 0 = infinite: long tasks wait until no short one does.
         weight_counting: "published-code" lets weight + 1 short tasks pass and counts while no long one waits, too.
-        match: which suitable worker is taken.
-        stream: of random choices.
         recovery: of a pair's master, where masters and machines may crash; None: they do not.
 
     Attributes:
@@ -49,10 +46,6 @@ class Master(Component):
         owned: the unit of each task that runs.
     """
 
-    __slots__ = (
-        "_by_fewest", "_count_all", "_group", "_high", "_launches", "_low", "_owners",
-        "_passed", "_passes_max", "_recovery", "_seen", "_stream", "free", "leadership", "owned",
-    )  # fmt: skip
     leadership: Leadership
     """Of one of a pair alone."""
 

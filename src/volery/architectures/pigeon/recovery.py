@@ -27,11 +27,7 @@ def pair_of(group: int) -> tuple[Address, Address]:
 
 
 class Dealer(Protocol):
-    """A distributor, as its recovery calls it.
-
-    Attributes:
-        masters: the leading master of each group.
-    """
+    """A distributor, as its recovery calls it."""
 
     masters: list[Address]
 
@@ -43,13 +39,7 @@ class Dealer(Protocol):
 
 
 class DistributorRecovery:
-    """The tasks that a distributor has sent and has no result of; it sends those again that no worker has.
-
-    Args:
-        groups: their number.
-    """
-
-    __slots__ = ("_distributor", "_doubted", "_epochs", "_group_at", "_port", "_sent")
+    """The tasks that a distributor has sent and has no result of; it sends those again that no worker has."""
 
     sends: ClassVar[Sends] = sent_to("master", Deal, Deposed) | sent_to("node", Forget)
     _distributor: Dealer
@@ -120,12 +110,7 @@ class DistributorRecovery:
 
 
 class GroupMaster(Protocol):
-    """A master, as its recovery calls it: the account of its units and its queues.
-
-    Attributes:
-        free: vector of the idle units.
-        owned: the unit of each task that runs.
-    """
+    """A master, as its recovery calls it: the account of its units and its queues."""
 
     free: int
     owned: dict[TaskId, int]
@@ -144,12 +129,7 @@ class MasterRecovery:
     """One master of a pair: it serves while it leads; distributors fill its queues again when it begins to.
 
     Args:
-        group: its workers.
-        number: of the group.
         me: 0, or 1 for the standby.
-        distributors: addresses.
-        lease: of its workers.
-        incarnation: of the master.
     """
 
     sends: ClassVar[Sends] = (

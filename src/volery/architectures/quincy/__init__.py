@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from volery.architectures.quincy.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.ortools_solver import check_solver
 from volery.architectures.quincy.scheduler import FlowSetting, Scheduler
@@ -118,16 +120,11 @@ QUINCY = Architecture(
     features={"constraints": "", "locality": "policy=quincy|network-aware"},
 )
 
-FIRMAMENT = Architecture(
+FIRMAMENT = msgspec.structs.replace(
+    QUINCY,
     name="firmament",
     summary="Quincy's flow without shares and preemption, by several policies, solved anew whenever something changes",
     source="Gog, Schwarzkopf, Gleave, Watson, Hand: Firmament, OSDI 2016",
     defaults=QuincyConfig(fairness=False, preemption=False, cycle_s=0.0),
-    messages=NODE_MESSAGES,
-    stages=STAGES,
-    build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
     immediate={"cycle_s": 0.0},
-    features={"constraints": "", "locality": "policy=quincy|network-aware"},
 )

@@ -27,13 +27,7 @@ BELOW_FLOOR: Final = 1 << 40
 
 
 class GraphBuilder:
-    """Builds a graph whose nodes have names.
-
-    Attributes:
-        names: of the nodes, by number.
-    """
-
-    __slots__ = ("_arcs", "_numbers", "_supplies", "names")
+    """Builds a graph whose nodes have names."""
 
     def __init__(self) -> None:
         self.names: list[object] = []
@@ -64,7 +58,6 @@ class NetworkTask(msgspec.Struct, frozen=True):
     """A task in the network.
 
     Args:
-        item: the task.
         unscheduled: cost of letting it wait, or of stopping it.
         stay: cost of letting it run on; None: it waits.
     """
@@ -87,16 +80,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class FlowNetwork:
-    """The network of waiting and running tasks, with the meaning of its nodes.
-
-    Args:
-        model: what things cost.
-        room: of the machines.
-
-    Attributes:
-        members: the tasks in it, in order.
-        names: of its nodes.
-    """
+    """The network of waiting and running tasks, with the meaning of its nodes."""
 
     def __init__(self, model: FlowCosts, room: Room) -> None:
         self._model = model
@@ -142,12 +126,7 @@ class FlowNetwork:
         return node
 
     def draw_tasks(self, members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> Graph:
-        """The graph, with these tasks.
-
-        Args:
-            members: the tasks.
-            bounds: of their jobs; those that are not named may run as many as they like.
-        """
+        """The graph, with these tasks."""
         network, sink = self._network, self._sink
         self.members = members
         counts: dict[JobId, int] = {}
@@ -214,7 +193,6 @@ def fair_floors(wanted: Mapping[JobId, int], running: Mapping[JobId, int], slots
         wanted: how many tasks each job has that could run, those that do included; what is left over when all have as
             many goes to the first of these.
         running: how many of these keep what they have, whatever their share is.
-        slots: in all, those of `running` included.
     """
     floors = {job: min(running.get(job, 0), count) for job, count in wanted.items()}
     left = slots - sum(floors.values())

@@ -23,9 +23,6 @@ _children: dict[int | None, Connection[Any, Any]] = {}
 def check_solver(place: str) -> None:
     """Refuse to solve without the solver.
 
-    Args:
-        place: of the parameter, for the error.
-
     Raises:
         InputError: it is not installed.
     """

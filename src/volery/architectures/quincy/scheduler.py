@@ -22,17 +22,7 @@ FLOW = "flow"
 
 
 class FlowSetting(msgspec.Struct, frozen=True):
-    """The parameters of the scheduler.
-
-    Args:
-        cycle_us: from one flow to the next at least; 0: whenever something has changed.
-        preemption: running tasks are in the network.
-        fairness: jobs have a share of the slots that comes before costs.
-        job_max: tasks of one job that run at once at most; 0: as many as there are.
-        solver: of the flow.
-        warm: begin with the prices of the flow before.
-        decision_us, arc_us: modelled time of a decision, and more per arc of its network.
-    """
+    """The parameters of the scheduler."""
 
     cycle_us: Time
     preemption: bool
@@ -45,18 +35,7 @@ class FlowSetting(msgspec.Struct, frozen=True):
 
 
 class Scheduler(Component):
-    """Draws a network after each change, has its cheapest flow computed, and launches and kills tasks by it.
-
-    Args:
-        cluster: the machines.
-        model: of costs.
-        setting: the parameters.
-    """
-
-    __slots__ = (
-        "_changed", "_drawn", "_graph", "_jobs", "_launches", "_machines", "_model", "_prices", "_setting",
-        "_solved_us", "_waiting",
-    )  # fmt: skip
+    """Draws a network after each change, has its cheapest flow computed, and launches and kills tasks by it."""
 
     def __init__(self, cluster: Cluster, model: FlowCosts, setting: FlowSetting) -> None:
         self._model = model

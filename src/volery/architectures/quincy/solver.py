@@ -36,7 +36,7 @@ class Graph(msgspec.Struct, frozen=True):
 
     Args:
         supplies: per node; a demand is negative. They add up to 0.
-        tails, heads: per arc, its nodes.
+        heads: per arc, its nodes.
         capacities: per arc, at least 0.
         costs: per arc and unit of flow; there is no cycle of negative cost.
     """
@@ -52,10 +52,8 @@ class FlowProblem(msgspec.Struct, frozen=True):
     """The problem of a solver.
 
     Args:
-        graph: the network.
         prices: per node, those of an earlier answer to a similar problem; nothing: there are none. They spare work
             and change no answer.
-        solver: of the optimum; all find the same flow.
     """
 
     graph: Graph
@@ -67,8 +65,6 @@ class FlowAnswer(msgspec.Struct, frozen=True):
     """The cheapest flow; of several that are as cheap always the same.
 
     Args:
-        flows: per arc.
-        cost: of all of it.
         prices: per node, what it costs at the margin to get a unit from there to the root (the node of largest demand).
         paths: along which flow was pushed until it was optimal; 0: the solver does not count them.
         scanned: arcs that were looked at for that.
@@ -122,14 +118,6 @@ class Residual:
     """The arcs that have room, in both directions, and what is still to be sent.
 
     Arc 2 a is arc a of the graph, 2 a + 1 the way back.
-
-    Args:
-        graph: the network.
-        prices: per node, to begin with.
-
-    Attributes:
-        paths: along which flow was pushed.
-        scanned: arcs that were looked at.
     """
 
     __slots__ = ("_cost", "_excess", "_from", "_head", "_price", "_room", "paths", "scanned")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from volery.core.model import NEVER, Cluster, JobId, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 
@@ -18,14 +20,12 @@ MACHINE = "machine"
 NOWHERE = -1
 
 
-class Item:
+class Item(msgspec.Struct, eq=False):
     """A task of the scheduler, from its arrival to its end.
 
     Args:
-        task: the task.
         entries: places that it has arcs to, with what they cost.
         holders: machines that hold its input.
-        now: its arrival.
 
     Attributes:
         since: arrival, later by the time that it has run: the time since then is its whole wait.
@@ -35,17 +35,14 @@ class Item:
         attempt: the one that runs, or the next.
     """
 
-    __slots__ = ("attempt", "began_us", "entries", "holders", "machine", "since", "task", "waited_us")
-
-    def __init__(self, task: Task, entries: tuple[tuple[Place, int], ...], holders: tuple[int, ...], now: Time) -> None:
-        self.task = task
-        self.entries = entries
-        self.holders = holders
-        self.since = now
-        self.waited_us: Time = 0
-        self.machine = NOWHERE
-        self.began_us: Time = NEVER
-        self.attempt = 0
+    task: Task
+    entries: tuple[tuple[Place, int], ...]
+    holders: tuple[int, ...]
+    since: Time
+    waited_us: Time = 0
+    machine: int = NOWHERE
+    began_us: Time = NEVER
+    attempt: int = 0
 
 
 Entry = tuple[Time, TaskId]
@@ -59,13 +56,7 @@ class WaitingItems:
     Of the tasks of one job that have an arc to a place, for the same cost, those that have waited longest gain most. So
     of each line as many matter as there are slots to be had in all: if one behind them had a slot through that place,
     one of them would have none, and would be as good there or better.
-
-    Attributes:
-        items: by task.
-        counts: per job, of those that wait.
     """
-
-    __slots__ = ("_lines", "counts", "items")
 
     def __init__(self) -> None:
         self.items: dict[TaskId, Item] = {}
@@ -104,12 +95,7 @@ class WaitingItems:
         return [item for item in self.items.values() if item.task.job == job]
 
     def first(self, places: Callable[[Place], bool], most: int) -> list[Item]:
-        """The tasks that matter: of each job and each place where there is room, the first ones.
-
-        Args:
-            places: whether there is room at a place.
-            most: how many of each line.
-        """
+        """The tasks that matter: of each job and each place where there is room, the first ones."""
         found: dict[TaskId, Item] = {}
         for lines in self._lines.values():
             for place in list(lines):
@@ -146,7 +132,6 @@ class Room:
 
     Attributes:
         free: slots that a network may fill.
-        tasks: that run on it, or have been promised to it.
         used_mbps: what these are taken to read from elsewhere.
         open: the machines with free slots, as a bit vector.
     """
@@ -171,13 +156,8 @@ class Machines:
     A placed task is launched at once if a slot is idle, else when the task that has the promised slot has been stopped.
     A task that is moved has its new place before it has left the old one.
 
-    Args:
-        cluster: the machines.
-        request_mbps: of a task.
-
     Attributes:
         free: per machine, slots that no task has or was promised, and those of tasks that are being stopped.
-        room: of the machines, as a network is drawn from it.
         running: attempts that have been launched, by task.
         stopping: those that are being stopped, with the tasks for which they are.
     """

@@ -82,11 +82,7 @@ class FairShare:
 
 
 class UserQueues:
-    """One first-in-first-out queue per user; entries are numbers.
-
-    Args:
-        order: between users.
-    """
+    """One first-in-first-out queue per user; entries are numbers."""
 
     __slots__ = ("_order", "_queues", "_user_of")
 
@@ -139,10 +135,6 @@ class NodeSetting(msgspec.Struct, frozen=True):
 
     Args:
         schedulers: the scheduler of job j is the one at j modulo their number.
-        cutoff_us: tasks with a longer estimate are long, for the account of head-of-line blocking alone.
-        policy: the order of the queue.
-        priorities: user -> priority, smallest first.
-        weights: user -> weight of the fair order.
     """
 
     schedulers: tuple[Address, ...]

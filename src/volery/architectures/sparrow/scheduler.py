@@ -29,16 +29,7 @@ Sampling = Literal["batch", "per-task"]
 
 
 class ProbeSetting(msgspec.Struct, frozen=True):
-    """The parameters of a scheduler.
-
-    Args:
-        probe_ratio: d, probes per task, for jobs without constraints.
-        constrained_ratio: the same for tasks with constraints.
-        sampling: "batch", all tasks of a job that need the same at once, or "per-task".
-        cancellation: whether reservations that nothing is left for are withdrawn.
-        cutoff_us: tasks with a longer estimate are long, for the account of head-of-line blocking alone.
-        users: whether nodes need to know the user of a reservation.
-    """
+    """The parameters of a scheduler."""
 
     probe_ratio: float
     constrained_ratio: float
@@ -56,7 +47,6 @@ class ProbeBatch:
         user: of the job; "" where nodes do not ask.
         first: number of the first probe; the others follow in the scheduler's steps.
         nodes: per probe, its receiver; None once it was asked for or answered.
-        siblings: the batches of the same chunk of a job; they share their reservations where the constraints allow.
     """
 
     __slots__ = ("first", "id", "nodes", "siblings", "tasks", "user")
@@ -74,17 +64,9 @@ class ProbeBatch:
 class Batches:
     """Probes for tasks, and keeps their batches until all tasks are bound.
 
-    Args:
-        nodes: addresses of the node monitors.
-        sampler: draws nodes to probe.
-        setting: the parameters.
-        numbers: of batches and probes.
-
     Attributes:
         open: by number.
     """
-
-    __slots__ = ("_nodes", "_numbers", "_sampler", "_setting", "_users", "open")
 
     def __init__(self, nodes: Sequence[Address], sampler: Sampler, setting: ProbeSetting, numbers: Numbers) -> None:
         self._nodes = nodes
@@ -155,16 +137,7 @@ class Batches:
 
 
 class Scheduler(ReservingScheduler):
-    """Binds a task when a node asks for one.
-
-    Args:
-        batches: with the probes.
-        offered: per node, the constraints that it satisfies.
-        setting: the parameters.
-        numbers: of messages.
-    """
-
-    __slots__ = ("_batches", "_offered", "_setting")
+    """Binds a task when a node asks for one."""
 
     def __init__(
         self, batches: Batches, offered: Mapping[Address, int], setting: ProbeSetting, numbers: Numbers
@@ -244,14 +217,7 @@ class Scheduler(ReservingScheduler):
 
 
 class EarlyScheduler(ReservingScheduler):
-    """Asks nodes for their queue lengths and sends each task to the shortest queue (no late binding).
-
-    Args:
-        batches: with the probes.
-        numbers: of messages.
-    """
-
-    __slots__ = ("_answers", "_batches")
+    """Asks nodes for their queue lengths and sends each task to the shortest queue (no late binding)."""
 
     def __init__(self, batches: Batches, numbers: Numbers) -> None:
         super().__init__(numbers)

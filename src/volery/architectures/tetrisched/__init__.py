@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from volery.architectures.tetrisched.milp import Limits, check_solver
 from volery.architectures.tetrisched.plan import Solver
 from volery.architectures.tetrisched.requests import RequestSetting, Soft
@@ -156,17 +158,13 @@ TETRISCHED = Architecture(
     features={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
 )
 
-ALSCHED = Architecture(
+ALSCHED = msgspec.structs.replace(
+    TETRISCHED,
     name="alsched",
     summary="maximises the utility of soft constraints over what is free now, optimally or greedily",
     source="Tumanov, Cipar, Ganger, Kozuch: alsched, SoCC 2012",
     defaults=AlschedConfig(),
-    messages=NODE_MESSAGES,
-    stages=STAGES,
     build=build_alsched,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
-    gangs="gangs",
     immediate=PROMPT,
     features={"constraints": "", "preferences": "constraints=soft|hard"},
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, NoReturn
 
 import msgspec
@@ -60,15 +60,20 @@ class NCk(_Leaf, frozen=True, tag="nCk"):
 
     Args:
         where: names of sets whose union is the equivalence set.
-        k: how many.
-        value: what they are worth.
         start: the quantum with which they are needed, 0: now.
-        duration: in quanta.
     """
+
+    def worth(self, count: int) -> float:
+        """The value of so many machines."""
+        return self.value if count == self.k else 0.0
 
 
 class LnCk(_Leaf, frozen=True, tag="LnCk"):
     """As nCk, but any number up to k: x of them are worth x / k of the value."""
+
+    def worth(self, count: int) -> float:
+        """The value of so many machines."""
+        return self.value * min(count, self.k) / self.k
 
 
 class _Many(_Node, frozen=True):
@@ -151,32 +156,28 @@ def members(where: tuple[str, ...], sets: Sets) -> int:
     return found
 
 
-def worth(node: Expression, given: int, sets: Sets) -> float:
-    """The value of machines that are given now, as alsched counts (SoCC 2012): time does not matter.
+def folded(node: Expression, of_leaf: Callable[[NCk | LnCk], float]) -> float:
+    """The value of an expression, given that of its leaves, which are looked at from left to right."""
+    match node:
+        case NCk() | LnCk():
+            return of_leaf(node)
+        case Scale():
+            return node.factor * folded(node.of, of_leaf)
+        case Barrier():
+            return node.value if folded(node.of, of_leaf) >= node.value else 0.0
+    worths = [folded(each, of_leaf) for each in node.of]
+    return max(worths) if isinstance(node, Max) else min(worths) if isinstance(node, Min) else sum(worths)
 
-    Args:
-        node: the expression; its parts may count the same machine.
-        given: the machines, as a bit vector.
-        sets: the members of the sets that it names.
+
+def worth(node: Expression, given: int, sets: Sets) -> float:
+    """The value of machines (a bit vector) that are given now, as alsched counts (SoCC 2012): time does not matter.
+
+    Parts of the expression may count the same machine.
 
     Raises:
         InputError: the expression names a set that is not among them.
     """
-    match node:
-        case NCk():
-            return node.value if (members(node.where, sets) & given).bit_count() == node.k else 0.0
-        case LnCk():
-            return node.value * min((members(node.where, sets) & given).bit_count(), node.k) / node.k
-        case Max():
-            return max(worth(each, given, sets) for each in node.of)
-        case Min():
-            return min(worth(each, given, sets) for each in node.of)
-        case Sum():
-            return sum(worth(each, given, sets) for each in node.of)
-        case Scale():
-            return node.factor * worth(node.of, given, sets)
-        case Barrier():
-            return node.value if worth(node.of, given, sets) >= node.value else 0.0
+    return folded(node, lambda leaf: leaf.worth((members(leaf.where, sets) & given).bit_count()))
 
 
 def to_json(node: Expression) -> bytes:
@@ -246,12 +247,7 @@ class _Token(NamedTuple):
 
 
 class _Reader:
-    """Reads one expression by recursive descent.
-
-    Args:
-        text: the source.
-        place: what to call it.
-    """
+    """Reads one expression by recursive descent."""
 
     def __init__(self, text: str, place: str) -> None:
         self._text = text
@@ -361,7 +357,6 @@ def parse(text: str, place: str = "STRL") -> Expression:
     """Read an expression.
 
     Args:
-        text: in STRL.
         place: what errors call it, for example a file's name.
 
     Raises:

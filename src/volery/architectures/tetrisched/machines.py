@@ -21,7 +21,6 @@ class TimeGrid(msgspec.Struct, frozen=True):
 
     Args:
         now_us: the beginning of quantum 0.
-        quantum_us: its length.
         ahead: the last quantum with which a job may be planned to start; 0: now or not at all.
         horizon_us: how long after submission best effort has come down to its floor.
     """
@@ -64,7 +63,6 @@ class ClusterMachines:
 
     Attributes:
         idle: units on which nothing runs, as a bit vector.
-        running: by task.
         sets: the members of the sets that have been named.
     """
 
@@ -106,9 +104,6 @@ class ClusterMachines:
         """The sets on which k tasks with these constraints may run together, and their run times.
 
         Args:
-            k: how many.
-            constraints: that each needs.
-            wish: of their job.
             estimate_us: on a preferred machine of the reference speed.
             blind: to what makes machines different: anywhere, and as long as it takes where it takes longest.
         """

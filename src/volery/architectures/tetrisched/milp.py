@@ -44,12 +44,8 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     """Maximise `worth` x, subject to rows, 0 <= x <= upper.
 
     Args:
-        worth: per column.
-        upper: per column.
-        integer: per column.
         row_low, row_high: per row, infinite where there is no bound.
         row_first: place of each row's first entry, with the count of all at the end.
-        column, factor: of the entries.
     """
 
     worth: Reals
@@ -63,12 +59,7 @@ class Program(msgspec.Struct, frozen=True, eq=False):
 
 
 class Generator:
-    """Builds the program of some expressions.
-
-    Args:
-        requests: one expression per job; the whole is worth their sum.
-        parts: the equivalence classes of the machines, and what is available of each at the starts of the leaves.
-    """
+    """Builds the program of some expressions."""
 
     def __init__(self, requests: Sequence[Expression], parts: Parts) -> None:
         self._parts = parts
@@ -269,12 +260,7 @@ SEED: Final = 0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits of the solver's work.
-
-    Args:
-        gap: the answer may be worth so much less than the best, as a share of it.
-        nodes: of the search tree, at most.
-    """
+    """Limits of the solver's work."""
 
     gap: float = 0.1
     nodes: int = 200
@@ -286,8 +272,6 @@ class Solution(msgspec.Struct, frozen=True, eq=False):
     Args:
         values: per column; None where nothing was found within the limits.
         gap: how much less than the bound it is worth at most, as a share of it.
-        nodes: that were looked at.
-        iterations: of the simplex method.
     """
 
     values: Reals | None
@@ -298,9 +282,6 @@ class Solution(msgspec.Struct, frozen=True, eq=False):
 
 def check_solver(place: str) -> None:
     """Refuse to plan without the solver.
-
-    Args:
-        place: whose parameter asks for it.
 
     Raises:
         InputError: it is not installed.
@@ -313,8 +294,6 @@ def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> So
     """Solve a program.
 
     Args:
-        program: at least one column.
-        limits: of the work.
         begin: a solution to start from, feasible.
 
     Raises:

@@ -22,7 +22,6 @@ class MachineSupply(msgspec.Struct, frozen=True):
     """The machines that there are over time, as far as is known.
 
     Args:
-        idle: those that are free now, as a bit vector.
         held: (quantum from which they are free, those machines); in order of time.
     """
 
@@ -31,13 +30,7 @@ class MachineSupply(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A leaf that is given machines.
-
-    Args:
-        request: the place of its expression.
-        leaf: its number in that, from left to right.
-        amounts: (part, how many machines of it).
-    """
+    """A leaf that is given machines."""
 
     request: int
     leaf: int
@@ -46,9 +39,6 @@ class Chosen(msgspec.Struct, frozen=True):
 
 def partition(wanted: Iterable[int]) -> list[int]:
     """The coarsest grouping of which every one of these sets of machines is a union.
-
-    Args:
-        wanted: sets as bit vectors.
 
     Returns:
         The groups, that with the lowest machine first.
@@ -67,13 +57,7 @@ def partition(wanted: Iterable[int]) -> list[int]:
 class Parts:
     """The groups of machines of some expressions.
 
-    Args:
-        requests: the expressions.
-        sets: the members of the sets that they name.
-        supply: what there is.
-
     Attributes:
-        groups: the machines of each group, as a bit vector.
         times: the quanta at which some leaf starts, in order.
         available: per group and time, how many machines are free.
         precious: per group, in how many of the sets that were asked for it is.

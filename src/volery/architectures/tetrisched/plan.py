@@ -16,6 +16,7 @@ not optimal.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Literal
@@ -32,6 +33,7 @@ from volery.architectures.tetrisched.expressions import (
     NCk,
     Scale,
     Sum,
+    folded,
     leaves,
 )
 from volery.architectures.tetrisched.milp import Generator, Limits, maximise
@@ -44,11 +46,7 @@ Picked = tuple[float, Taken, int]
 
 
 class Greedy:
-    """Gives each job in turn its best part of the machines that are left.
-
-    Args:
-        parts: the groups of machines.
-    """
+    """Gives each job in turn its best part of the machines that are left."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -65,13 +63,7 @@ class Greedy:
         return int(self._left[part, during.start : during.stop].min())
 
     def best(self, request: int, node: Expression, first: int = 0) -> list[Chosen]:
-        """Give a job its best branch; nothing where none is worth anything.
-
-        Args:
-            request: the place of its expression.
-            node: that, or a part of it.
-            first: number of the first leaf of that part.
-        """
+        """Give a job its best branch; nothing where none is worth anything."""
         worth, taken, _ = self._pick(node, first)
         if worth <= 0:
             return []
@@ -157,50 +149,19 @@ class Greedy:
 
 
 def most(node: Expression, parts: Parts) -> float:
-    """An upper bound of the value of an expression: alone, with each of its leaves alone.
+    """An upper bound of the value of an expression: alone, with each of its leaves alone."""
 
-    Args:
-        node: the expression.
-        parts: the groups of machines.
-    """
-    match node:
-        case NCk() | LnCk():
-            count = min(node.k, sum(parts.at_start(node).values()))
-            return node.value * count / node.k if count == node.k or isinstance(node, LnCk) else 0.0
-        case Scale():
-            return node.factor * most(node.of, parts)
-        case Barrier():
-            return node.value if most(node.of, parts) >= node.value else 0.0
-    worths = [most(each, parts) for each in node.of]
-    return max(worths) if isinstance(node, Max) else min(worths) if isinstance(node, Min) else sum(worths)
+    def of_leaf(leaf: NCk | LnCk) -> float:
+        count = min(leaf.k, sum(parts.at_start(leaf).values()))
+        return leaf.value * count / leaf.k if count == leaf.k or isinstance(leaf, LnCk) else 0.0
+
+    return folded(node, of_leaf)
 
 
-def earned(node: Expression, given: Mapping[int, int], first: int = 0) -> tuple[float, int]:
-    """The value of the machines that leaves were given, and the number after its last leaf.
-
-    Args:
-        node: the expression.
-        given: number of a leaf -> how many machines.
-        first: number of its first leaf.
-    """
-    match node:
-        case NCk():
-            return (node.value if given.get(first) == node.k else 0.0), first + 1
-        case LnCk():
-            return node.value * given.get(first, 0) / node.k, first + 1
-        case Scale():
-            worth, end = earned(node.of, given, first)
-            return node.factor * worth, end
-        case Barrier():
-            worth, end = earned(node.of, given, first)
-            return (node.value if worth >= node.value else 0.0), end
-    worths = []
-    for each in node.of:
-        worth, first = earned(each, given, first)
-        worths.append(worth)
-    if isinstance(node, Sum):
-        return sum(worths), first
-    return (max(worths) if isinstance(node, Max) else min(worths)), first
+def earned(node: Expression, given: Mapping[int, int]) -> float:
+    """The value of the machines that leaves, by their number in the expression, were given."""
+    numbers = itertools.count()
+    return folded(node, lambda leaf: leaf.worth(given.get(next(numbers), 0)))
 
 
 def _start(taken: Taken) -> int:
@@ -218,11 +179,7 @@ class PlanProblem(msgspec.Struct, frozen=True):
 
     Args:
         requests: what each job is worth, in the order in which a greedy solver takes them.
-        sets: the members of the sets of machines that they name.
-        supply: the machines.
         before: per request, the branch of its outermost max that an earlier plan had for it, or -1; nothing: no plan.
-        solver: "optimal" within the limits, or "greedy".
-        limits: of the solver's work.
     """
 
     requests: tuple[Expression, ...]
@@ -234,14 +191,7 @@ class PlanProblem(msgspec.Struct, frozen=True):
 
 
 class PackedProblem(msgspec.Struct, frozen=True):
-    """A `PlanProblem` as journals take it: sets of machines as bytes, because no integer of theirs holds them.
-
-    Args:
-        sets: name and members.
-        idle: as `MachineSupply.idle`.
-        held: as `MachineSupply.held`.
-        requests, before, solver, limits: as `PlanProblem`.
-    """
+    """A `PlanProblem` as journals take it: sets of machines as bytes, because no integer of theirs holds them."""
 
     requests: tuple[Expression, ...]
     sets: tuple[tuple[str, bytes], ...]
@@ -253,13 +203,7 @@ class PackedProblem(msgspec.Struct, frozen=True):
 
 
 class JobPlacement(msgspec.Struct, frozen=True):
-    """Machines for a leaf that starts now.
-
-    Args:
-        request: the place of its expression.
-        leaf: its number in that.
-        machines: a bit vector.
-    """
+    """Machines for a leaf that starts now."""
 
     request: int
     leaf: int
@@ -272,7 +216,6 @@ class PlanCost(msgspec.Struct, frozen=True):
     Args:
         variables, rows: of the program; 0 without one.
         gap_per_mille: of the solver's answer.
-        nodes, iterations: of the solver.
     """
 
     variables: int = 0
@@ -286,10 +229,7 @@ class CyclePlan(msgspec.Struct, frozen=True):
     """The answer.
 
     Args:
-        now: what starts at once.
         later: (request, branch of its outermost max) of what is planned for later.
-        worth: of all of it.
-        cost: of planning.
     """
 
     now: tuple[JobPlacement, ...]
@@ -314,7 +254,7 @@ class _Planner:
         given: dict[int, dict[int, int]] = {}
         for one in plan:
             given.setdefault(one.request, {})[one.leaf] = sum(count for _, count in one.amounts)
-        return sum(earned(self.requests[request], found)[0] for request, found in given.items())
+        return sum(earned(self.requests[request], found) for request, found in given.items())
 
     def greedy(self) -> list[Chosen]:
         """One after the other."""

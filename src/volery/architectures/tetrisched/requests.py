@@ -37,8 +37,6 @@ class Wishes(msgspec.Struct, frozen=True):
     """The wishes of a job.
 
     Args:
-        k: machines, all at once unless `partial`.
-        estimate_us: of its run time where it is fast.
         fast: names of sets of machines; within any one of them it is fast. Nothing: it is fast everywhere.
         slower: how many times longer it takes on other machines, and on machines of several of these sets.
         everywhere: the name of the set of all machines that it may use; empty: nowhere but on fast ones.
@@ -48,7 +46,6 @@ class Wishes(msgspec.Struct, frozen=True):
             no failure takes all.
         deadline_us: in absolute time; NEVER: best effort.
         submitted_us: from which best effort loses value.
-        value: of a timely end.
     """
 
     k: int
@@ -92,9 +89,7 @@ def branches(wishes: Wishes, options: list[Option], grid: TimeGrid) -> list[Bran
     """All alternatives that are worth anything.
 
     Args:
-        wishes: of the job.
         options: `wishes.options()`, or what else is known of where it may run; one where machines are taken apart.
-        grid: of the planner.
     """
     starts = range(NOW, 1 if wishes.partial else grid.ahead + 1)
     found = []
@@ -135,10 +130,8 @@ class RequestSetting(msgspec.Struct, frozen=True):
     """The parameters of requests.
 
     Args:
-        gangs: tasks of a job start together; otherwise every job is elastic.
         blind: to what makes machines different (the ablation NH).
         timeless: of alsched, without a notion of when and how long; None: TetriSched.
-        deadline_value: of a job with a deadline, where one without is worth 1.
     """
 
     gangs: bool
@@ -151,12 +144,8 @@ class WaitingJob(msgspec.Struct):
     """A job with tasks that wait.
 
     Args:
-        job: as it was submitted.
-        submitted_us: when.
         groups: its tasks that wait, by their constraints.
         planned: (set, start) that the last plan had for it, absolute; nothing: none.
-        missed: its deadline has been given up.
-        lacking: tasks of it that fit no machine.
         in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
     """
 
@@ -178,7 +167,6 @@ class JobRequest(msgspec.Struct, frozen=True):
     """The request of a job in a cycle.
 
     Args:
-        job: whose.
         expression: worth more than nothing on the empty cluster.
         branches: (set, absolute start) of the alternatives of its outermost max, in order.
         needs: per leaf of an alternative, the constraints of the tasks that it is for.
@@ -193,12 +181,7 @@ class JobRequest(msgspec.Struct, frozen=True):
 
 
 class Requests:
-    """Makes the requests of a cycle.
-
-    Args:
-        machines: of the cluster.
-        asking: how.
-    """
+    """Makes the requests of a cycle."""
 
     def __init__(self, machines: ClusterMachines, asking: RequestSetting) -> None:
         self._machines = machines

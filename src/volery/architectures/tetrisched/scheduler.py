@@ -32,17 +32,7 @@ PLAN = "plan"
 
 
 class CycleSetting(msgspec.Struct, frozen=True):
-    """The parameters of the scheduler.
-
-    Args:
-        cycle_us: from one plan to the next at least; 0: whenever something has changed.
-        quantum_us: the unit of planned time.
-        ahead: quanta with which a job may be planned to start.
-        solver, limits: of the plan.
-        jobs_max: that a plan looks at.
-        decision_us, leaf_us: modelled time of a decision, and more per leaf of its expressions.
-        asking: the parameters of requests.
-    """
+    """The parameters of the scheduler."""
 
     cycle_us: Time
     quantum_us: Time
@@ -61,11 +51,6 @@ class CycleSetting(msgspec.Struct, frozen=True):
 
 class Scheduler(Component):
     """Plans the waiting jobs in cycles."""
-
-    __slots__ = (
-        "_asked", "_changed", "_jobs", "_launches", "_machines", "_open", "_planned_us", "_planning", "_requests",
-        "_setting", "_waiting",
-    )  # fmt: skip
 
     def __init__(self, cluster: Cluster, setting: CycleSetting) -> None:
         self._setting = setting

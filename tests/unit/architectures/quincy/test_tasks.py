@@ -9,7 +9,7 @@ from volery.core.model import Cluster, Task
 
 
 def item(task: int) -> Item:
-    return Item(Task(task, task), (), (), now=5)
+    return Item(Task(task, task), (), (), 5)
 
 
 def machines(*slots: int) -> Machines:
