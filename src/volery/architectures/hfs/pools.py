@@ -53,7 +53,6 @@ class Pool(msgspec.Struct, eq=False):
 
     @property
     def demand(self) -> int:
-        """Tasks that run or wait."""
         return self.running + self.waiting
 
     def key(self) -> int:
@@ -127,7 +126,6 @@ class Pools:
                 yield pool
 
     def join(self, job: JobId, user: str, priority: int = 0) -> Pool:
-        """Add a job; returns its pool."""
         pool = self._by_name.get(user)
         if pool is None or pool.members:
             pool = self._grow(self.root, Sharer(user))
@@ -201,7 +199,6 @@ class Pools:
         return due
 
     def check(self) -> None:
-        """Raise AssertionError where a pool's counts are not those of its jobs."""
         counted = {pool: [0, 0] for pool in self._by_name.values()}
         for job in self._jobs.values():
             pool: Pool | None = job.pool

@@ -68,7 +68,6 @@ class Preemptor:
         self._look_at: Time = NEVER
 
     def launched(self, task: Task) -> None:
-        """Note a task that runs."""
         self._stays.setdefault(self._pools.pool_of(task.job), {})[task.id] = None
 
     def ended(self, task: Task) -> Task | None:
@@ -82,7 +81,6 @@ class Preemptor:
         return winner[0]
 
     def arm(self, port: Port, now: Time) -> None:
-        """Look at shares soon."""
         self._look_by(now + self._timeouts.every_us, port)
 
     def _look_by(self, at: Time, port: Port) -> None:
@@ -144,7 +142,6 @@ class Preemptor:
         return None
 
     def check(self, running: Mapping[TaskId, LaunchedAttempt]) -> None:
-        """Raise where a task that is to end does not run, or a pool's losses are miscounted."""
         assert set(self._leaving) <= set(running), "tasks that have ended are to end"
         for pool, count in self._losing.items():
             losing = sum(self._pools.pool_of(running[task].task.job) is pool for task in self._leaving)

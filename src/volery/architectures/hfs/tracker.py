@@ -83,11 +83,9 @@ class JobTracker(Component):
         self._armed: tuple[int, Time] | None = None
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Let a job join its user's pool."""
         self._port.observe(Measured("queued_tasks", self._waiting))
         job = message.job
         tasks = self._jobs.admit(message, source, self._waiting)
@@ -97,7 +95,6 @@ class JobTracker(Component):
             self._add(job.id, tasks, job.replicas, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Take a further chunk."""
         if tasks := self._jobs.more(message):
             self._add(message.job, tasks, message.replicas, now)
 
@@ -199,7 +196,6 @@ class JobTracker(Component):
         self._port.send(f"node/{machine}", Launch(self._launches, task, attempt))
 
     def on_heartbeat(self, message: Heartbeat, source: Address, now: Time) -> None:
-        """Take what has ended on a machine, and use the machine again."""
         machine = -1
         for ended in message.ended:
             run = self._running.get(ended.task)
@@ -277,7 +273,6 @@ class JobTracker(Component):
             self._port.set_timer(BEAT, due[1])
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         job = message.job
         if self._jobs.cancel(message, source):
             for run in self._running.values():
@@ -296,7 +291,6 @@ class JobTracker(Component):
         self._arm(now)
 
     def check(self) -> None:
-        """Raise where a slot, a waiting task or a heartbeat is not accounted for."""
         idle = list(self._slots)
         for run in self._running.values():
             idle[run.machine] -= 1

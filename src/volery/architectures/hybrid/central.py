@@ -123,7 +123,6 @@ class LeastWait:
         return chosen
 
     def started(self, unit: int, estimate_us: Time, now: Time) -> None:
-        """A task that was placed here runs."""
         self._look(now)
         self._start_us[unit] = now
         self._running_us[unit] = estimate_us
@@ -269,16 +268,13 @@ class Central(Component):
         self._report_demand(now)
 
     def on_vector_request(self, message: VectorRequest, source: Address, now: Time) -> None:
-        """Send the machines of long tasks."""
         self._port.send(source, Vector(message.batch, vector_bytes(self._vector)))
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Report the demand at the heartbeat."""
         if self._demand is not None:
             self._demand.send(self._port)
 
     def check(self) -> None:
-        """The waits are the sums of what is placed; a task that is not bound has a reservation under way."""
         assert int(self._wait.wait_us.sum()) == sum(placed[1] for placed in self._placed.values()), "waits drift"
         assert sum(map(len, self._tasks.values())) <= len(self._placed), "tasks without a reservation"
 

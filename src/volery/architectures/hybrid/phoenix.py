@@ -47,7 +47,6 @@ class ConstraintDemand:
         self._positions: dict[int, list[int]] = {}
 
     def add(self, needs: int, tasks: int) -> None:
-        """Count further waiting tasks, or fewer, that need all of these."""
         listed = self._positions.get(needs)
         if listed is None:
             if len(self._positions) >= POSITIONS_MAX:
@@ -109,7 +108,6 @@ class RecentService:
         self._servers = servers
 
     def add(self, came: Time, ran_us: Time) -> None:
-        """Note the arrival and the run time of a task that has ended."""
         if self._count < WINDOW:
             self._came.append(came)
             self._ran.append(ran_us)
@@ -170,13 +168,11 @@ class DemandReport:
         self.waiting = ConstraintDemand(len(setting.supply))
 
     def arm(self, port: Port, now: Time) -> None:
-        """Report at the next heartbeat."""
         if not self._armed:
             self._armed = True
             port.set_timer(BEAT, next_beat(now, self._setting.heartbeat_us))
 
     def send(self, port: Port) -> None:
-        """Report a change at the heartbeat."""
         self._armed = False
         counts = tuple(self.waiting.counts)
         if counts != self._sent:
@@ -185,7 +181,6 @@ class DemandReport:
 
 
 def next_beat(now: Time, heartbeat_us: Time) -> Time:
-    """The next multiple of the period."""
     return (now // heartbeat_us + 1) * heartbeat_us
 
 
@@ -201,13 +196,11 @@ class Monitor(Component):
         self._messages = 0
 
     def on_demanded(self, message: Demanded, source: Address, now: Time) -> None:
-        """Keep what waits there."""
         self._messages += 1
         self._demands[source] = message.counts
         self._port.set_timer(RECEIVED, now)
 
     def on_crowded(self, message: Crowded, source: Address, now: Time) -> None:
-        """Keep whether tasks wait for long there."""
         self._messages += 1
         self._port.observe(Measured("estimated_wait_us", message.wait_us))
         if message.crowded:
@@ -239,7 +232,6 @@ class Monitor(Component):
         self._port.send(to, message)
 
     def check(self) -> None:
-        """No worker is ordered to reorder by a constraint that does not exist."""
         width = len(self._setting.supply)
         assert all(NONE <= told < width for told in self._crowded.values()), "an order by an unknown constraint"
 
@@ -285,7 +277,6 @@ class CrowdReport:
         return wait_us > self._recent.wait_us(self._setting.wait_load), round(wait_us)
 
     def send(self, port: Port) -> None:
-        """Report a change at the heartbeat."""
         self._armed = False
         crowded, wait_us = self._wait_us()
         if crowded != self._sent:
@@ -345,10 +336,8 @@ class ScarceFirst:
         return first, False
 
     def served(self, number: int) -> None:
-        """Forget a reservation that has left the queue."""
         self._passed.pop(number, None)
 
     def check(self) -> None:
-        """Raise where a reservation was passed more often than allowed."""
         most, allowed = max(self._passed.values(), default=0), self.setting.reorder_max
         assert most <= allowed, f"passed {most} times, more than {allowed}"

@@ -131,7 +131,6 @@ class Scheduler(ReservingScheduler):
         self._report_demand(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Place a further chunk."""
         tasks = self._jobs.more(message)
         if tasks:
             self._schedule(message.job, tasks, self._estimates[message.job])
@@ -174,7 +173,6 @@ class Scheduler(ReservingScheduler):
         return admitted
 
     def on_scarcity(self, message: Scarcity, source: Address, now: Time) -> None:
-        """Keep the new constraint resource vector."""
         if self._negotiation is not None:
             self._negotiation.thousandths = message.thousandths
 
@@ -279,7 +277,6 @@ class Scheduler(ReservingScheduler):
         batch.rejected.clear()
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
-        """Bind the next task of the batch to the worker that asks."""
         batch = self._batches.get(message.batch)
         place = -1 if batch is None else (message.number - batch.first) // self._numbers.step
         if batch is None or not self._holds(batch, place, source):
@@ -307,7 +304,6 @@ class Scheduler(ReservingScheduler):
         return node == source if self._setting.sticky else node is not None
 
     def _forget(self, batch: Batch, served: Address) -> None:
-        """Nothing is left of a batch: its reservations are in vain."""
         del self._batches[batch.id]
         if self._setting.cancellation:
             self._withdraw(batch.first, batch.nodes, served)
@@ -337,7 +333,6 @@ class Scheduler(ReservingScheduler):
         self._kill(job, central)
 
     def check(self) -> None:
-        """Every batch has tasks left, as many reservations unless they are sticky, and is counted as demand."""
         for batch in self._batches.values():
             assert batch.tasks, "a batch without tasks"
             if not batch.requests and self._setting.sharing != "ideal":

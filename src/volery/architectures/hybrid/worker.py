@@ -187,18 +187,15 @@ class Worker(SlotKeeper):
         return entry
 
     def _drop(self, entry: Entry) -> None:
-        """The reservation leaves the queue."""
         del self._queue[entry.number]
         self._forgotten(entry)
 
     def _counted(self, lefts: dict[Time, int], left_us: Time) -> None:
-        """A reservation waits with so much work left."""
         lefts[left_us] = lefts.get(left_us, 0) + 1
         if left_us < self._least_left_us:
             self._least_left_us = left_us
 
     def _forgotten(self, entry: Entry) -> None:
-        """The reservation does not wait with its work left any more."""
         lefts, left_us = self._lefts, entry.remaining_us
         if lefts is None:
             return
@@ -290,7 +287,6 @@ class Worker(SlotKeeper):
             self._next(now)
 
     def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
-        """The reservation was in vain."""
         entry = self._answered(message.request)
         if entry is None:
             return
@@ -311,7 +307,6 @@ class Worker(SlotKeeper):
             self._drop(entry)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
         self._port.kill(message.task, 0)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
@@ -328,12 +323,10 @@ class Worker(SlotKeeper):
             self._crowd.ended(task.id, self._port, now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Report a crowded queue at the heartbeat."""
         if self._crowd is not None:
             self._crowd.send(self._port)
 
     def on_reorder(self, message: Reorder, source: Address, now: Time) -> None:
-        """Let tasks that ask for this constraint go first."""
         self._follow(message.constraint)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
@@ -397,7 +390,6 @@ class Worker(SlotKeeper):
                 self._attempts = 0
 
     def check(self) -> None:
-        """No slot idles while something waits; nothing is passed for longer than allowed."""
         waiting = sum(not entry.asking for entry in self._queue.values())
         long = sum(entry.long for entry in self._queue.values())
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"

@@ -120,7 +120,6 @@ class HydraBuilder:
         )
 
     def component(self, address: Address, incarnation: int) -> Component:
-        """The one at an address."""
         config, layout = self._config, self.layout
         role, *numbers = address.split("/")
         stream = self._streams.of(address, incarnation) if role in ("router", "rm") else None

@@ -105,12 +105,10 @@ class Membership:
 
 
 def rm_of(number: int) -> Address:
-    """The resource manager of a sub-cluster."""
     return f"rm/{number}"
 
 
 def sub_of_rm(address: Address) -> int:
-    """The sub-cluster of a resource manager."""
     return int(address.split("/")[1])
 
 

@@ -268,7 +268,6 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_release(self, message: Release, source: Address, now: Time) -> None:
-        """Take back containers that came too late."""
         for container in message.containers:
             seat = self._give_back(container)
             if seat >= 0 and self._beats is None and self._usable >> seat & 1 and not self._deciding:
@@ -276,14 +275,12 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_entitle(self, message: Entitle, source: Address, now: Time) -> None:
-        """Set new capacities of queues."""
         if message.number > self._entitled and self._setting.queues is not None:
             self._entitled = message.number
             for queue, slots in zip(message.queues, message.slots, strict=True):
                 self._order.reweigh(queue, max(1, slots))
 
     def use(self, seats: int) -> None:
-        """Grant containers on the machines of this vector alone."""
         self._usable = seats
 
     def vacate(self, seat: int) -> None:
@@ -305,12 +302,10 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_recovery(self, event: Event, source: Address, now: Time) -> None:
-        """Pass an event of recovery on to the account of registrations."""
         assert self._registrations is not None, "nothing restarts"
         self._registrations.handle(event, source, now)
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
-        """Send the grants, and serve the next machine."""
         self._deciding = False
         if self._beats is None:
             self._serve_free(tuple(self._masks), now)
@@ -407,7 +402,6 @@ class ResourceManager(Component):
         )
 
     def check(self) -> None:
-        """Slots are free or in a container; what is wanted stands in the queue; no free slot is forgotten."""
         idle, free = list(self._sub.slots), 0
         for held in self._containers.values():
             idle[self._sub.seat_of[held.container.machine]] -= 1
@@ -428,7 +422,6 @@ class ResourceManager(Component):
         assert not fits or self._deciding or (self._beats is not None and self._armed is not None), "idle and wanted"
 
     def check_rest(self) -> None:
-        """Raise AssertionError where a container, a grant or a request is left."""
         assert self._idle == self._sub.slots, "containers are left"
         assert not self._applications, "applications are left"
         assert not self._granted, "grants are left"

@@ -63,7 +63,6 @@ class Node(Component):
                 self.launch(message, source)
 
     def launch(self, start: Start, proxy: Address) -> None:
-        """Run a task for a proxy."""
         self.running[start.task.id] = (start, proxy)
         self._port.launch(start.task, start.attempt)
 
@@ -90,7 +89,6 @@ class Node(Component):
         self._vacated = ()
 
     def forget_vacated(self) -> None:
-        """Drop the containers of the next heartbeat."""
         self._vacated = ()
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
@@ -102,7 +100,6 @@ class Node(Component):
             self._report()
 
     def on_recovery(self, event: Event, source: Address, now: Time) -> None:
-        """Pass an event of recovery on to the registration."""
         assert self._registration is not None, "nothing restarts"
         self._registration.handle(event, source, now)
 
@@ -111,7 +108,6 @@ class Node(Component):
             self._registration.check()
 
     def check_rest(self) -> None:
-        """Raise AssertionError where something runs, or is to be reported."""
         assert not self.running, f"{len(self.running)} tasks run"
         assert not self._vacated, "containers that were not reported to the resource manager"
         if self._registration is not None:

@@ -60,7 +60,6 @@ class TaskLine:
         self.length = 0
 
     def push(self, task: Task, near: int) -> None:
-        """Join at the tail."""
         self._by_sub.setdefault(near, deque()).append(task)
         self.length += 1
 
@@ -93,7 +92,6 @@ class Application(msgspec.Struct, eq=False):
     near: dict[TaskId, int] = {}
 
     def wait_count(self, mask: int) -> int:
-        """The number of tasks of a constraint set that wait."""
         line = self.waiting.get(mask)
         return line.length if line is not None else 0
 
@@ -170,7 +168,6 @@ class Proxy(Component):
         self._granted: dict[int, int] = {}
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_hosted(self, message: Hosted, source: Address, now: Time) -> None:
@@ -189,7 +186,6 @@ class Proxy(Component):
             self._add(job.id, tasks, job.replicas)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Take a further chunk."""
         if tasks := self._jobs.more(message):
             self._add(message.job, tasks, message.replicas)
 
@@ -232,7 +228,6 @@ class Proxy(Component):
     def _change(
         self, application: Application, changes: dict[int, dict[int, int]], sub: int, mask: int, by: int
     ) -> None:
-        """Ask a sub-cluster for more, or fewer."""
         asked = application.asked.get((sub, mask), 0) + by
         if asked:
             application.asked[sub, mask] = asked
@@ -343,7 +338,6 @@ class Proxy(Component):
         self._want(job, application, [running.task for running in ended])
 
     def _all_again(self, machine: int) -> None:
-        """Let all that ran on a machine wait again."""
         for job in list(self._applications):
             application = self._applications[job]
             tasks = [task for task, running in application.running.items() if running.machine == machine]
@@ -429,7 +423,6 @@ class Proxy(Component):
             del self._applications[job]
 
     def check(self) -> None:
-        """For every task that waits a container is asked for; no sub-cluster is asked for more than wait."""
         for job, application in self._applications.items():
             for mask, waiting in application.waiting.items():
                 assert self._asked(application, mask) >= waiting.length > 0, f"job {job} waits for what nobody asks for"
@@ -437,7 +430,6 @@ class Proxy(Component):
                 assert 0 < count <= application.wait_count(mask), f"job {job} asks too much of {sub}"
 
     def check_rest(self) -> None:
-        """Every result has come."""
         assert not self._applications, "jobs are left"
         assert not len(self._jobs), "jobs are open"
 

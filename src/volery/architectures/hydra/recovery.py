@@ -95,7 +95,6 @@ class Registration:
         return False
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Take one of the events of `receives`."""
         self.receives[type(event)](self, event, source, now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
@@ -132,11 +131,9 @@ class Registration:
         self._port.send(self._rm, Register(self._number, ()))
 
     def check(self) -> None:
-        """Raise AssertionError where a task waits that could begin."""
         assert not self._waiting or self._term == NO_TERM, "something waits that could begin"
 
     def check_rest(self) -> None:
-        """Raise AssertionError where a task waits, or the node is not registered."""
         assert not self._waiting, "something waits to begin"
         assert self._term != NO_TERM, "never welcome"
 
@@ -205,7 +202,6 @@ class Registrations:
         self._manager.use(self._registered & ~self._away)
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Take one of the events of `receives`."""
         self.receives[type(event)](self, event, source, now)
 
     def on_register(self, message: Register, source: Address, now: Time) -> None:

@@ -95,7 +95,6 @@ class Router(Forwarder):
         self._membership.update(message)
 
     def check_rest(self) -> None:
-        """Raise AssertionError where a job was not answered."""
         assert not self._scheduler_of, "jobs are left"
         assert not self._unlocated, "jobs without a home are left"
 

@@ -134,7 +134,6 @@ class StateStore(Component):
             self._port.send(message.peer, self._directory())
 
     def check(self) -> None:
-        """Every home is a sub-cluster."""
         assert all(0 <= load.free <= load.slots or load.free == UNKNOWN for load in self._loads), "a load"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
@@ -224,7 +223,6 @@ class PolicyGenerator(Component):
         self._looking = False
 
     def start(self, now: Time) -> None:
-        """After a restart: look at once; the policies of before hold meanwhile."""
         if self._incarnation:
             self._port.send(STORE, Read())
 

@@ -72,7 +72,6 @@ def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deploymen
 
 
 def _grid(config: JockeyConfig, tokens: int) -> tuple[int, ...]:
-    """The allocations to choose from, on so many tokens."""
     most = min(config.tokens_max, tokens)
     return (*range(config.tokens_step, most, config.tokens_step), most)
 

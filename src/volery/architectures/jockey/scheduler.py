@@ -97,16 +97,13 @@ class Tokens:
         return len(self._running)
 
     def possible(self, task: Task) -> bool:
-        """True if some machine satisfies the task's constraints."""
         return bool(self._matches[task.constraints])
 
     def guarantee(self, holder: TokenHolder, tokens: int) -> None:
-        """Set the tokens that a job has before spare ones are given."""
         holder.guaranteed = tokens
         self._queue(holder)
 
     def ready(self, holder: TokenHolder, tasks: list[Task]) -> None:
-        """Queue tasks of a job that may start."""
         for task in tasks:
             self._ready_count += 1
             holder.push(self._ready_count, task)
@@ -162,7 +159,6 @@ class Tokens:
         return [(task.id, self._machine_of[unit]) for task, owner, unit, _ in self._running.values() if owner is holder]
 
     def check(self) -> None:
-        """Raise AssertionError where units are neither idle nor run exactly one task."""
         taken = sum([1 << unit for _, _, unit, _ in self._running.values()])
         assert taken.bit_count() == len(self._running), "two tasks run on one unit"
         assert not taken & self._idle, "an idle unit runs a task"
@@ -189,7 +185,6 @@ class Scheduler(Component):
         self._arrivals = self._launches = 0
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -207,7 +202,6 @@ class Scheduler(Component):
         self._take(job.id, tasks, job.parents, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Queue a further chunk."""
         tasks = self._jobs.more(message)
         if tasks:
             self._take(message.job, tasks, message.parents, now)
@@ -307,7 +301,6 @@ class Scheduler(Component):
             self._controlled.pop(job, None)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         job = message.job
         if self._jobs.cancel(message, source):
             holder = self._holders[job]
@@ -323,7 +316,6 @@ class Scheduler(Component):
         self._hand_out(now)
 
     def check(self) -> None:
-        """Units run one task or none; no more is guaranteed than there is; what is known is of open jobs."""
         self._tokens.check()
         assert len(self._jobs) == len(self._holders) == len(self._graphs)
         assert self._controlled.keys() <= self._holders.keys()
@@ -332,7 +324,6 @@ class Scheduler(Component):
         assert self._free >= 0, f"{held} tokens of {self._slots} are guaranteed"
 
     def check_rest(self) -> None:
-        """Nothing waits or runs."""
         assert not self._holders, f"{len(self._holders)} jobs are open for ever"
         assert not self._tokens.running, "tasks run for ever"
 

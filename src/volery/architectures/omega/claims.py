@@ -157,7 +157,6 @@ class Claims:
         assert all(free & guards == guards for free in self.free), "a machine gives more than it has"
 
     def check_rest(self) -> None:
-        """Raise where something is taken although nothing runs."""
         assert self.free == self._layout.whole, "something is taken although nothing runs"
 
 
@@ -328,7 +327,6 @@ class PrecedenceClaims:
                 self._port.send(self._layout.nodes[machine], Kill(task, held.attempt))
 
     def check(self) -> None:
-        """Raise where the accounts by task and by machine differ, or a task waits for what does not end."""
         self._account.check()
         assert {task for held in self._on for task in held} == self._account.running.keys() == self._held.keys()
         counted: dict[int, int] = {}
@@ -338,6 +336,5 @@ class PrecedenceClaims:
         assert self._pending.keys() <= self._ending.keys(), "a task waits for nothing"
 
     def check_rest(self) -> None:
-        """Raise where something is taken or ends although nothing runs."""
         self._account.check_rest()
         assert not self._leaving, "an attempt is still to end"

@@ -387,7 +387,6 @@ class JobQueue:
         self.maybe_queue(work, now)
 
     def check(self) -> None:
-        """Raise where a task is not counted, or a job with tasks to place will not be tried."""
         assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self.open.values()), "miscounted"
         for work in self.open.values():
             idle = work.tasks and not work.running

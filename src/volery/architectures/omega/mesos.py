@@ -187,7 +187,6 @@ class Allocator(Component):
                 self._return(held, now)
 
     def check(self) -> None:
-        """Check the claims, locked offers and kept machines included."""
         locked = [(machine, amounts) for _, offered in self._offered.values() for machine, amounts in offered.items()]
         guards = self._layout.packing.guards
         held = [(one.machine, one.packed) for one in self._held.values()]

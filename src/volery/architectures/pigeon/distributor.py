@@ -68,7 +68,6 @@ class Distributor(Component):
         return self.sends - (plain if self._recovery is not None else DistributorRecovery.sends)
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -77,7 +76,6 @@ class Distributor(Component):
         self._distribute(tasks, message.job.estimate_us <= self._cutoff_us)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Distribute a further chunk."""
         tasks = self._jobs.more(message)
         if tasks:
             self._distribute(tasks, tasks[0].estimate_us <= self._cutoff_us)
@@ -178,11 +176,9 @@ class Distributor(Component):
         self._recovery.answer_epoch(source)
 
     def check(self) -> None:
-        """Every outstanding task belongs to an open job."""
         assert len(self._jobs) or not self._outstanding, "tasks without an open job"
 
     def check_rest(self) -> None:
-        """Every result has come."""
         left = len(self._outstanding) + len(self._jobs)
         assert not left, "tasks are left"
 

@@ -221,7 +221,6 @@ class Master(Component):
         self.leadership.on_lease_timer(event, now)
 
     def check(self) -> None:
-        """A usable unit is free or owned; no idle unit fits a waiting task that it may run (work conservation)."""
         busy = 0
         for unit in self.owned.values():
             assert not busy >> unit & 1, f"unit {unit} has two tasks"
@@ -233,7 +232,6 @@ class Master(Component):
                 assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
 
     def check_rest(self) -> None:
-        """Raise AssertionError where something waits or runs, or a unit of a leader is not idle."""
         assert not len(self.owned) + self._high.length + self._low.length, "tasks are left"
         if self._recovery is not None:
             self._recovery.check_rest()
@@ -279,7 +277,6 @@ class Node(Component):
         self._port.launch(message.task, 0)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
         self._port.kill(message.task, 0)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:

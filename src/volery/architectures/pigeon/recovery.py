@@ -278,6 +278,5 @@ class MasterRecovery:
         return sum(mask for node, mask in self._masks.items() if self.leadership.usable(node))
 
     def check_rest(self) -> None:
-        """Raise AssertionError where attempts are left, or a leader has not settled."""
         assert not self._attempts, "tasks are left"
         assert self.leadership.settled or not self.leadership.leading, "workers have not answered"

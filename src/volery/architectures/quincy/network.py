@@ -49,7 +49,6 @@ class GraphBuilder:
         self._arcs.append((tail, head, capacity, cost))
 
     def graph(self) -> Graph:
-        """The network built so far."""
         tails, heads, capacities, costs = zip(*self._arcs, strict=True) if self._arcs else ((), (), (), ())
         return Graph(tuple(self._supplies), tails, heads, capacities, costs)
 

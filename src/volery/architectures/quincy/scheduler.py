@@ -50,7 +50,6 @@ class Scheduler(Component):
         self._launches = 0
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -79,7 +78,6 @@ class Scheduler(Component):
             self._waiting.forget(job)
 
     def _change(self, now: Time) -> None:
-        """Solve again as soon as the cycle allows."""
         self._changed = True
         if self._drawn is not None:
             return
@@ -237,7 +235,6 @@ class Scheduler(Component):
             self._change(now)  # otherwise all is as the last flow has it
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         job = message.job
         if not self._jobs.cancel(message, source):
             self._close_if_done(job)
@@ -257,13 +254,11 @@ class Scheduler(Component):
         self._change(now)
 
     def check(self) -> None:
-        """Raise where a slot has not one owner, or a task of a closed job waits."""
         self._machines.check()
         for item in self._waiting.items.values():
             assert self._jobs.is_open(item.task.job), f"job {item.task.job} waits and is not open"
 
     def check_rest(self) -> None:
-        """Raise where a task waits or runs, or a decision is to come."""
         assert not self._waiting, f"{len(self._waiting)} tasks wait for ever"
         assert not self._machines.running, "tasks run for ever"
         assert self._drawn is None, "an answer never comes"

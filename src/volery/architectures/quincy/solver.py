@@ -110,7 +110,6 @@ def _scaled(graph: Graph) -> tuple[int, ...]:
 
 
 def cost_of(graph: Graph, flows: tuple[int, ...]) -> int:
-    """The cost of a flow."""
     return sum(flow * cost for flow, cost in zip(flows, graph.costs, strict=True))
 
 
@@ -211,7 +210,6 @@ class Residual:
         raise InfeasibleError(f"node {source} supplies {excess[source]} more than finds a way")
 
     def flows(self) -> tuple[int, ...]:
-        """Per arc of the graph."""
         return tuple(self._room[1::2])
 
 

@@ -64,11 +64,9 @@ class WaitingItems:
         self._lines: dict[JobId, dict[Place, _Line]] = {}
 
     def __len__(self) -> int:
-        """The number of waiting tasks."""
         return len(self.items)
 
     def add(self, item: Item) -> None:
-        """Let a task wait."""
         self.items[item.task.id] = item
         self.counts[item.task.job] = self.counts.get(item.task.job, 0) + 1
         lines = self._lines.setdefault(item.task.job, {})
@@ -86,12 +84,10 @@ class WaitingItems:
         self.counts[item.task.job] -= 1
 
     def forget(self, job: JobId) -> None:
-        """Drop a job that is done."""
         self._lines.pop(job, None)
         self.counts.pop(job, None)
 
     def of_job(self, job: JobId) -> list[Item]:
-        """The waiting tasks of a job."""
         return [item for item in self.items.values() if item.task.job == job]
 
     def first(self, places: Callable[[Place], bool], most: int) -> list[Item]:
@@ -145,7 +141,6 @@ class Room:
         self.open = 0
 
     def fill(self, free: list[int]) -> None:
-        """Set the free slots."""
         self.free = free
         self.open = sum([1 << machine for machine, count in enumerate(free) if count])
 
@@ -252,7 +247,6 @@ class Machines:
         return [item for item in every if item.task.job == job and item.task.id not in self.running]
 
     def check(self) -> None:
-        """Raise AssertionError where a slot is lost, or has two owners."""
         idle = list(self._slots)
         for item in self.running.values():
             idle[item.machine] -= 1

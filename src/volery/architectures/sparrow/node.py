@@ -92,11 +92,9 @@ class UserQueues:
         self._user_of: dict[int, str] = {}
 
     def __len__(self) -> int:
-        """The number of entries."""
         return len(self._user_of)
 
     def push(self, number: int, user: str) -> None:
-        """Append to the user's queue."""
         queue = self._queues.get(user)
         if queue is None:
             self._order.opened(user, self._queues)
@@ -215,7 +213,6 @@ class NodeMonitor(SlotKeeper):
         self._port.launch(task, 0, waited_us)
 
     def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
-        """The reservation was in vain."""
         if message.request == self._asked:
             self._asked = 0
         elif not self._others or self._others.pop(message.request, None) is None:
@@ -228,7 +225,6 @@ class NodeMonitor(SlotKeeper):
             self._users.discard(message.number)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
         self._port.kill(message.task, 0)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
@@ -241,7 +237,6 @@ class NodeMonitor(SlotKeeper):
         self._next(now)
 
     def check(self) -> None:
-        """No slot idles while reservations wait."""
         asking = bool(self._asked) + len(self._others or ())
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
         assert self._idle + asking <= self._slots, "more requests than slots"
@@ -324,7 +319,6 @@ class EarlyNodeMonitor(SlotKeeper):
         self._launch(task, now - came, now)
 
     def check(self) -> None:
-        """No slot idles while tasks wait."""
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
         assert not (self._idle and self._queue), f"{self._idle} idle slots while {len(self._queue)} tasks wait"
 

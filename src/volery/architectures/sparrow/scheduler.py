@@ -153,7 +153,6 @@ class Scheduler(ReservingScheduler):
         self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Probe for a further chunk."""
         self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
@@ -201,7 +200,6 @@ class Scheduler(ReservingScheduler):
         self._kill(message.job)
 
     def check(self) -> None:
-        """Every task that is not bound has a reservation of its own under way."""
         for batch in self._batches.open.values():
             left = len(batch.nodes) - batch.nodes.count(None)
             assert len(batch.tasks) <= left, f"{len(batch.tasks)} tasks, {left} reservations"
@@ -230,7 +228,6 @@ class EarlyScheduler(ReservingScheduler):
         self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Probe for a further chunk."""
         self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_queue_length(self, message: QueueLength, source: Address, now: Time) -> None:
@@ -270,7 +267,6 @@ class EarlyScheduler(ReservingScheduler):
         self._kill(message.job)
 
     def check(self) -> None:
-        """Every batch waits for answers, and will have as many as it has tasks."""
         for batch in self._batches.open.values():
             answers = len(self._answers.get(batch.id, ()))
             assert answers < len(batch.nodes), "a batch without unanswered probes"

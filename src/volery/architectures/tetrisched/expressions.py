@@ -181,7 +181,6 @@ def worth(node: Expression, given: int, sets: Sets) -> float:
 
 
 def to_json(node: Expression) -> bytes:
-    """The JSON form: an object per node, distinguished by "op"."""
     return msgspec.json.encode(node)
 
 
@@ -291,7 +290,6 @@ class _Reader:
         self._next += 1
 
     def whole(self) -> Expression:
-        """The expression, and nothing after it."""
         found = self._expression()
         self._take("end", "nothing more")
         return found

@@ -35,7 +35,6 @@ class TimeGrid(msgspec.Struct, frozen=True):
         return max(1, -(-length_us // self.quantum_us))
 
     def start_us(self, quantum: int) -> Time:
-        """The beginning of a quantum."""
         return self.now_us + quantum * self.quantum_us
 
 
@@ -84,7 +83,6 @@ class ClusterMachines:
             self._options.clear()
 
     def fitting(self, constraints: int) -> int:
-        """The units that satisfy constraints, as a bit vector."""
         return self._matches[constraints]
 
     def named(self, constraints: int, speed: int = 0) -> str:
@@ -165,7 +163,6 @@ class ClusterMachines:
         return ended.task
 
     def check(self) -> None:
-        """Every unit is idle or runs one task."""
         taken = [one.unit for one in self.running.values()]
         assert len(set(taken)) == len(taken), "a unit runs two tasks"
         assert sum(1 << unit for unit in taken) == self.every & ~self.idle, "units are neither idle nor running"

@@ -82,12 +82,10 @@ class Generator:
 
     @property
     def columns(self) -> int:
-        """The number of variables."""
         return len(self._upper)
 
     @property
     def rows(self) -> int:
-        """The number of constraints."""
         return len(self._rows)
 
     def _column(self, upper: float, *, integer: bool = True) -> int:

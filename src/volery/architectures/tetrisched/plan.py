@@ -257,7 +257,6 @@ class _Planner:
         return sum(earned(self.requests[request], found) for request, found in given.items())
 
     def greedy(self) -> list[Chosen]:
-        """One after the other."""
         left, found = Greedy(self.parts), []
         for request, node in enumerate(self.requests):
             found += left.best(request, node)
@@ -337,7 +336,6 @@ def solve(planning: PlanProblem) -> CyclePlan:
 
 
 def packed(planning: PlanProblem) -> PackedProblem:
-    """The question for `answer`, from a problem."""
     return PackedProblem(
         planning.requests,
         tuple([(name, _bytes(machines)) for name, machines in planning.sets.items()]),
@@ -350,7 +348,6 @@ def packed(planning: PlanProblem) -> PackedProblem:
 
 
 def unpacked(question: PackedProblem) -> PlanProblem:
-    """The problem that was packed."""
     supply = MachineSupply(
         int.from_bytes(question.idle, "little"),
         tuple([(since, int.from_bytes(machines, "little")) for since, machines in question.held]),

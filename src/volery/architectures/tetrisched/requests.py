@@ -60,7 +60,6 @@ class Wishes(msgspec.Struct, frozen=True):
     value: float = 1.0
 
     def options(self) -> list[Option]:
-        """The sets on which it may run, and its run times."""
         found = [Option(name, self.estimate_us) for name in self.fast]
         if self.everywhere:
             found.append(
@@ -78,7 +77,6 @@ class Branch(NamedTuple):
 
 
 def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
-    """The value of an end at that time."""
     if wishes.deadline_us != NEVER:
         return wishes.value if end_us <= wishes.deadline_us else 0.0
     left = 1.0 - (end_us - wishes.submitted_us) / horizon_us
@@ -115,7 +113,6 @@ def wizard(wishes: Wishes, grid: TimeGrid) -> Expression | None:
 
 
 def joined(alternatives: list[Expression]) -> Expression | None:
-    """Their max; None where there are none."""
     if not alternatives:
         return None
     return alternatives[0] if len(alternatives) == 1 else Max(tuple(alternatives))
@@ -159,7 +156,6 @@ class WaitingJob(msgspec.Struct):
 
     @property
     def tasks(self) -> int:
-        """The number of waiting tasks."""
         return sum(map(len, self.groups.values()))
 
 

@@ -65,7 +65,6 @@ class Scheduler(Component):
         self._launches = 0
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -132,7 +131,6 @@ class Scheduler(Component):
         self._port.set_timer(CYCLE, due_us)  # also if that is now: jobs of one instant are planned together
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Begin the next cycle."""
         if self._waiting and not self._planning:
             self._plan(now)
 
@@ -221,7 +219,6 @@ class Scheduler(Component):
             self._change(now)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         if not self._jobs.cancel(message, source):
             self._open.pop(message.job, None)
             return
@@ -235,14 +232,12 @@ class Scheduler(Component):
         self._change(now)
 
     def check(self) -> None:
-        """Units are idle or run one task; what waits is of open jobs."""
         self._machines.check()
         for job, waiting in self._waiting.items():
             assert self._jobs.is_open(job), f"job {job} waits and is not open"
             assert waiting.tasks, f"job {job} waits with nothing"
 
     def check_rest(self) -> None:
-        """Nothing waits, runs or is planned."""
         assert not self._waiting, f"{len(self._waiting)} jobs wait for ever"
         assert not self._open, f"{len(self._open)} jobs are open for ever"
         assert not self._machines.running, "tasks run for ever"
