@@ -19,12 +19,10 @@ Deviates A scheduler hands a long job to the central one without delay, as a fro
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from volery.architectures.hybrid.central import Central, LeastWait
-from volery.architectures.hybrid.layout import Layout
+from volery.architectures.hybrid.layout import CENTRAL, HybridConfig, Layout, PhoenixConfig
 from volery.architectures.hybrid.messages import MESSAGES
 from volery.architectures.hybrid.phoenix import (
     CrowdReport,
@@ -35,78 +33,16 @@ from volery.architectures.hybrid.phoenix import (
     WatchSetting,
     supply,
 )
-from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
-from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
-from volery.core.bounds import (
-    PROBES_MAX,
-    ROUNDS_MAX,
-    Components,
-    Count,
-    Parameters,
-    Period,
-    PositiveCount,
-    PositiveRatio,
-    Ratio,
-    Seconds,
-    param,
-)
+from volery.architectures.hybrid.scheduler import Scheduler
+from volery.architectures.hybrid.worker import Worker
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.match import Anchors, Matches
 from volery.policies.sampler import Sampler, SmallRandom
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
-
-EmptyWorkers = Literal["random", "first"]
-
-
-class HybridConfig(Parameters, frozen=True):
-    """Parameters of Hawk, Eagle and what they are compared with."""
-
-    schedulers: Components = param(10, "distributed schedulers")
-    cutoff_s: Seconds = param(1129.532, "jobs with at most this mean task duration are short, seconds")
-    short_part: float = param(0.17, "share of the machines that run short tasks only", ge=0, le=0.9)
-    probe_ratio: float = param(2.0, "probes per short task", ge=1, le=PROBES_MAX)
-    probes_min: int = param(2, "probes per short job at least", ge=1, le=ROUNDS_MAX)
-    replacement: bool = param(False, "a worker may be drawn twice, as in the authors' simulator")
-    stealing: Stealing = param("behind-long", "what an idle worker takes: the first group behind a long task, or any")
-    steal_attempts: int = param(10, "victims asked for each slot that falls idle", ge=1, le=ROUNDS_MAX)
-    steal_after_vain: bool = param(
-        True, "a slot that was kept for a reservation in vain falls idle too, as one whose task ended"
-    )
-    steal_max: PositiveCount = param(10_000, "reservations taken at once")
-    steal_free: bool = param(False, "stealing takes no time, as in the authors' simulator")
-    sharing: Sharing = param("none", "what is known of long tasks: nothing, vectors on rejection, or all (ideal)")
-    rounds: int = param(2, "rejections of a probe before it goes to the short-only part", ge=1, le=ROUNDS_MAX)
-    sticky: bool = param(False, "a reservation serves its job until nothing is left")
-    cancellation: bool = param(True, "withdraw reservations of jobs with nothing left")
-    order: Order = param("fifo", "queue of a worker: arrival, or least remaining work")
-    bypass_max: Ratio = param(5.0, "a reservation is passed by at most this many times its estimate")
-    empty_workers: EmptyWorkers = param(
-        "random", "long tasks take idle workers at random, or the first: the authors' simulator packs them"
-    )
-    short_placement: ShortPlacement = param("probes", "short jobs: by probes, or centrally by least waiting time (LWL)")
-    stale_s: Seconds = param(0.0, "least-wait placement sees the state of the last multiple of this (DLWL)")
-    estimate_low: PositiveRatio = param(1.0, "estimates are off by a random factor from this ...")
-    estimate_high: PositiveRatio = param(1.0, "... to this; both 1: exact means")
-    reliable: bool = param(False, "bear faults: numbered and acknowledged messages; costs more of them")
-
-
-class PhoenixConfig(HybridConfig, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Phoenix: Eagle's, and those of its monitor."""
-
-    heartbeat_s: Period = param(9.0, "between reports to the monitor, seconds")
-    crv_threshold: Ratio = param(1.0, "a constraint is scarce above so many waiting tasks per worker")
-    wait_load: float = param(0.9, "a queue is crowded when its estimated wait exceeds that at this load", ge=0, lt=1)
-    reorder_max: Count = param(5, "tasks with the scarcest constraint that may pass one in front of them")
-    soft_constraints: tuple[int, ...] = param(
-        (),
-        "numbers of constraints that are dropped where no worker has all (the paper: clock, network); "
-        "none unless you know what the numbers stand for",
-    )
 
 
 def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: WatchSetting | None = None) -> Deployment:
@@ -119,21 +55,16 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         raise InputError("hybrid:estimate_low", f"{config.estimate_low} is above estimate_high {config.estimate_high}")
     if config.stealing != "off" and (config.sticky or config.sharing != "none"):
         raise InputError("hybrid:stealing", "goes with neither sticky nor sharing; give stealing=off")
-    matches = Matches(cluster.constraints, Anchors(cluster.constraints))
-    share = config.short_part
-    short_only = [int((machine + 1) * share) > int(machine * share) for machine in range(len(cluster.slots))]
-    layout = Layout(cluster.constraints, cluster.slots, short_only, matches)
-    step = config.schedulers + 1
-    addresses = (*(f"scheduler/{number}" for number in range(config.schedulers)), "central/0")
+    layout = Layout(cluster, config)
+    step, addresses = config.schedulers + 1, layout.schedulers
     components: dict[str, Component] = {}
-    setting = scheduler_setting(config)
     for number, address in enumerate(addresses[:-1]):
         stream = streams.of(address)
-        sampler = Sampler(cluster.constraints, matches, stream.random, replacement=config.replacement)
+        sampler = Sampler(cluster.constraints, layout.matches, stream.random, replacement=config.replacement)
         components[address] = Scheduler(
             layout,
             sampler,
-            setting,
+            config,
             stream,
             Numbers(number, step),
             demand=DemandReport(watch) if watch is not None else None,
@@ -141,36 +72,24 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         )
     wait = LeastWait(
         cluster.slot_count,
-        streams.of("central/0").random,
+        streams.of(CENTRAL).random,
         in_order=config.empty_workers == "first",
         request_us=REQUEST_US,
         stale_us=round(config.stale_s * SECOND),
     )
-    components["central/0"] = Central(
+    components[CENTRAL] = Central(
         layout,
         wait,
         Numbers(config.schedulers, step),
         shared=config.sharing != "none",
         demand=DemandReport(watch) if watch is not None else None,
     )
-    general = tuple(node for node, only in zip(layout.nodes, short_only, strict=True) if not only)
-    shared = WorkerSetting(
-        schedulers=addresses,
-        general=general,
-        stealing=config.stealing,
-        steal_attempts=config.steal_attempts,
-        steal_after_vain=config.steal_after_vain,
-        steal_max=config.steal_max,
-        sticky=config.sticky,
-        order=config.order,
-        bypass_max=config.bypass_max,
-    )
     for machine, address in enumerate(layout.nodes):
         draws = SmallRandom(streams.number(address) if config.stealing != "off" else 0)
         slots = cluster.slots[machine]
         crowd = CrowdReport(watch, slots) if watch is not None else None
         scarce = ScarceFirst(watch) if watch is not None else None
-        components[address] = Worker(slots, cluster.constraints[machine], shared, draws, crowd, scarce)
+        components[address] = Worker(slots, cluster.constraints[machine], layout, config, draws, crowd, scarce)
     delays = {("scheduler", "central"): 0, ("central", "scheduler"): 0}
     if config.steal_free:
         delays["node", "node"] = 0
@@ -205,23 +124,6 @@ def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> 
 
 REQUEST_US = 1_000
 """A request and its answer at the published delay of 0.5 ms; the published estimate of a wait adds it."""
-
-
-def scheduler_setting(config: HybridConfig) -> SchedulerSetting:
-    """The parameters of the schedulers."""
-    return SchedulerSetting(
-        probe_ratio=config.probe_ratio,
-        probes_min=config.probes_min,
-        cutoff_us=round(config.cutoff_s * SECOND),
-        sharing=config.sharing,
-        rounds=config.rounds,
-        sticky=config.sticky,
-        cancellation=config.cancellation,
-        short_placement=config.short_placement,
-        estimate_low=config.estimate_low,
-        estimate_high=config.estimate_high,
-        central="central/0",
-    )
 
 
 STAGES = {

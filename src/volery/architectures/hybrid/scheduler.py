@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from random import Random
-from typing import Literal
 
 import msgspec
 
-from volery.architectures.hybrid.layout import Layout
+from volery.architectures.hybrid.layout import CENTRAL, HybridConfig, Layout
 from volery.architectures.hybrid.messages import (
     Assign,
     CentralTasks,
@@ -25,7 +24,7 @@ from volery.architectures.hybrid.messages import (
 from volery.architectures.hybrid.phoenix import BEAT, DemandReport, Negotiation
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
-from volery.core.model import Address, JobId, Task, Time
+from volery.core.model import SECOND, Address, JobId, Task, Time
 from volery.policies.match import positions
 from volery.policies.sampler import Sampler
 from volery.roles.reservations import (
@@ -40,27 +39,8 @@ from volery.roles.reservations import (
 )
 from volery.roles.submission import ANSWERS
 
-Sharing = Literal["none", "vector", "ideal"]
-ShortPlacement = Literal["probes", "least-wait"]
-
 TRIES = 64
 """Draws of a worker without long tasks before the short-only part is taken instead."""
-
-
-class SchedulerSetting(msgspec.Struct, frozen=True):
-    """The parameters of all schedulers of a deployment."""
-
-    probe_ratio: float
-    probes_min: int
-    cutoff_us: Time
-    sharing: Sharing
-    rounds: int
-    sticky: bool
-    cancellation: bool
-    short_placement: ShortPlacement
-    estimate_low: float
-    estimate_high: float
-    central: Address
 
 
 class Batch(msgspec.Struct, eq=False):
@@ -95,7 +75,7 @@ class Scheduler(ReservingScheduler):
         self,
         layout: Layout,
         sampler: Sampler,
-        setting: SchedulerSetting,
+        config: HybridConfig,
         stream: Random,
         numbers: Numbers,
         demand: DemandReport | None = None,
@@ -104,7 +84,8 @@ class Scheduler(ReservingScheduler):
         super().__init__(numbers)
         self._layout = layout
         self._sampler = sampler
-        self._setting = setting
+        self._setting = config
+        self._cutoff_us = round(config.cutoff_s * SECOND)
         self._stream = stream
         self._sent = 0
         self._batches: dict[int, Batch] = {}
@@ -148,12 +129,12 @@ class Scheduler(ReservingScheduler):
         for needs in [needs for needs in groups if needs and not supply(needs)]:
             for _ in groups.pop(needs):
                 self._jobs.unsatisfiable(job)
-        short = estimate_us <= setting.cutoff_us
+        short = estimate_us <= self._cutoff_us
         if groups and (not short or setting.short_placement == "least-wait"):
             chosen = tuple(task for task in tasks if task.constraints in groups)
-            self._running.setdefault(job, {}).update(dict.fromkeys([task.id for task in chosen], setting.central))
+            self._running.setdefault(job, {}).update(dict.fromkeys([task.id for task in chosen], CENTRAL))
             self._sent += 1
-            self._port.send(setting.central, CentralTasks(self._sent, short, estimate_us, chosen))
+            self._port.send(CENTRAL, CentralTasks(self._sent, short, estimate_us, chosen))
             return
         count = sum(map(len, groups.values()))
         for needs in reversed(groups):
@@ -187,7 +168,7 @@ class Scheduler(ReservingScheduler):
             batch.requests = [0] * count
         batch.nodes = [None] * count
         if self._setting.sharing == "ideal":
-            self._port.send(self._setting.central, VectorRequest(batch.id))
+            self._port.send(CENTRAL, VectorRequest(batch.id))
         else:
             self._send_probes(batch, self._sampler.draw(batch.needs, count), self._setting.sharing == "none")
 
@@ -327,10 +308,9 @@ class Scheduler(ReservingScheduler):
             if self._demand is not None:
                 self._demand.waiting.add(batch.needs, -len(batch.tasks))
             self._jobs.finished(job, len(batch.tasks))
-        central = self._setting.central
-        if central in self._running.get(job, {}).values():
-            self._port.send(central, WithdrawJob(job))
-        self._kill(job, central)
+        if CENTRAL in self._running.get(job, {}).values():
+            self._port.send(CENTRAL, WithdrawJob(job))
+        self._kill(job, CENTRAL)
 
     def check(self) -> None:
         for batch in self._batches.values():

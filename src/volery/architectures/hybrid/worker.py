@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Final, Literal
+from collections.abc import Collection
+from typing import Final
 
-import msgspec
-
+from volery.architectures.hybrid.layout import HybridConfig, Layout
 from volery.architectures.hybrid.messages import (
     Assign,
     Crowded,
@@ -27,32 +26,9 @@ from volery.core.model import Address, TaskId, Time
 from volery.policies.sampler import SmallRandom
 from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
 
-Stealing = Literal["off", "behind-long", "random"]
-Order = Literal["fifo", "srpt"]
-
 FOREVER: Final = float("inf")
 PHOENIX: Final[frozenset[type]] = frozenset({Reorder, TimerFired, PeerLost})
 """The events that Phoenix's workers alone receive."""
-
-
-class WorkerSetting(msgspec.Struct, frozen=True):
-    """The parameters of all workers of a deployment.
-
-    Args:
-        schedulers: the scheduler of job j is the one at j modulo their number; the last address is the central one's.
-        steal_attempts: how many victims are asked, one after the other, for each slot that falls idle; slots of a
-            worker that fall idle meanwhile share what is found.
-    """
-
-    schedulers: tuple[Address, ...]
-    general: Sequence[Address]
-    stealing: Stealing
-    steal_attempts: int
-    steal_after_vain: bool
-    steal_max: int
-    sticky: bool
-    order: Order
-    bypass_max: float
 
 
 class Worker(SlotKeeper):
@@ -63,7 +39,7 @@ class Worker(SlotKeeper):
     """
 
     __slots__ = (
-        "_asked", "_attempts", "_crowd", "_draws", "_entry", "_least_left_us", "_least_us", "_lefts",
+        "_asked", "_attempts", "_crowd", "_draws", "_entry", "_layout", "_least_left_us", "_least_us", "_lefts",
         "_long_active", "_longs", "_offered", "_others",
         "_queue", "_requests", "_running_long", "_scarce", "_setting", "_vector", "_version",
     )  # fmt: skip
@@ -72,7 +48,8 @@ class Worker(SlotKeeper):
         self,
         slots: int,
         offered: int,
-        setting: WorkerSetting,
+        layout: Layout,
+        config: HybridConfig,
         draws: SmallRandom,
         crowd: CrowdReport | None = None,
         scarce: ScarceFirst | None = None,
@@ -81,7 +58,8 @@ class Worker(SlotKeeper):
         self._crowd = crowd
         self._scarce = scarce
         self._offered = offered
-        self._setting = setting
+        self._layout = layout
+        self._setting = config
         self._draws = draws
         self._queue: dict[int, Entry] = {}
         self._asked = 0
@@ -92,7 +70,7 @@ class Worker(SlotKeeper):
         self._longs = 0
         self._least_us = FOREVER
         self._least_left_us = FOREVER
-        self._lefts: dict[Time, int] | None = {} if setting.order == "srpt" else None
+        self._lefts: dict[Time, int] | None = {} if config.order == "srpt" else None
         self._long_active = 0
         self._running_long: dict[TaskId, int] | None = None
         self._version = 0
@@ -138,7 +116,7 @@ class Worker(SlotKeeper):
                 self._attempts = self._setting.steal_attempts
                 self._maybe_steal()
             return
-        batch, schedulers = entry.batch, self._setting.schedulers
+        batch, schedulers = entry.batch, self._layout.schedulers
         if self._entry is not None:
             if self._others is None:
                 self._others = {}
@@ -311,7 +289,7 @@ class Worker(SlotKeeper):
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the result and serve the next reservation."""
-        task, schedulers = event.task, self._setting.schedulers
+        task, schedulers = event.task, self._layout.schedulers
         if self._running_long and task.id in self._running_long:
             self._long_ends(now)
             self._long_active -= 1
@@ -341,7 +319,7 @@ class Worker(SlotKeeper):
 
     def _maybe_steal(self) -> None:
         """Ask the next victim, any worker of the general part; asking itself yields nothing, as asking an idle one."""
-        general = self._setting.general
+        general = self._layout.general
         if not general:
             self._attempts = 0
             return
