@@ -15,42 +15,16 @@ Deviates Neither text was at hand: costs and prices are those of Firmament's pub
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from volery.architectures.quincy.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
 from volery.architectures.quincy.ortools_solver import check_solver
-from volery.architectures.quincy.scheduler import FlowSetting, Scheduler
-from volery.architectures.quincy.solver import Solver
-from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param
+from volery.architectures.quincy.scheduler import QuincyConfig, Scheduler
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
-
-
-class QuincyConfig(Parameters, frozen=True):
-    """Parameters of Quincy and Firmament."""
-
-    policy: Literal["quincy", "load-spreading", "network-aware"] = param(
-        "quincy", "what costs: moving input and waiting, tasks per machine, or bandwidth in use"
-    )
-    fairness: bool = param(True, "each job has an equal share of the slots before anything else counts")
-    preemption: bool = param(True, "running tasks may be stopped or moved where that is cheaper; they begin anew")
-    job_max: Count = param(0, "tasks of one job that run at once at most; 0: any number")
-    cycle_s: Seconds = param(1.0, "from one flow to the next, seconds; 0: whenever something changes")
-    input_gb: float = param(1.0, "what a task with input reads, gigabytes", ge=0, le=1e6)
-    rack_cost: float = param(1.0, "of a gigabyte within a rack", ge=0, le=1e6)
-    core_cost: float = param(2.0, "of a gigabyte between racks; 20 where these are badly connected", ge=0, le=1e6)
-    wait_cost: float = param(0.5, "of a second of waiting", ge=0, le=1e6)
-    run_cost: float = param(1.0, "what a second of running is worth, that would be lost", ge=0, le=1e6)
-    machine_mbps: int = param(10_000, "what a machine's network carries (network-aware), Mbit/s", ge=100, le=COUNT_MAX)
-    solver: Solver = param("augmenting", "built in (augmenting), or of OR-tools (scaling); they find the same flow")
-    warm: bool = param(True, "begin with the prices of the flow before; changes the work alone")
-    decision_ms: Milliseconds = param(0.0, "modelled time of a decision, in the lab alone")
-    arc_us: Microseconds = param(0.0, "... and more per arc of its network, microseconds")
 
 
 def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deployment:
@@ -61,17 +35,7 @@ def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deploymen
     """
     if config.solver == "scaling":
         check_solver("quincy:solver")
-    setting = FlowSetting(
-        cycle_us=round(config.cycle_s * SECOND),
-        preemption=config.preemption,
-        fairness=config.fairness,
-        job_max=config.job_max,
-        solver=config.solver,
-        warm=config.warm,
-        decision_us=round(config.decision_ms * 1000),
-        arc_us=config.arc_us,
-    )
-    components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, _costs(cluster, config), setting)}
+    components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, _costs(cluster, config), config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node(SCHEDULER)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import msgspec
+from typing import Literal
 
 from volery.architectures.quincy.costs import FlowCosts
 from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
 from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, Solver, solve
 from volery.architectures.quincy.tasks import Item, Machines, WaitingItems
+from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
-from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
+from volery.core.model import NEVER, SECOND, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
@@ -21,25 +21,35 @@ CYCLE = "cycle"
 FLOW = "flow"
 
 
-class FlowSetting(msgspec.Struct, frozen=True):
-    """The parameters of the scheduler."""
+class QuincyConfig(Parameters, frozen=True):
+    """Parameters of Quincy and Firmament."""
 
-    cycle_us: Time
-    preemption: bool
-    fairness: bool
-    job_max: int
-    solver: Solver
-    warm: bool
-    decision_us: Time
-    arc_us: float
+    policy: Literal["quincy", "load-spreading", "network-aware"] = param(
+        "quincy", "what costs: moving input and waiting, tasks per machine, or bandwidth in use"
+    )
+    fairness: bool = param(True, "each job has an equal share of the slots before anything else counts")
+    preemption: bool = param(True, "running tasks may be stopped or moved where that is cheaper; they begin anew")
+    job_max: Count = param(0, "tasks of one job that run at once at most; 0: any number")
+    cycle_s: Seconds = param(1.0, "from one flow to the next, seconds; 0: whenever something changes")
+    input_gb: float = param(1.0, "what a task with input reads, gigabytes", ge=0, le=1e6)
+    rack_cost: float = param(1.0, "of a gigabyte within a rack", ge=0, le=1e6)
+    core_cost: float = param(2.0, "of a gigabyte between racks; 20 where these are badly connected", ge=0, le=1e6)
+    wait_cost: float = param(0.5, "of a second of waiting", ge=0, le=1e6)
+    run_cost: float = param(1.0, "what a second of running is worth, that would be lost", ge=0, le=1e6)
+    machine_mbps: int = param(10_000, "what a machine's network carries (network-aware), Mbit/s", ge=100, le=COUNT_MAX)
+    solver: Solver = param("augmenting", "built in (augmenting), or of OR-tools (scaling); they find the same flow")
+    warm: bool = param(True, "begin with the prices of the flow before; changes the work alone")
+    decision_ms: Milliseconds = param(0.0, "modelled time of a decision, in the lab alone")
+    arc_us: Microseconds = param(0.0, "... and more per arc of its network, microseconds")
 
 
 class Scheduler(Component):
     """Draws a network after each change, has its cheapest flow computed, and launches and kills tasks by it."""
 
-    def __init__(self, cluster: Cluster, model: FlowCosts, setting: FlowSetting) -> None:
+    def __init__(self, cluster: Cluster, model: FlowCosts, config: QuincyConfig) -> None:
         self._model = model
-        self._setting = setting
+        self._setting = config
+        self._cycle_us = round(config.cycle_s * SECOND)
         self._machines = Machines(cluster, lambda item: model.request_mbps(item.task, item.holders))
         self._waiting = WaitingItems()
         self._prices: dict[object, int] = {}
@@ -81,13 +91,13 @@ class Scheduler(Component):
         self._changed = True
         if self._drawn is not None:
             return
-        if self._setting.cycle_us:
+        if self._cycle_us:
             self._look_at(now, now)  # also if that is now: what happens in one instant is solved together
         else:
             self._solve(now)
 
     def _look_at(self, at: Time, now: Time) -> None:
-        earliest = now if self._solved_us == NEVER else max(now, self._solved_us + self._setting.cycle_us)
+        earliest = now if self._solved_us == NEVER else max(now, self._solved_us + self._cycle_us)
         self._port.set_timer(CYCLE, max(at, earliest))
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
@@ -115,7 +125,7 @@ class Scheduler(Component):
         graph = drawn.draw_tasks(members, self._bounds(members, sum(room.free)))
         prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
         self._drawn, self._graph, self._solved_us = drawn, graph, now
-        decision_us = setting.decision_us + round(setting.arc_us * len(graph.tails))
+        decision_us = round(setting.decision_ms * 1000) + round(setting.arc_us * len(graph.tails))
         self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
     def _bounds(self, members: Sequence[NetworkTask], slots: int) -> dict[JobId, Bounds]:

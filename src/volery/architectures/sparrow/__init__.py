@@ -13,9 +13,8 @@ Deviates Jobs go to schedulers round robin. A job of more than 4,096 tasks is pr
 from __future__ import annotations
 
 from volery.architectures.sparrow.messages import MESSAGES
-from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
-from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, ProbeSetting, Sampling, Scheduler
-from volery.core.bounds import PROBES_MAX, Components, Parameters, Seconds, param
+from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting
+from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, Scheduler, SparrowConfig
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
@@ -25,21 +24,6 @@ from volery.policies.match import Anchors, Matches
 from volery.policies.sampler import Sampler
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
-
-
-class SparrowConfig(Parameters, frozen=True):
-    schedulers: Components = param(10, "schedulers; they share nothing")
-    probe_ratio: float = param(2.0, "d, probes per task without constraints", ge=1, le=PROBES_MAX)
-    constrained_ratio: float = param(2.0, "probes per task with constraints", ge=1, le=PROBES_MAX)
-    late_binding: bool = param(True, "false: tasks go to the shortest queues among those probed (section 3.3)")
-    sampling: Sampling = param("batch", "probe for all tasks of a job that need the same at once, or for each")
-    cancellation: bool = param(True, "withdraw reservations when the last task is bound (section 3.6)")
-    replacement: bool = param(False, "a worker may be drawn twice, as in the Eagle authors' simulator")
-    queue: QueuePolicy = param("fifo", "order at a worker, between users (section 4.2)")
-    priorities: dict[str, int] = param({}, "user -> priority, smallest first; others come last")
-    weights: dict[str, float] = param({}, "user -> weight of the fair queue; others 1")
-    cutoff_s: Seconds = param(1129.532, "a longer estimate makes a task long; only blocking is told by it")
-    reliable: bool = param(False, "bear faults: numbered and acknowledged messages; costs more of them")
 
 
 def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployment:
@@ -56,22 +40,14 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
     matches = Matches(cluster.constraints, Anchors(cluster.constraints))
     offered = dict(zip(nodes, cluster.constraints, strict=True))
     cutoff_us = round(config.cutoff_s * SECOND)
-    setting = ProbeSetting(
-        probe_ratio=config.probe_ratio,
-        constrained_ratio=config.constrained_ratio,
-        sampling=config.sampling,
-        cancellation=config.cancellation,
-        cutoff_us=cutoff_us,
-        users=config.queue != "fifo",
-    )
     components: dict[str, Component] = {}
     for number, address in enumerate(schedulers):
         numbers = Numbers(number, config.schedulers)
         random = streams.of(address).random
         sampler = Sampler(cluster.constraints, matches, random, replacement=config.replacement)
-        batches = Batches(nodes, sampler, setting, numbers)
+        batches = Batches(nodes, sampler, config, numbers)
         if config.late_binding:
-            components[address] = Scheduler(batches, offered, setting, numbers)
+            components[address] = Scheduler(batches, offered, config, numbers)
         else:
             components[address] = EarlyScheduler(batches, numbers)
     node_role = NodeMonitor if config.late_binding else EarlyNodeMonitor

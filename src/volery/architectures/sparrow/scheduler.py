@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import msgspec
-
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
+from volery.architectures.sparrow.node import QueuePolicy
+from volery.core.bounds import PROBES_MAX, Components, Parameters, Seconds, param
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit
-from volery.core.model import Address, JobId, Task, Time
+from volery.core.model import SECOND, Address, JobId, Task, Time
 from volery.policies.sampler import Sampler
 from volery.roles.reservations import (
     Completed,
@@ -28,15 +28,19 @@ from volery.roles.submission import ANSWERS, JobLedger, Send
 Sampling = Literal["batch", "per-task"]
 
 
-class ProbeSetting(msgspec.Struct, frozen=True):
-    """The parameters of a scheduler."""
-
-    probe_ratio: float
-    constrained_ratio: float
-    sampling: Sampling
-    cancellation: bool
-    cutoff_us: Time
-    users: bool
+class SparrowConfig(Parameters, frozen=True):
+    schedulers: Components = param(10, "schedulers; they share nothing")
+    probe_ratio: float = param(2.0, "d, probes per task without constraints", ge=1, le=PROBES_MAX)
+    constrained_ratio: float = param(2.0, "probes per task with constraints", ge=1, le=PROBES_MAX)
+    late_binding: bool = param(True, "false: tasks go to the shortest queues among those probed (section 3.3)")
+    sampling: Sampling = param("batch", "probe for all tasks of a job that need the same at once, or for each")
+    cancellation: bool = param(True, "withdraw reservations when the last task is bound (section 3.6)")
+    replacement: bool = param(False, "a worker may be drawn twice, as in the Eagle authors' simulator")
+    queue: QueuePolicy = param("fifo", "order at a worker, between users (section 4.2)")
+    priorities: dict[str, int] = param({}, "user -> priority, smallest first; others come last")
+    weights: dict[str, float] = param({}, "user -> weight of the fair queue; others 1")
+    cutoff_s: Seconds = param(1129.532, "a longer estimate makes a task long; only blocking is told by it")
+    reliable: bool = param(False, "bear faults: numbered and acknowledged messages; costs more of them")
 
 
 class ProbeBatch:
@@ -68,10 +72,10 @@ class Batches:
         open: by number.
     """
 
-    def __init__(self, nodes: Sequence[Address], sampler: Sampler, setting: ProbeSetting, numbers: Numbers) -> None:
+    def __init__(self, nodes: Sequence[Address], sampler: Sampler, config: SparrowConfig, numbers: Numbers) -> None:
         self._nodes = nodes
         self._sampler = sampler
-        self._setting = setting
+        self._setting = config
         self._numbers = numbers
         self._users: dict[JobId, str] = {}
         self.open: dict[int, ProbeBatch] = {}
@@ -80,7 +84,7 @@ class Batches:
         """Probe for a job, if it is new; returns the number of probes."""
         job, user = message.job, ""
         tasks = jobs.admit(message, source, 0)
-        if self._setting.users:
+        if self._setting.queue != "fifo":
             user = job.user
             if len(job.tasks) < job.task_count:
                 self._users[job.id] = user
@@ -140,12 +144,13 @@ class Scheduler(ReservingScheduler):
     """Binds a task when a node asks for one."""
 
     def __init__(
-        self, batches: Batches, offered: Mapping[Address, int], setting: ProbeSetting, numbers: Numbers
+        self, batches: Batches, offered: Mapping[Address, int], config: SparrowConfig, numbers: Numbers
     ) -> None:
         super().__init__(numbers)
         self._batches = batches
         self._offered = offered
-        self._setting = setting
+        self._setting = config
+        self._cutoff_us = round(config.cutoff_s * SECOND)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Probe for a job; tasks that fit no machine are reported and the others run."""
@@ -164,7 +169,7 @@ class Scheduler(ReservingScheduler):
             self._refuse(message, source)
             return
         task = self._bind(batch.tasks, message, source)
-        if message.blocked_us and task.estimate_us <= self._setting.cutoff_us:
+        if message.blocked_us and task.estimate_us <= self._cutoff_us:
             self._blocked_us += message.blocked_us
         self._port.send(source, Assign(message.request, task))
         if not batch.tasks:
