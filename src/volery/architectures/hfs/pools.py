@@ -36,8 +36,6 @@ class Pool(msgspec.Struct, eq=False):
 
     Args:
         least: slots that it is due before others get more than theirs.
-        in_order: its jobs are served first come first served.
-        number: among its siblings, which decides ties.
     """
 
     name: str
@@ -82,13 +80,7 @@ class _PooledJob:
 
 
 class Pools:
-    """All pools of a cluster with their jobs, in order of their turns; a turn costs O(log n) per level.
-
-    Args:
-        tree: pools by weight; a user whom it does not name gets a pool beside the topmost ones, with weight 1.
-        least: minimum share by pool, in slots.
-        in_order: pools whose jobs are served first come first served.
-    """
+    """All pools of a cluster with their jobs, in order of their turns; a turn costs O(log n) per level."""
 
     def __init__(
         self, tree: Sharer | None = None, least: Mapping[str, int] | None = None, in_order: frozenset[str] = frozenset()

@@ -23,7 +23,6 @@ class JobWork:
 
     Attributes:
         passed_since: when it was first passed over since its last launch; NEVER: it was not.
-        waited_us, passed_count, launched_count: in all, for the account.
     """
 
     __slots__ = ("has_input", "launched_count", "passed_count", "passed_since", "placed", "waited_us")
@@ -42,7 +41,6 @@ class JobTracker(Component):
 
     Args:
         order: machines in the order of their heartbeats; a machine's place in it is its seat.
-        at_once: machines report at once what has ended, and those with slots free are offered when a job comes.
     """
 
     def __init__(

@@ -140,12 +140,7 @@ MEMO_MAX = 256
 
 
 class Central(Component):
-    """Places the tasks of long jobs, one reservation each, and keeps the machines on which they wait or run.
-
-    Args:
-        shared: whether others ask for the machines of long tasks.
-        demand: reports waiting tasks to the monitor (Phoenix).
-    """
+    """Places the tasks of long jobs, one reservation each, and keeps the machines on which they wait or run."""
 
     def __init__(
         self,

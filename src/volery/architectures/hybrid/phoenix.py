@@ -288,9 +288,6 @@ class ScarceFirst:
     """Lets reservations that ask for the scarcest constraint pass others, each of which is passed a few times at most.
 
     Long reservations neither pass nor are passed.
-
-    Attributes:
-        constraint: the scarcest, or `NONE`: then the queue has its usual order.
     """
 
     __slots__ = ("_jumped", "_passed", "constraint", "setting")

@@ -51,8 +51,6 @@ class Batch(msgspec.Struct, eq=False):
         first: number of the first reservation; the others follow in the scheduler's steps.
         nodes: per reservation, where it is; None once a request used it up.
         requests: per sticky reservation, its last request.
-        rejections: per reservation, how often it was rejected.
-        rejected: reservations that wait for another worker.
     """
 
     id: int

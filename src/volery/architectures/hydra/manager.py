@@ -74,11 +74,7 @@ def _count(counts: dict[str, int], queue: str, by: int) -> None:
 
 
 class ResourceManager(Component):
-    """Grants containers on its machines.
-
-    Args:
-        registrations: of its machines, where they may restart, as the manager may; None: none does.
-    """
+    """Grants containers on its machines."""
 
     def __init__(
         self,

@@ -38,7 +38,6 @@ class Ask(Message, frozen=True):
     """Proxy > resource manager: so many containers more, or fewer, for a job.
 
     Args:
-        job, user: for whom, and on whose account.
         counts: of each; below zero: so many are not wanted any more.
     """
 
@@ -146,12 +145,7 @@ class NodeDead(Message, frozen=True):
 
 
 class Load(Message, frozen=True):
-    """Resource manager > store, in its heartbeat there.
-
-    Args:
-        slots, free: all, and those that are free.
-        queues: names of those that use or want something.
-    """
+    """Resource manager > store, in its heartbeat there."""
 
     number: int
     slots: int

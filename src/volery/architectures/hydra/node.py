@@ -18,12 +18,7 @@ BEAT: Final = "heartbeat"
 
 
 class Node(Component):
-    """One worker machine.
-
-    Args:
-        seat: its place in the order of heartbeats.
-        beats: the times at which it reports what has ended; None: at once.
-    """
+    """One worker machine."""
 
     __slots__ = ("_beats", "_heard", "_registration", "_rm", "_seat", "_vacated", "running")
 

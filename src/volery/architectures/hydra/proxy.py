@@ -103,8 +103,6 @@ def proportional(
 
     Args:
         count: n, containers that are wanted.
-        weights: w, per sub-cluster, in permille.
-        headroom: free slots of the sub-clusters that have reported them.
         alpha: a; what headroom counts against weights.
     """
     known = [sub for sub in candidates if sub in headroom]
@@ -136,8 +134,6 @@ class Splitter:
 
         Args:
             mask: constraint set; some sub-cluster has machines that satisfy it.
-            count: containers that are wanted.
-            home: sub-cluster of the application master.
             near: sub-cluster that holds the input; -1: none in particular.
         """
         reach, membership = self._layout.reach(mask), self._membership
@@ -152,11 +148,7 @@ class Splitter:
 
 
 class Proxy(Component):
-    """Hosts the application masters of some jobs of its sub-cluster.
-
-    Args:
-        splitter: of whom it asks; it reads the membership.
-    """
+    """Hosts the application masters of some jobs of its sub-cluster."""
 
     def __init__(self, home: int, layout: Layout, membership: Membership, splitter: Splitter) -> None:
         self._home = home

@@ -197,13 +197,7 @@ def guarantees(
 
 
 class PolicyGenerator(Component):
-    """Sets weights of sub-clusters by their waiting applications, and guaranteed capacities of queues by demand.
-
-    Args:
-        period_us: from one look to the next; none where nothing has changed.
-        low, high: waiting applications between which a weight falls from 1 to 0.
-        queues: weights of queues; None: there are none.
-    """
+    """Sets weights of sub-clusters by their waiting applications, and guaranteed capacities of queues by demand."""
 
     def __init__(
         self,

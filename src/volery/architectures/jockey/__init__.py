@@ -93,11 +93,7 @@ def _setting(cluster: Cluster, config: JockeyConfig) -> ControlSetting:
 
 
 def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[JobModel, ...]:
-    """A profile and a table of every recurring job of earlier runs.
-
-    Args:
-        config: as it was given; its grid may be longer than the cluster it will be used on.
-    """
+    """A profile and a table of every recurring job of earlier runs."""
     setting = _setting(Cluster.uniform(config.tokens_max), config)
     plain = msgspec.structs.replace(config, models=(), control="max")
     return learned(earlier, setting.rehearsing, lambda cluster: build(cluster, plain, Streams(0)), simulate)

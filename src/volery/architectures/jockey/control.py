@@ -79,8 +79,6 @@ class Loop(msgspec.Struct, frozen=True):
     """The parameters of the loop.
 
     Args:
-        slack: times left are reckoned so many times as long as the model says.
-        alpha: hysteresis, the share of the way to what is wanted that is gone per period; 1: at once.
         dead_us: dead zone: the job is to be done so much before its deadline, and nothing changes while the forecast
             is no further than that from it.
     """
@@ -113,11 +111,7 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class TokenClaim(msgspec.Struct, frozen=True):
-    """The request of a job.
-
-    Args:
-        steps: allocations that it may be given, tokens, increasing, from 0 to what it asks for.
-    """
+    """The request of a job."""
 
     steps: tuple[int, ...]
     utilities: tuple[float, ...]

@@ -27,13 +27,8 @@ Key = tuple[bool, int, int]
 class TokenHolder:
     """A job as tokens see it.
 
-    Args:
-        place: in the order of arrival.
-        capped: whether it may run no more than is guaranteed to it.
-
     Attributes:
         guaranteed: tokens that it has before anybody is given a spare one.
-        waiting: tasks that are ready.
         key: among those who wait; None: it does not.
     """
 

@@ -15,13 +15,7 @@ Conflicts = Literal["fine", "coarse"]
 
 
 class CellState(Component):
-    """Validates transactions: the only logic that is central.
-
-    Args:
-        conflicts: fine: a claim is in conflict where its machine has too little left; coarse: where the machine's
-            sequence number has changed since the scheduler looked, whatever is left.
-        restore: give back the sequence numbers of claims that are undone; the public simulator does not.
-    """
+    """Validates transactions: the only logic that is central."""
 
     def __init__(
         self,

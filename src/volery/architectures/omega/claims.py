@@ -143,11 +143,7 @@ class Claims:
         return ()
 
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
-        """Raise where free and taken amounts are not those of the machines.
-
-        Args:
-            others: machine and amounts of what is taken by others than running tasks.
-        """
+        """Raise where free and taken amounts are not those of the machines."""
         whole, guards = list(self._layout.whole), self._layout.packing.guards
         taken = [(claim.machine, claim.packed) for claim in self.running.values()]
         for machine, packed in (*taken, *others):

@@ -31,15 +31,7 @@ NO_END: Final = 1 << 40
 
 
 class Elasticity(msgspec.Struct, frozen=True):
-    """Limits the workers that a job uses at once.
-
-    Args:
-        width: that users ask for; 0: as many as the job has tasks.
-        policy: none: just these; max-parallelism: as many as the job has tasks; global-cap: likewise, until the share
-            of the cell that is in use reaches `cap`; relative-size: up to `times` as many as were asked for.
-        cap: share of the resource that is used most (0 to 1).
-        times: see above.
-    """
+    """Limits the workers that a job uses at once."""
 
     width: int
     policy: Policy
@@ -99,9 +91,7 @@ class PendingJob(msgspec.Struct, eq=False):
         claimed: tasks whose verdict is to come.
         held: tasks of a gang that wait for the others, and the machines that are kept for them.
         attempts: attempts in which some task was not placed.
-        lacking: tasks that fit no machine.
         in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
-        gang: its tasks are placed together.
         refused: it is a gang that the empty cell cannot hold; its claimed tasks have a verdict to come.
         queued: it is in the queue, or pauses before it comes there, or is being tried.
     """
@@ -226,7 +216,6 @@ class JobQueue:
 
         Args:
             ring: constraints -> the machines that may be drawn.
-            whole: all of them or none.
         """
         stream, setting = self.stream, self.setting
         tasks = tuple(chosen)

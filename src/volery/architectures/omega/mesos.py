@@ -24,13 +24,7 @@ BATCH: Final = "batch"
 
 
 class Terms(msgspec.Struct, eq=False):
-    """The parameters of offers.
-
-    Args:
-        interval_us: from the first reason to make an offer to the offers of that batch.
-        allocation_us: the allocator's own decision.
-        least: free amount of each resource, of all machines together, below which no offer is made.
-    """
+    """The parameters of offers."""
 
     interval_us: Time
     allocation_us: Time
@@ -213,10 +207,7 @@ class Reply(msgspec.Struct, eq=False):
     """The decisions of a framework about an offer so far.
 
     Attributes:
-        free: per machine, what is left of it, packed and guarded.
-        room: what is left of each resource in all.
         placed, held: task and machine of what will run, and of what is kept for a gang that is not whole.
-        job: the one that is being decided on, with its problem.
     """
 
     number: int
@@ -236,12 +227,7 @@ class Reply(msgspec.Struct, eq=False):
 
 
 class Framework(Component):
-    """Places its jobs on what it is offered, one after the other, and answers when it has decided on all of them.
-
-    Args:
-        refuse_us: time without offers after an offer of which nothing could be used.
-        hoard_us: time after which machines kept for a gang are given up; 0: never.
-    """
+    """Places its jobs on what it is offered, one after the other, and answers when it has decided on all of them."""
 
     def __init__(
         self,

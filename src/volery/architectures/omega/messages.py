@@ -103,8 +103,6 @@ class Answer(Message, frozen=True):
     Args:
         tasks: to be run at once, those among them that were held included.
         held: tasks of a gang that is not whole yet; what they ask for is kept for this framework.
-        refuse_us: time without further offers.
-        waiting: jobs wait, and offers are wanted.
     """
 
     number: int

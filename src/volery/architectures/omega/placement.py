@@ -19,11 +19,7 @@ from volery.policies.sampler import SmallRandom
 
 
 class Layout:
-    """The machines of a cluster with their resources, of which slots are one.
-
-    Attributes:
-        whole: per machine, everything free; to be copied.
-    """
+    """The machines of a cluster with their resources, of which slots are one."""
 
     def __init__(self, cluster: Cluster, rings: Rings) -> None:
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
@@ -106,10 +102,8 @@ class PlacementProblem(NamedTuple):
     """A problem of placing tasks, which is solved without any effect but its answer.
 
     Args:
-        tasks: of one job, in order.
         free: per machine, what it has free, packed and guarded; it is not changed.
         pools: constraint set of these tasks -> machines to draw from.
-        whole: place all of them or none.
     """
 
     tasks: Sequence[Task]

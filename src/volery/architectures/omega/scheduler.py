@@ -66,7 +66,6 @@ class Scheduler(Component):
     """Serves one job at a time: refreshes its copy of the cell state, decides for as long as that takes, and commits.
 
     Args:
-        lower: what lower priorities hold, if it may be claimed.
         decides_first: it is the only one, and refreshes its copy when the decision time is over.
     """
 

@@ -29,10 +29,6 @@ class Distributor(Component):
         distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
             draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
             all tasks where groups are unequal, are always drawn.
-        recovery: of tasks, where masters and machines may crash; None: they do not.
-
-    Attributes:
-        masters: the leading master of each group.
     """
 
     def __init__(

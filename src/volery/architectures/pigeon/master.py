@@ -38,8 +38,6 @@ class Master(Component):
 
     Args:
         weight: W; 0 = infinite: long tasks wait until no short one does.
-        weight_counting: "published-code" lets weight + 1 short tasks pass and counts while no long one waits, too.
-        recovery: of a pair's master, where masters and machines may crash; None: they do not.
 
     Attributes:
         free: vector of the idle units.

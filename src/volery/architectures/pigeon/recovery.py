@@ -126,11 +126,7 @@ class GroupMaster(Protocol):
 
 
 class MasterRecovery:
-    """One master of a pair: it serves while it leads; distributors fill its queues again when it begins to.
-
-    Args:
-        me: 0, or 1 for the standby.
-    """
+    """One master of a pair: it serves while it leads; distributors fill its queues again when it begins to."""
 
     sends: ClassVar[Sends] = (
         pair_sends("master", "distributor")

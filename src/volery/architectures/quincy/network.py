@@ -54,12 +54,7 @@ class GraphBuilder:
 
 
 class NetworkTask(msgspec.Struct, frozen=True):
-    """A task in the network.
-
-    Args:
-        unscheduled: cost of letting it wait, or of stopping it.
-        stay: cost of letting it run on; None: it waits.
-    """
+    """A task in the network."""
 
     item: Item
     unscheduled: int

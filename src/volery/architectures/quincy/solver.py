@@ -36,7 +36,6 @@ class Graph(msgspec.Struct, frozen=True):
 
     Args:
         supplies: per node; a demand is negative. They add up to 0.
-        heads: per arc, its nodes.
         capacities: per arc, at least 0.
         costs: per arc and unit of flow; there is no cycle of negative cost.
     """
@@ -66,8 +65,6 @@ class FlowAnswer(msgspec.Struct, frozen=True):
 
     Args:
         prices: per node, what it costs at the margin to get a unit from there to the root (the node of largest demand).
-        paths: along which flow was pushed until it was optimal; 0: the solver does not count them.
-        scanned: arcs that were looked at for that.
     """
 
     flows: tuple[int, ...]

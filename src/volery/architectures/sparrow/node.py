@@ -33,11 +33,7 @@ class UserOrder(Protocol):
 
 
 class StrictPriority:
-    """Serves the smallest number first; without preemption.
-
-    Args:
-        priorities: per user; others come last.
-    """
+    """Serves the smallest number first; without preemption."""
 
     __slots__ = ("_priorities",)
 
@@ -59,9 +55,6 @@ class FairShare:
 
     A user who comes back does not make up for the time away: the count of starts is raised to the least that the
     waiting users have.
-
-    Args:
-        weights: per user, above 0; others have weight 1.
     """
 
     __slots__ = ("_started", "_weights")

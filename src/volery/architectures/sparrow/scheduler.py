@@ -66,11 +66,7 @@ class ProbeBatch:
 
 
 class Batches:
-    """Probes for tasks, and keeps their batches until all tasks are bound.
-
-    Attributes:
-        open: by number.
-    """
+    """Probes for tasks, and keeps their batches until all tasks are bound."""
 
     def __init__(self, nodes: Sequence[Address], sampler: Sampler, config: SparrowConfig, numbers: Numbers) -> None:
         self._nodes = nodes

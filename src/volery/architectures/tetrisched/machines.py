@@ -62,7 +62,6 @@ class ClusterMachines:
 
     Attributes:
         idle: units on which nothing runs, as a bit vector.
-        sets: the members of the sets that have been named.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -103,7 +102,6 @@ class ClusterMachines:
 
         Args:
             estimate_us: on a preferred machine of the reference speed.
-            blind: to what makes machines different: anywhere, and as long as it takes where it takes longest.
         """
         key = (constraints, wish, k, blind)
         if key not in self._options:

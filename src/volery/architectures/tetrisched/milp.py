@@ -268,7 +268,6 @@ class Solution(msgspec.Struct, frozen=True, eq=False):
     """An answer.
 
     Args:
-        values: per column; None where nothing was found within the limits.
         gap: how much less than the bound it is worth at most, as a share of it.
     """
 
@@ -290,9 +289,6 @@ def check_solver(place: str) -> None:
 
 def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> Solution:
     """Solve a program.
-
-    Args:
-        begin: a solution to start from, feasible.
 
     Raises:
         InputError: HiGHS is not installed.

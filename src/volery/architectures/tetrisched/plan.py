@@ -211,12 +211,7 @@ class JobPlacement(msgspec.Struct, frozen=True):
 
 
 class PlanCost(msgspec.Struct, frozen=True):
-    """The effort of planning.
-
-    Args:
-        variables, rows: of the program; 0 without one.
-        gap_per_mille: of the solver's answer.
-    """
+    """The effort of planning."""
 
     variables: int = 0
     rows: int = 0
@@ -226,11 +221,7 @@ class PlanCost(msgspec.Struct, frozen=True):
 
 
 class CyclePlan(msgspec.Struct, frozen=True):
-    """The answer.
-
-    Args:
-        later: (request, branch of its outermost max) of what is planned for later.
-    """
+    """The answer."""
 
     now: tuple[JobPlacement, ...]
     later: tuple[tuple[int, int], ...]

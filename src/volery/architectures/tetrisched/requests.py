@@ -84,11 +84,7 @@ def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
 
 
 def branches(wishes: Wishes, options: list[Option], grid: TimeGrid) -> list[Branch]:
-    """All alternatives that are worth anything.
-
-    Args:
-        options: `wishes.options()`, or what else is known of where it may run; one where machines are taken apart.
-    """
+    """All alternatives that are worth anything."""
     starts = range(NOW, 1 if wishes.partial else grid.ahead + 1)
     found = []
     for where, length_us in options:
@@ -141,7 +137,6 @@ class WaitingJob(msgspec.Struct):
     """A job with tasks that wait.
 
     Args:
-        groups: its tasks that wait, by their constraints.
         planned: (set, start) that the last plan had for it, absolute; nothing: none.
         in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
     """
@@ -166,7 +161,6 @@ class JobRequest(msgspec.Struct, frozen=True):
         expression: worth more than nothing on the empty cluster.
         branches: (set, absolute start) of the alternatives of its outermost max, in order.
         needs: per leaf of an alternative, the constraints of the tasks that it is for.
-        missed: its deadline cannot be met any more.
     """
 
     job: JobId
