@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from typing import Literal
 
 import msgspec
 
 from volery.core.model import Time
 
 Indicator = Literal["totalworkWithQ", "totalwork", "vertexfrac", "cp", "minstage", "minstage-inf"]
-INDICATORS: Final[tuple[Indicator, ...]] = get_args(Indicator)
 Places = Sequence[Sequence[int]]
 """Per task of a job, places of the tasks that it waits for, all before its own."""
 

@@ -180,10 +180,6 @@ def worth(node: Expression, given: int, sets: Sets) -> float:
     return folded(node, lambda leaf: leaf.worth((members(leaf.where, sets) & given).bit_count()))
 
 
-def to_json(node: Expression) -> bytes:
-    return msgspec.json.encode(node)
-
-
 def from_json(text: bytes | str) -> Expression:
     """Read the JSON form.
 
@@ -201,31 +197,6 @@ def from_json(text: bytes | str) -> Expression:
 
 
 _DECODER: Final = msgspec.json.Decoder(Expression)
-
-
-def ncks(where: str, k: int, value: float, start: int = NOW, duration: int = 1) -> NCk:
-    """A leaf from text: `ncks("gpu+other", 2, 4.0)`."""
-    return NCk(tuple(where.split("+")), k, value, start, duration)
-
-
-def lncks(where: str, k: int, value: float, start: int = NOW, duration: int = 1) -> LnCk:
-    """As `ncks`, for any number of machines up to k."""
-    return LnCk(tuple(where.split("+")), k, value, start, duration)
-
-
-def either(*of: Expression) -> Max:
-    """Alternatives, one of which is enough."""
-    return Max(of)
-
-
-def together(*of: Expression) -> Min:
-    """Expressions that are all needed."""
-    return Min(of)
-
-
-def each(*of: Expression) -> Sum:
-    """Each that is satisfied counts."""
-    return Sum(of)
 
 
 _LEAVES: Final[dict[str, type[NCk | LnCk]]] = {"nCk": NCk, "LnCk": LnCk}

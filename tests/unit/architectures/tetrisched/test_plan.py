@@ -7,10 +7,10 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.architectures.tetrisched.drawn import expressions, whole_values
+from tests.unit.architectures.tetrisched.drawn import either, expressions, lncks, ncks, together, whole_values
 from tests.unit.architectures.tetrisched.exhaustive import best_worth
 
-from volery.architectures.tetrisched.expressions import Expression, either, lncks, ncks, parse, together
+from volery.architectures.tetrisched.expressions import Expression, parse
 from volery.architectures.tetrisched.milp import Limits
 from volery.architectures.tetrisched.parts import MachineSupply, Parts, partition
 from volery.architectures.tetrisched.plan import CyclePlan, Greedy, PlanProblem, earned, solve

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.architectures.tetrisched.drawn import ncks
 
-from volery.architectures.tetrisched.expressions import Max, Min, ncks, written
+from volery.architectures.tetrisched.expressions import Max, Min, written
 from volery.architectures.tetrisched.machines import TimeGrid
 from volery.architectures.tetrisched.requests import FLOOR, Wishes, value_at, wizard
 from volery.core.model import NEVER, SECOND
