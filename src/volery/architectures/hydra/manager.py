@@ -14,17 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.architectures.hydra.layout import STORE, SubCluster
-from volery.architectures.hydra.messages import (
-    Ask,
-    Container,
-    Entitle,
-    Grant,
-    Held,
-    Load,
-    Register,
-    Release,
-    Vacated,
-)
+from volery.architectures.hydra.messages import Ask, Container, Entitle, Grant, Held, Load, Register, Release, Vacated
 from volery.architectures.hydra.recovery import IDS, Registrations
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Computed, Event, PeerBack, PeerLost, TimerFired

@@ -30,11 +30,8 @@ class Registrant(Protocol):
 
     running: dict[TaskId, tuple[Start, Address]]
 
-    def launch(self, start: Start, proxy: Address) -> None:
-        """Run a task for a proxy."""
-
-    def forget_vacated(self) -> None:
-        """Drop the containers of the next heartbeat: the resource manager has no account of them."""
+    def launch(self, start: Start, proxy: Address) -> None: ...
+    def forget_vacated(self) -> None: ...
 
 
 class Registration:
@@ -150,20 +147,11 @@ class Registration:
 class Registrar(Protocol):
     """A resource manager, as the account of registrations calls it; a machine goes by its seat."""
 
-    def use(self, seats: int) -> None:
-        """Grant containers on the machines of this vector alone."""
-
-    def vacate(self, seat: int) -> None:
-        """Take back all containers on a machine."""
-
-    def adopt(self, seat: int, running: Sequence[Held], term: int) -> None:
-        """Take over the containers in which tasks run on a machine; those to come are of this term."""
-
-    def offer(self, seat: int, now: Time) -> None:
-        """Use what a machine has free, if it may be used."""
-
-    def settle(self, now: Time) -> None:
-        """End a change: send grants, wait for heartbeats."""
+    def use(self, seats: int) -> None: ...
+    def vacate(self, seat: int) -> None: ...
+    def adopt(self, seat: int, running: Sequence[Held], term: int) -> None: ...
+    def offer(self, seat: int, now: Time) -> None: ...
+    def settle(self, now: Time) -> None: ...
 
 
 class Registrations:

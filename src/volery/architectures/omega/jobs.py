@@ -122,15 +122,9 @@ class JobOwner(Protocol):
 
     jobs: JobQueue
 
-    def queued(self, now: Time) -> None:
-        """Note that a job has joined the queue."""
-
-    def let_go(self, work: PendingJob) -> None:
-        """Give up what is kept for a gang."""
-
-    def take_back(self, work: PendingJob) -> int:
-        """Cancel placements that were not sent; returns their number."""
-        ...
+    def queued(self, now: Time) -> None: ...
+    def let_go(self, work: PendingJob) -> None: ...
+    def take_back(self, work: PendingJob) -> int: ...
 
 
 class JobQueue:

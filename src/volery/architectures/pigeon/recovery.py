@@ -31,11 +31,8 @@ class Dealer(Protocol):
 
     masters: list[Address]
 
-    def count(self, task: TaskId) -> None:
-        """Count a result; a repeated one is ignored."""
-
-    def is_cancelled(self, job: JobId) -> bool:
-        """True for a job that its submitter has given up."""
+    def count(self, task: TaskId) -> None: ...
+    def is_cancelled(self, job: JobId) -> bool: ...
 
 
 class DistributorRecovery:
@@ -115,14 +112,9 @@ class GroupMaster(Protocol):
     free: int
     owned: dict[TaskId, int]
 
-    def place(self, task: Task, short: bool, distributor: Address) -> None:
-        """Launch a task on an idle unit, or queue it."""
-
-    def serve(self, unit: int) -> None:
-        """Give a unit the next task, or let it idle."""
-
-    def forget_all(self) -> None:
-        """Begin anew: no unit is idle, nothing runs or waits."""
+    def place(self, task: Task, short: bool, distributor: Address) -> None: ...
+    def serve(self, unit: int) -> None: ...
+    def forget_all(self) -> None: ...
 
 
 class MasterRecovery:

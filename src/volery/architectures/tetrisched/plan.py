@@ -74,17 +74,19 @@ class Greedy:
     def again(self, one: Chosen, leaf: NCk | LnCk) -> Chosen:
         """Give a leaf as many machines again as it has, of the groups that fewest ask for."""
         self.take(leaf, one.amounts, -1)
-        left, amounts = sum(count for _, count in one.amounts), []
-        for part in self._by_need(leaf):
-            some = min(left, self._free(leaf, part))
+        amounts = self._spread(leaf, sum(count for _, count in one.amounts))
+        self.take(leaf, amounts)
+        return Chosen(one.request, one.leaf, amounts)
+
+    def _spread(self, leaf: NCk | LnCk, count: int) -> tuple[tuple[int, int], ...]:
+        """At most so many free machines of a leaf's set, of the groups that fewest ask for."""
+        amounts = []
+        for part in sorted(self._parts.of(leaf.where), key=self._parts.precious.__getitem__):
+            some = min(count, self._free(leaf, part))
             if some:
                 amounts.append((part, some))
-                left -= some
-        self.take(leaf, amounts)
-        return Chosen(one.request, one.leaf, tuple(amounts))
-
-    def _by_need(self, leaf: NCk | LnCk) -> list[int]:
-        return sorted(self._parts.of(leaf.where), key=self._parts.precious.__getitem__)
+                count -= some
+        return tuple(amounts)
 
     def _pick(self, node: Expression, first: int) -> Picked:
         """The part that the node would take; nothing is taken yet. `first`: number of its first leaf."""
@@ -107,18 +109,12 @@ class Greedy:
         return min(sum(self._parts.at_start(leaf).values()) for leaf in leaves(node))
 
     def _leaf(self, node: NCk | LnCk, number: int) -> Picked:
-        free = {part: self._free(node, part) for part in self._by_need(node)}
-        count = min(node.k, sum(free.values()))
+        amounts = self._spread(node, node.k)
+        count = sum(some for _, some in amounts)
         if not count or (isinstance(node, NCk) and count < node.k):
             return 0.0, [], number + 1
-        left, amounts = count, []
-        for part, count_free in free.items():
-            some = min(left, count_free)
-            if some:
-                amounts.append((part, some))
-                left -= some
         worth = node.value if count == node.k else node.value * count / node.k
-        return worth, [(number, node, tuple(amounts))], number + 1
+        return worth, [(number, node, amounts)], number + 1
 
     def _branch(self, node: Max, first: int) -> Picked:
         best: tuple[float, Taken] = (0.0, [])

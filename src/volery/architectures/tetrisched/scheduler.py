@@ -9,15 +9,7 @@ import msgspec
 from volery.architectures.tetrisched.expressions import leaves
 from volery.architectures.tetrisched.machines import ClusterMachines, TimeGrid
 from volery.architectures.tetrisched.milp import Limits
-from volery.architectures.tetrisched.plan import (
-    NO_BRANCH,
-    CyclePlan,
-    JobPlacement,
-    PlanProblem,
-    Solver,
-    answer,
-    packed,
-)
+from volery.architectures.tetrisched.plan import NO_BRANCH, CyclePlan, JobPlacement, PlanProblem, Solver, answer, packed
 from volery.architectures.tetrisched.requests import JobRequest, Requests, RequestSetting, WaitingJob
 from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
