@@ -61,17 +61,14 @@ class Pool(msgspec.Struct, eq=False):
         return WEALTHY + _scaled(self.running, self.weight)
 
 
-class _PooledJob:
+class _PooledJob(msgspec.Struct, eq=False):
     """A job in its pool."""
 
-    __slots__ = ("number", "pool", "running", "urgency", "waiting")
-
-    def __init__(self, pool: Pool, number: int, priority: int) -> None:
-        self.pool = pool
-        self.number = number
-        self.urgency = max(-URGENCY_MAX, min(URGENCY_MAX, priority))
-        self.running = 0
-        self.waiting = 0
+    pool: Pool
+    number: int
+    urgency: int
+    running: int = 0
+    waiting: int = 0
 
     def key(self) -> int:
         if self.pool.in_order:
@@ -122,7 +119,7 @@ class Pools:
         if pool is None or pool.members:
             pool = self._grow(self.root, Sharer(user))
         self._number += 1
-        self._jobs[job] = _PooledJob(pool, self._number, priority)
+        self._jobs[job] = _PooledJob(pool, self._number, max(-URGENCY_MAX, min(URGENCY_MAX, priority)))
         return pool
 
     def leave(self, job: JobId) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
+import msgspec
+
 from volery.architectures.hfs.node import BEAT, Heartbeat
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import LOOK, LaunchedAttempt, Preemptor
@@ -18,22 +20,19 @@ from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 
-class JobWork:
+class JobWork(msgspec.Struct, eq=False):
     """A job of the tracker.
 
     Attributes:
         passed_since: when it was first passed over since its last launch; NEVER: it was not.
     """
 
-    __slots__ = ("has_input", "launched_count", "passed_count", "passed_since", "placed", "waited_us")
-
-    def __init__(self, sites: Sites) -> None:
-        self.placed = PlacedTasks(sites)
-        self.has_input = False
-        self.passed_since: Time = NEVER
-        self.waited_us: Time = 0
-        self.passed_count = 0
-        self.launched_count = 0
+    placed: PlacedTasks
+    has_input: bool = False
+    passed_since: Time = NEVER
+    waited_us: Time = 0
+    passed_count: int = 0
+    launched_count: int = 0
 
 
 class JobTracker(Component):
@@ -88,7 +87,7 @@ class JobTracker(Component):
         job = message.job
         tasks = self._jobs.admit(message, source, self._waiting)
         if self._jobs.is_open(job.id) and job.id not in self._work:
-            self._work[job.id] = JobWork(self._sites)
+            self._work[job.id] = JobWork(PlacedTasks(self._sites))
             self._pools.join(job.id, job.user, job.priority)
             self._add(job.id, tasks, job.replicas, now)
 

@@ -18,7 +18,7 @@ BEAT: Final = "heartbeat"
 
 
 class Node(Component):
-    """One worker machine."""
+    """Runs tasks in containers that its resource manager has granted, and reports their ends."""
 
     __slots__ = ("_beats", "_heard", "_registration", "_rm", "_seat", "_vacated", "running")
 

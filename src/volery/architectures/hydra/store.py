@@ -59,17 +59,20 @@ class StateStore(Component):
         if message.number > self._loads[sub].number:
             self._loads[sub] = message
             self._port.observe(Measured("subcluster_imbalance_permille", self._imbalance()))
-            self._publish_change(now)
+            self._publish_news(now)
 
     def _imbalance(self) -> int:
         """Between the most and the least loaded sub-cluster: what is used and wanted, in permille of its slots."""
         loads = [WHOLE * (sum(load.used) + sum(load.wanted)) // load.slots for load in self._loads]
         return max(loads) - min(loads)
 
-    def _publish_change(self, now: Time) -> None:
+    def _publish(self, now: Time) -> None:
         if not self._changed:
             self._changed = True
             self._port.set_timer(PUBLISH, now)
+
+    def _publish_news(self, now: Time) -> None:
+        self._publish(now)
         if not self._news_sent:
             self._news_sent = True
             self._port.send(GPG, News())
@@ -94,9 +97,7 @@ class StateStore(Component):
         """New policies hold until there are newer ones, whatever becomes of the generator."""
         if self._weights != list(message.weights):
             self._weights = list(message.weights)
-            if not self._changed:
-                self._changed = True
-                self._port.set_timer(PUBLISH, now)
+            self._publish(now)
         if self._guarantees != message.guarantees:
             self._guarantees = message.guarantees
             self._entitled += 1
@@ -111,7 +112,7 @@ class StateStore(Component):
     def _is_active(self, sub: int, active: bool, now: Time) -> None:
         if self._active[sub] != active:
             self._active[sub] = active
-            self._publish_change(now)
+            self._publish_news(now)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """The membership of a sub-cluster has expired."""

@@ -9,6 +9,8 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from volery.architectures.jockey.control import ControlledJob, ControlSetting, arbitrated
 from volery.architectures.jockey.profiles import JobModel
 from volery.architectures.jockey.rehearsal import rehearse
@@ -24,7 +26,7 @@ from volery.roles.submission import ANSWERS, JobLedger
 Key = tuple[bool, int, int]
 
 
-class TokenHolder:
+class TokenHolder(msgspec.Struct, eq=False):
     """A job as tokens see it.
 
     Attributes:
@@ -32,39 +34,36 @@ class TokenHolder:
         key: among those who wait; None: it does not.
     """
 
-    __slots__ = ("_lines", "capped", "guaranteed", "job", "key", "place", "running", "waiting")
-
-    def __init__(self, job: JobId, place: int, *, capped: bool) -> None:
-        self.job = job
-        self.capped = capped
-        self.place = place
-        self.guaranteed = 0
-        self.running = 0
-        self.waiting = 0
-        self.key: Key | None = None
-        self._lines: dict[int, deque[tuple[int, Task]]] = {}
+    job: JobId
+    place: int
+    capped: bool
+    guaranteed: int = 0
+    running: int = 0
+    waiting: int = 0
+    key: Key | None = None
+    lines: dict[int, deque[tuple[int, Task]]] = {}
 
     def push(self, number: int, task: Task) -> None:
         """A task is ready; they are numbered in the order in which they have become so."""
-        self._lines.setdefault(task.constraints, deque()).append((number, task))
+        self.lines.setdefault(task.constraints, deque()).append((number, task))
         self.waiting += 1
 
     def first_fitting(self, idle: int, matches: Matches) -> tuple[Task, int] | None:
         """Take the first ready task that some idle unit satisfies, with the first such unit; None: there is none."""
-        fitting = [(line[0][0], mask) for mask, line in self._lines.items() if matches[mask] & idle]
+        fitting = [(line[0][0], mask) for mask, line in self.lines.items() if matches[mask] & idle]
         if not fitting:
             return None
         _, mask = min(fitting)
-        _, task = self._lines[mask].popleft()
-        if not self._lines[mask]:
-            del self._lines[mask]
+        _, task = self.lines[mask].popleft()
+        if not self.lines[mask]:
+            del self.lines[mask]
         self.waiting -= 1
         units = matches[mask] & idle
         return task, (units & -units).bit_length() - 1
 
     def drop(self) -> int:
         """Forget all ready tasks; returns how many there were."""
-        dropped, self.waiting, self._lines = self.waiting, 0, {}
+        dropped, self.waiting, self.lines = self.waiting, 0, {}
         return dropped
 
 

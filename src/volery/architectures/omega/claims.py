@@ -56,9 +56,8 @@ class ChangeLog:
 
     def note(self, machine: int) -> None:
         """Add a change, and forget the oldest ones where there are too many."""
-        self._log.append(machine)
-        if len(self._log) > 2 * self._max:
-            self.trim()
+        self.add(machine)
+        self.trim()
 
     def trim(self) -> None:
         """Forget the oldest changes where there are too many."""
@@ -113,10 +112,8 @@ class Claims:
         self.put(claim.machine, claim.packed)
 
     def begin(self, claim: CellClaim) -> None:
-        task = claim.task
-        self.running[task.id] = claim
-        self._launches += 1
-        self._port.send(self._layout.nodes[claim.machine], Launch(self._launches, task))
+        self.running[claim.task.id] = claim
+        self.launch(claim)
 
     def launch(self, claim: CellClaim, attempt: int = 0) -> None:
         """Send an attempt of the task to its machine."""

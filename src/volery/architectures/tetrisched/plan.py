@@ -217,7 +217,7 @@ class PlanCost(msgspec.Struct, frozen=True):
 
 
 class CyclePlan(msgspec.Struct, frozen=True):
-    """The answer."""
+    """The plan of a cycle, with its value and its cost."""
 
     now: tuple[JobPlacement, ...]
     later: tuple[tuple[int, int], ...]
