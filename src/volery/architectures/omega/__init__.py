@@ -254,10 +254,7 @@ OMEGA = Architecture(
     gangs="gang",
     features={**HEEDS, "priorities": "preemption"},
     immediate={
-        "batch_job_s": 0.0,
-        "batch_task_s": 0.0,
-        "service_job_s": 0.0,
-        "service_task_s": 0.0,
+        **dict.fromkeys(("batch_job_s", "batch_task_s", "service_job_s", "service_task_s"), 0.0),
         "retry_s": 60.0,
     },
 )
