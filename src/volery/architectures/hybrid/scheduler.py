@@ -103,16 +103,19 @@ class Scheduler(ReservingScheduler):
         estimate_us = job.estimate_us
         if setting.estimate_low != 1.0 or setting.estimate_high != 1.0:
             estimate_us = int(estimate_us * self._stream.uniform(setting.estimate_low, setting.estimate_high))
-        if 0 < len(tasks) < job.task_count:
-            self._estimates[job.id] = estimate_us
+        if 0 <= self._jobs.received(job.id) < self._jobs.announced(job.id):
+            self._estimates.setdefault(job.id, estimate_us)
         if tasks:
             self._schedule(job.id, tasks, estimate_us)
         self._report_demand(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        tasks = self._jobs.more(message)
+        tasks, estimate_us = self._jobs.more(message), self._estimates.get(message.job)
+        if self._jobs.received(message.job) == self._jobs.announced(message.job):
+            self._estimates.pop(message.job, None)
         if tasks:
-            self._schedule(message.job, tasks, self._estimates[message.job])
+            assert estimate_us is not None, "a chunk of a job that was not admitted"
+            self._schedule(message.job, tasks, estimate_us)
         self._report_demand(now)
 
     def _report_demand(self, now: Time) -> None:
@@ -296,6 +299,7 @@ class Scheduler(ReservingScheduler):
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Give up the tasks that are not bound, and have the others killed; their workers report the end."""
+        self._estimates.pop(message.job, None)
         if self._jobs.cancel(message, source):
             self._give_up(message.job)
         self._report_demand(now)

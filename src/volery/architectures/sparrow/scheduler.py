@@ -82,13 +82,16 @@ class Batches:
         tasks = jobs.admit(message, source, 0)
         if self._setting.queue != "fifo":
             user = job.user
-            if len(job.tasks) < job.task_count:
+            if 0 <= jobs.received(job.id) < jobs.announced(job.id):
                 self._users[job.id] = user
         return self._probe(tasks, user, jobs, send)
 
     def extend(self, message: MoreTasks, jobs: JobLedger, send: Send) -> int:
         """Probe for a further chunk of a job; returns the number of probes."""
-        return self._probe(jobs.more(message), self._users.get(message.job, ""), jobs, send)
+        tasks, user = jobs.more(message), self._users.get(message.job, "")
+        if jobs.received(message.job) == jobs.announced(message.job):
+            self._users.pop(message.job, None)
+        return self._probe(tasks, user, jobs, send)
 
     def _probe(self, tasks: Sequence[Task], user: str, jobs: JobLedger, send: Send) -> int:
         """Probe for tasks in the name of a user, and report those that fit no machine."""
