@@ -103,7 +103,7 @@ class Scheduler(ReservingScheduler):
         estimate_us = job.estimate_us
         if setting.estimate_low != 1.0 or setting.estimate_high != 1.0:
             estimate_us = int(estimate_us * self._stream.uniform(setting.estimate_low, setting.estimate_high))
-        if 0 <= self._jobs.received(job.id) < self._jobs.announced(job.id):
+        if self._jobs.is_open(job.id) and 0 <= self._jobs.received(job.id) < self._jobs.announced(job.id):
             self._estimates.setdefault(job.id, estimate_us)
         if tasks:
             self._schedule(job.id, tasks, estimate_us)
@@ -111,7 +111,7 @@ class Scheduler(ReservingScheduler):
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         tasks, estimate_us = self._jobs.more(message), self._estimates.get(message.job)
-        if self._jobs.received(message.job) == self._jobs.announced(message.job):
+        if not self._jobs.is_open(message.job) or self._jobs.received(message.job) == self._jobs.announced(message.job):
             self._estimates.pop(message.job, None)
         if tasks:
             assert estimate_us is not None, "a chunk of a job that was not admitted"

@@ -82,14 +82,14 @@ class Batches:
         tasks = jobs.admit(message, source, 0)
         if self._setting.queue != "fifo":
             user = job.user
-            if 0 <= jobs.received(job.id) < jobs.announced(job.id):
+            if jobs.is_open(job.id) and 0 <= jobs.received(job.id) < jobs.announced(job.id):
                 self._users[job.id] = user
         return self._probe(tasks, user, jobs, send)
 
     def extend(self, message: MoreTasks, jobs: JobLedger, send: Send) -> int:
         """Probe for a further chunk of a job; returns the number of probes."""
         tasks, user = jobs.more(message), self._users.get(message.job, "")
-        if jobs.received(message.job) == jobs.announced(message.job):
+        if not jobs.is_open(message.job) or jobs.received(message.job) == jobs.announced(message.job):
             self._users.pop(message.job, None)
         return self._probe(tasks, user, jobs, send)
 
