@@ -15,12 +15,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from volery.architectures.quincy.flow.costs import QuincyCosts, Rates, Room
-from volery.architectures.quincy.flow.graph import FlowProblem, Graph
-from volery.architectures.quincy.flow.items import Item
-from volery.architectures.quincy.flow.network import FlowNetwork, NetworkTask
-from volery.architectures.quincy.flow.ortools_solver import scaled_here
-from volery.architectures.quincy.flow.solver import solve
+from msgspec.structs import astuple
+
+from volery.architectures.quincy.costs import QuincyCosts, Rates
+from volery.architectures.quincy.network import FlowNetwork, NetworkTask
+from volery.architectures.quincy.ortools_solver import scaled_here
+from volery.architectures.quincy.solver import FlowProblem, Graph, solve
+from volery.architectures.quincy.tasks import Item, Room
 from volery.core.model import SECOND, Cluster, Task
 
 SLOTS = 4
@@ -61,9 +62,9 @@ def spent_s(question: FlowProblem) -> tuple[float, int, tuple[int, ...]]:
 
 def scaling_s(graph: Graph) -> float:
     """Processor time of OR-tools, in a process that has not loaded HiGHS."""
-    scaled_here(Graph((1, -1), (0,), (1,), (1,), (1,)))  # loads it
+    scaled_here(((1, -1), (0,), (1,), (1,), (1,)))  # loads it
     began = time.process_time()
-    scaled_here(graph)
+    scaled_here(astuple(graph))
     return time.process_time() - began
 
 

@@ -9,10 +9,8 @@ import msgspec
 from tests.conformance.mutation import mutant, spoiled
 
 from volery.architectures import configure, lookup
-from volery.architectures.hybrid.entry import Entry
-from volery.architectures.hybrid.messages import Rejected, Stolen
-from volery.architectures.hybrid.monitor import BEAT
-from volery.architectures.hybrid.phoenix import ScarceFirst
+from volery.architectures.hybrid.messages import Entry, Rejected, Stolen
+from volery.architectures.hybrid.phoenix import BEAT, ScarceFirst
 from volery.architectures.hybrid.scheduler import Batch
 from volery.architectures.hybrid.scheduler import Scheduler as HybridScheduler
 from volery.architectures.hybrid.worker import Worker

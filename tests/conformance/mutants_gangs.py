@@ -7,15 +7,16 @@ from typing import Any
 from tests.conformance.mutation import mutant, spoiled
 
 from volery.architectures.omega import MESOS, OMEGA, build, build_mesos
-from volery.architectures.omega.framework import Framework
 from volery.architectures.omega.jobs import JobQueue, PendingJob
+from volery.architectures.omega.mesos import Framework
 from volery.architectures.omega.scheduler import Scheduler
 from volery.architectures.tetrisched import TETRISCHED
 from volery.architectures.tetrisched import build as build_tetrisched
 from volery.architectures.tetrisched.requests import Requests
 from volery.architectures.tetrisched.requests import WaitingJob as Gang
 from volery.core.component import Deployment
-from volery.core.model import Cluster, Time
+from volery.core.model import Cluster
+from volery.core.port import Port
 from volery.core.streams import Streams
 
 
@@ -34,9 +35,9 @@ class InWaves(Scheduler):
 
     __slots__ = ()
 
-    def start(self, now: Time) -> None:
-        super().start(now)
-        self._jobs.__class__ = WaveQueue
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        self.jobs.__class__ = WaveQueue
 
 
 @mutant("check_gangs", OMEGA)
@@ -58,9 +59,9 @@ class Hopeful(Framework):
 
     __slots__ = ()
 
-    def start(self, now: Time) -> None:
-        super().start(now)
-        self._jobs.__class__ = HopefulQueue
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        self.jobs.__class__ = HopefulQueue
 
 
 @mutant("check_gangs", MESOS)

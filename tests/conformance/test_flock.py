@@ -14,7 +14,7 @@ from tests.conformance.mutation import spoiled
 from volery.architectures import lookup
 from volery.architectures.hybrid.central import Central
 from volery.architectures.hybrid.messages import Demanded, Steal, Stolen
-from volery.architectures.hybrid.monitor import Monitor
+from volery.architectures.hybrid.phoenix import Monitor
 from volery.architectures.hybrid.scheduler import Scheduler
 from volery.architectures.hybrid.worker import Worker
 from volery.conformance.cases import Case, mixed_cases, trace_of

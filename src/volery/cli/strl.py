@@ -33,8 +33,7 @@ def strl(
     as_json: AsJson = False,
 ) -> None:
     """Read a utility expression (STRL) and print it; with --set, plan it on those machines."""
-    from volery.architectures.tetrisched.expressions import leaves
-    from volery.architectures.tetrisched.text import written
+    from volery.architectures.tetrisched.expressions import leaves, written
     from volery.policies.match import positions
 
     path = Path(expression)
@@ -60,8 +59,7 @@ def read(text: str, place: str) -> Expression:
     Raises:
         InputError: it is neither; the message names the place in it.
     """
-    from volery.architectures.tetrisched.expressions import from_json
-    from volery.architectures.tetrisched.text import parse
+    from volery.architectures.tetrisched.expressions import from_json, parse
 
     return from_json(text) if text.lstrip().startswith("{") else parse(text, place)
 

@@ -12,15 +12,13 @@ Deviates Heartbeats without an end are not sent: the tracker computes when those
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import msgspec
+from typing import Literal
 
 from volery.architectures.hfs.node import MESSAGES, TRACKER, Node
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import Preemptor, Timeouts
 from volery.architectures.hfs.tracker import JobTracker
-from volery.core.bounds import Count, Period, Seconds
+from volery.core.bounds import Count, Parameters, Period, Seconds, param
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -32,47 +30,25 @@ from volery.policies.locality import delay_policy
 from volery.roles.heartbeats import Heartbeats
 
 
-class HfsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HfsConfig(Parameters, frozen=True):
     """Parameters of the Hadoop Fair Scheduler."""
 
-    shares: Annotated[
-        str,
-        msgspec.Meta(description="pools with weights, as web:1+dev:2(ann:2+bob:1); others join with weight 1"),
-    ] = ""
-    min_shares: Annotated[str, msgspec.Meta(description="slots that pools are due first, as web:20+dev:5")] = ""
-    fifo: Annotated[
-        str, msgspec.Meta(description="pools whose jobs run first come first served, as web+dev; *: all of them")
-    ] = ""
-    delay: Annotated[
-        Literal["time", "skips", "off"],
-        msgspec.Meta(description="jobs wait for locality for some time, for a number of opportunities, or not at all"),
-    ] = "time"
-    node_wait_s: Annotated[
-        Seconds, msgspec.Meta(description="W1: wait for machines that hold input; 1.5 heartbeats, seconds")
-    ] = 4.5
-    rack_wait_s: Annotated[Seconds, msgspec.Meta(description="W2: wait for racks that do, after that, seconds")] = 4.5
-    node_skips: Annotated[
-        Count, msgspec.Meta(description="D1: opportunities to let pass for machines that hold input")
-    ] = 40
-    rack_skips: Annotated[
-        Count, msgspec.Meta(description="D2: opportunities to let pass for racks that do, after that")
-    ] = 10
-    heartbeat_s: Annotated[Period, msgspec.Meta(description="between two heartbeats of a machine, seconds")] = 3.0
-    out_of_band: Annotated[
-        bool, msgspec.Meta(description="heartbeats at once when a task ends, and when a job comes to free slots")
-    ] = True
-    per_heartbeat: Annotated[
-        Count, msgspec.Meta(description="launches at one heartbeat at most; 0: as many as there are slots free")
-    ] = 0
-    min_share_timeout_s: Annotated[
-        Seconds, msgspec.Meta(description="preempt after so long below the minimum share, seconds; 0: never")
-    ] = 0.0
-    fair_share_timeout_s: Annotated[
-        Seconds, msgspec.Meta(description="preempt after so long below half the fair share, seconds; 0: never")
-    ] = 0.0
-    update_s: Annotated[
-        Period, msgspec.Meta(description="shares are looked at for preemption so long after a change, seconds")
-    ] = 0.5
+    shares: str = param("", "pools with weights, as web:1+dev:2(ann:2+bob:1); others join with weight 1")
+    min_shares: str = param("", "slots that pools are due first, as web:20+dev:5")
+    fifo: str = param("", "pools whose jobs run first come first served, as web+dev; *: all of them")
+    delay: Literal["time", "skips", "off"] = param(
+        "time", "jobs wait for locality for some time, for a number of opportunities, or not at all"
+    )
+    node_wait_s: Seconds = param(4.5, "W1: wait for machines that hold input; 1.5 heartbeats, seconds")
+    rack_wait_s: Seconds = param(4.5, "W2: wait for racks that do, after that, seconds")
+    node_skips: Count = param(40, "D1: opportunities to let pass for machines that hold input")
+    rack_skips: Count = param(10, "D2: opportunities to let pass for racks that do, after that")
+    heartbeat_s: Period = param(3.0, "between two heartbeats of a machine, seconds")
+    out_of_band: bool = param(True, "heartbeats at once when a task ends, and when a job comes to free slots")
+    per_heartbeat: Count = param(0, "launches at one heartbeat at most; 0: as many as there are slots free")
+    min_share_timeout_s: Seconds = param(0.0, "preempt after so long below the minimum share, seconds; 0: never")
+    fair_share_timeout_s: Seconds = param(0.0, "preempt after so long below half the fair share, seconds; 0: never")
+    update_s: Period = param(0.5, "shares are looked at for preemption so long after a change, seconds")
 
 
 def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:

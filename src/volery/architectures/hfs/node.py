@@ -28,7 +28,6 @@ class Node(node.Node):
     """One worker machine.
 
     Args:
-        seat: its place in the order of heartbeats.
         beats: of machines; None: an end is reported at once (an out-of-band heartbeat).
     """
 
@@ -41,7 +40,6 @@ class Node(node.Node):
         self._ended: tuple[Completed, ...] = ()
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        """Report the end, or keep it for the next heartbeat."""
         ended = Completed(event.task.id, event.attempt, event.outcome == "killed")
         if self._beats is None:
             self._port.send(self._master, Heartbeat((ended,)))
@@ -51,7 +49,6 @@ class Node(node.Node):
         self._ended += (ended,)
 
     def on_beat(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Report all ends since the last heartbeat."""
         self._port.send(self._master, Heartbeat(self._ended))
         self._ended = ()
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
+import msgspec
+
 from volery.core.model import JobId
 from volery.policies.fairness.order import Ranking
 from volery.policies.fairness.shares import Sharer
@@ -29,40 +31,26 @@ def _scaled(amount: int, of: int) -> int:
     return (amount << SCALE_BITS) // of
 
 
-class Pool:
+class Pool(msgspec.Struct, eq=False):
     """A pool with the running and waiting tasks of its jobs, and of those of the pools below.
 
     Args:
-        name: a user's where it has no pools below.
-        weight: against its siblings.
         least: slots that it is due before others get more than theirs.
-        in_order: its jobs are served first come first served.
-        above: the pool that it is part of.
-        number: among its siblings, which decides ties.
-
-    Attributes:
-        running, waiting: tasks.
     """
 
-    __slots__ = ("above", "in_order", "least", "members", "name", "number", "ranking", "running", "waiting", "weight")
-
-    def __init__(
-        self, name: str, weight: int, least: int, in_order: bool, above: Pool | None = None, number: int = 0
-    ) -> None:
-        self.name = name
-        self.weight = weight
-        self.least = least
-        self.in_order = in_order
-        self.above = above
-        self.number = number
-        self.members: list[Pool] = []
-        self.ranking = Ranking()
-        self.running = 0
-        self.waiting = 0
+    name: str
+    weight: int
+    least: int
+    in_order: bool
+    above: Pool | None = None
+    number: int = 0
+    members: list[Pool] = []
+    ranking: Ranking = msgspec.field(default_factory=Ranking)
+    running: int = 0
+    waiting: int = 0
 
     @property
     def demand(self) -> int:
-        """Tasks that run or wait."""
         return self.running + self.waiting
 
     def key(self) -> int:
@@ -73,17 +61,14 @@ class Pool:
         return WEALTHY + _scaled(self.running, self.weight)
 
 
-class _PooledJob:
+class _PooledJob(msgspec.Struct, eq=False):
     """A job in its pool."""
 
-    __slots__ = ("number", "pool", "running", "urgency", "waiting")
-
-    def __init__(self, pool: Pool, number: int, priority: int) -> None:
-        self.pool = pool
-        self.number = number
-        self.urgency = max(-URGENCY_MAX, min(URGENCY_MAX, priority))
-        self.running = 0
-        self.waiting = 0
+    pool: Pool
+    number: int
+    urgency: int
+    running: int = 0
+    waiting: int = 0
 
     def key(self) -> int:
         if self.pool.in_order:
@@ -92,15 +77,7 @@ class _PooledJob:
 
 
 class Pools:
-    """All pools of a cluster with their jobs, in order of their turns; a turn costs O(log n) per level.
-
-    Args:
-        tree: pools by weight; a user whom it does not name gets a pool beside the topmost ones, with weight 1.
-        least: minimum share by pool, in slots.
-        in_order: pools whose jobs are served first come first served.
-    """
-
-    __slots__ = ("_by_name", "_in_order", "_jobs", "_least", "_number", "root")
+    """All pools of a cluster with their jobs, in order of their turns; a turn costs O(log n) per level."""
 
     def __init__(
         self, tree: Sharer | None = None, least: Mapping[str, int] | None = None, in_order: frozenset[str] = frozenset()
@@ -138,12 +115,11 @@ class Pools:
                 yield pool
 
     def join(self, job: JobId, user: str, priority: int = 0) -> Pool:
-        """Add a job; returns its pool."""
         pool = self._by_name.get(user)
         if pool is None or pool.members:
             pool = self._grow(self.root, Sharer(user))
         self._number += 1
-        self._jobs[job] = _PooledJob(pool, self._number, priority)
+        self._jobs[job] = _PooledJob(pool, self._number, max(-URGENCY_MAX, min(URGENCY_MAX, priority)))
         return pool
 
     def leave(self, job: JobId) -> None:
@@ -212,7 +188,6 @@ class Pools:
         return due
 
     def check(self) -> None:
-        """Raise AssertionError where a pool's counts are not those of its jobs."""
         counted = {pool: [0, 0] for pool in self._by_name.values()}
         for job in self._jobs.values():
             pool: Pool | None = job.pool
@@ -229,12 +204,6 @@ def fair_parts(total: Fraction, demand: Sequence[int], least: Sequence[int], wei
 
     The r of Hadoop's design document, which finds it by 25 steps of bisection, exactly: parts grow piecewise linearly
     with r. Where minimum shares are more than there is, all are cut in proportion.
-
-    Args:
-        total: slots.
-        demand: per member, slots that it could use.
-        least: per member, its minimum share.
-        weight: per member.
     """
     wanted = [Fraction(min(d, m)) for d, m in zip(demand, least, strict=True)]
     if sum(wanted) > total:

@@ -21,13 +21,7 @@ LOOK: Final = "shares"
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """The waits after which pools take slots from others.
-
-    Args:
-        least_us: after so long below its minimum share; 0: never.
-        half_us: after so long below half of its fair share; 0: never.
-        every_us: so long after a change at most shares are looked at, while tasks wait.
-    """
+    """The waits after which pools take slots from others."""
 
     least_us: Time
     half_us: Time
@@ -35,13 +29,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class Shortage:
-    """Keeps the times since when pools have been short of a share.
-
-    Args:
-        timeout_us: longest shortage; 0: no limit.
-    """
-
-    __slots__ = ("_since", "_timeout_us")
+    """Keeps the times since when pools have been short of a share."""
 
     def __init__(self, timeout_us: Time) -> None:
         self._timeout_us = timeout_us
@@ -67,14 +55,7 @@ class LaunchedAttempt(NamedTuple):
 
 
 class Preemptor:
-    """Looks at shares from time to time, and kills the newest tasks of the pools that are farthest above theirs.
-
-    Args:
-        timeouts: the waits.
-        pools: of the tracker.
-    """
-
-    __slots__ = ("_half", "_least", "_leaving", "_look_at", "_losing", "_pools", "_stays", "_timeouts")
+    """Looks at shares from time to time, and kills the newest tasks of the pools that are farthest above theirs."""
 
     def __init__(self, timeouts: Timeouts, pools: Pools) -> None:
         self._timeouts = timeouts
@@ -87,7 +68,6 @@ class Preemptor:
         self._look_at: Time = NEVER
 
     def launched(self, task: Task) -> None:
-        """Note a task that runs."""
         self._stays.setdefault(self._pools.pool_of(task.job), {})[task.id] = None
 
     def ended(self, task: Task) -> Task | None:
@@ -101,7 +81,6 @@ class Preemptor:
         return winner[0]
 
     def arm(self, port: Port, now: Time) -> None:
-        """Look at shares soon."""
         self._look_by(now + self._timeouts.every_us, port)
 
     def _look_by(self, at: Time, port: Port) -> None:
@@ -163,7 +142,6 @@ class Preemptor:
         return None
 
     def check(self, running: Mapping[TaskId, LaunchedAttempt]) -> None:
-        """Raise where a task that is to end does not run, or a pool's losses are miscounted."""
         assert set(self._leaving) <= set(running), "tasks that have ended are to end"
         for pool, count in self._losing.items():
             losing = sum(self._pools.pool_of(running[task].task.job) is pool for task in self._leaving)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
+import msgspec
+
 from volery.architectures.hfs.node import BEAT, Heartbeat
 from volery.architectures.hfs.pools import Pools
 from volery.architectures.hfs.preemption import LOOK, LaunchedAttempt, Preemptor
@@ -18,47 +20,27 @@ from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
 
 
-class JobWork:
+class JobWork(msgspec.Struct, eq=False):
     """A job of the tracker.
 
     Attributes:
-        placed: its waiting tasks.
-        has_input: some task of it has input somewhere.
         passed_since: when it was first passed over since its last launch; NEVER: it was not.
-        waited_us, passed_count, launched_count: in all, for the account.
     """
 
-    __slots__ = ("has_input", "launched_count", "passed_count", "passed_since", "placed", "waited_us")
-
-    def __init__(self, sites: Sites) -> None:
-        self.placed = PlacedTasks(sites)
-        self.has_input = False
-        self.passed_since: Time = NEVER
-        self.waited_us: Time = 0
-        self.passed_count = 0
-        self.launched_count = 0
+    placed: PlacedTasks
+    has_input: bool = False
+    passed_since: Time = NEVER
+    waited_us: Time = 0
+    passed_count: int = 0
+    launched_count: int = 0
 
 
 class JobTracker(Component):
     """Offers machines to jobs in the order of their pools; a job without input there may let the next go first.
 
     Args:
-        cluster: the machines.
         order: machines in the order of their heartbeats; a machine's place in it is its seat.
-        pools: of jobs.
-        delay: the waits of jobs for their input.
-        beats: of machines with slots free.
-        at_once: machines report at once what has ended, and those with slots free are offered when a job comes.
-        per_heartbeat: at most so many launches at one opportunity; 0: as many as there are slots free.
-        stream: of random choices between machines.
-        preemptor: kills tasks for pools that are short of their shares.
     """
-
-    __slots__ = (
-        "_armed", "_at_once", "_attempts", "_beats", "_delay", "_fitting", "_free", "_idle", "_jobs", "_launches",
-        "_masks", "_matches", "_order", "_per_heartbeat", "_pools", "_preemptor", "_running", "_seat", "_sites",
-        "_slots", "_stream", "_waiting", "_work",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -98,21 +80,18 @@ class JobTracker(Component):
         self._armed: tuple[int, Time] | None = None
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Let a job join its user's pool."""
         self._port.observe(Measured("queued_tasks", self._waiting))
         job = message.job
         tasks = self._jobs.admit(message, source, self._waiting)
         if self._jobs.is_open(job.id) and job.id not in self._work:
-            self._work[job.id] = JobWork(self._sites)
+            self._work[job.id] = JobWork(PlacedTasks(self._sites))
             self._pools.join(job.id, job.user, job.priority)
             self._add(job.id, tasks, job.replicas, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Take a further chunk."""
         if tasks := self._jobs.more(message):
             self._add(message.job, tasks, message.replicas, now)
 
@@ -214,7 +193,6 @@ class JobTracker(Component):
         self._port.send(f"node/{machine}", Launch(self._launches, task, attempt))
 
     def on_heartbeat(self, message: Heartbeat, source: Address, now: Time) -> None:
-        """Take what has ended on a machine, and use the machine again."""
         machine = -1
         for ended in message.ended:
             run = self._running.get(ended.task)
@@ -292,7 +270,6 @@ class JobTracker(Component):
             self._port.set_timer(BEAT, due[1])
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         job = message.job
         if self._jobs.cancel(message, source):
             for run in self._running.values():
@@ -311,7 +288,6 @@ class JobTracker(Component):
         self._arm(now)
 
     def check(self) -> None:
-        """Raise where a slot, a waiting task or a heartbeat is not accounted for."""
         idle = list(self._slots)
         for run in self._running.values():
             idle[run.machine] -= 1

@@ -19,129 +19,30 @@ Deviates A scheduler hands a long job to the central one without delay, as a fro
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
 import msgspec
 
-from volery.architectures.hybrid.central import Central
-from volery.architectures.hybrid.layout import Layout
+from volery.architectures.hybrid.central import Central, LeastWait
+from volery.architectures.hybrid.layout import CENTRAL, HybridConfig, Layout, PhoenixConfig
 from volery.architectures.hybrid.messages import MESSAGES
-from volery.architectures.hybrid.monitor import DemandReport, Monitor, WatchSetting
-from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
-from volery.architectures.hybrid.placement import LeastWait
-from volery.architectures.hybrid.scarcity import Negotiation, supply
-from volery.architectures.hybrid.scheduler import Scheduler, SchedulerSetting, Sharing, ShortPlacement
-from volery.architectures.hybrid.worker import Order, Stealing, Worker, WorkerSetting
-from volery.core.bounds import (
-    PROBES_MAX,
-    ROUNDS_MAX,
-    Components,
-    Count,
-    Period,
-    PositiveCount,
-    PositiveRatio,
-    Ratio,
-    Seconds,
+from volery.architectures.hybrid.phoenix import (
+    CrowdReport,
+    DemandReport,
+    Monitor,
+    Negotiation,
+    ScarceFirst,
+    WatchSetting,
+    supply,
 )
+from volery.architectures.hybrid.scheduler import Scheduler
+from volery.architectures.hybrid.worker import Worker
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.policies.match import Anchors, Matches, Sampler, SmallRandom
+from volery.policies.match import Sampler, SmallRandom
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
-
-EmptyWorkers = Literal["random", "first"]
-
-
-class HybridConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Hawk, Eagle and what they are compared with."""
-
-    schedulers: Annotated[Components, msgspec.Meta(description="distributed schedulers")] = 10
-    cutoff_s: Annotated[
-        Seconds, msgspec.Meta(description="jobs with at most this mean task duration are short, seconds")
-    ] = 1129.532
-    short_part: Annotated[
-        float, msgspec.Meta(ge=0, le=0.9, description="share of the machines that run short tasks only")
-    ] = 0.17
-    probe_ratio: Annotated[float, msgspec.Meta(ge=1, le=PROBES_MAX, description="probes per short task")] = 2.0
-    probes_min: Annotated[int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="probes per short job at least")] = 2
-    replacement: Annotated[
-        bool, msgspec.Meta(description="a worker may be drawn twice, as in the authors' simulator")
-    ] = False
-    stealing: Annotated[
-        Stealing, msgspec.Meta(description="what an idle worker takes: the first group behind a long task, or any")
-    ] = "behind-long"
-    steal_attempts: Annotated[
-        int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="victims asked for each slot that falls idle")
-    ] = 10
-    steal_after_vain: Annotated[
-        bool,
-        msgspec.Meta(
-            description="a slot that was kept for a reservation in vain falls idle too, as one whose task ended"
-        ),
-    ] = True
-    steal_max: Annotated[PositiveCount, msgspec.Meta(description="reservations taken at once")] = 10_000
-    steal_free: Annotated[bool, msgspec.Meta(description="stealing takes no time, as in the authors' simulator")] = (
-        False
-    )
-    sharing: Annotated[
-        Sharing, msgspec.Meta(description="what is known of long tasks: nothing, vectors on rejection, or all (ideal)")
-    ] = "none"
-    rounds: Annotated[
-        int,
-        msgspec.Meta(ge=1, le=ROUNDS_MAX, description="rejections of a probe before it goes to the short-only part"),
-    ] = 2
-    sticky: Annotated[bool, msgspec.Meta(description="a reservation serves its job until nothing is left")] = False
-    cancellation: Annotated[bool, msgspec.Meta(description="withdraw reservations of jobs with nothing left")] = True
-    order: Annotated[Order, msgspec.Meta(description="queue of a worker: arrival, or least remaining work")] = "fifo"
-    bypass_max: Annotated[
-        Ratio, msgspec.Meta(description="a reservation is passed by at most this many times its estimate")
-    ] = 5.0
-    empty_workers: Annotated[
-        EmptyWorkers,
-        msgspec.Meta(
-            description="long tasks take idle workers at random, or the first: the authors' simulator packs them"
-        ),
-    ] = "random"
-    short_placement: Annotated[
-        ShortPlacement, msgspec.Meta(description="short jobs: by probes, or centrally by least waiting time (LWL)")
-    ] = "probes"
-    stale_s: Annotated[
-        Seconds, msgspec.Meta(description="least-wait placement sees the state of the last multiple of this (DLWL)")
-    ] = 0.0
-    estimate_low: Annotated[
-        PositiveRatio, msgspec.Meta(description="estimates are off by a random factor from this ...")
-    ] = 1.0
-    estimate_high: Annotated[PositiveRatio, msgspec.Meta(description="... to this; both 1: exact means")] = 1.0
-    reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
-    ] = False
-
-
-class PhoenixConfig(HybridConfig, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Phoenix: Eagle's, and those of its monitor."""
-
-    heartbeat_s: Annotated[Period, msgspec.Meta(description="between reports to the monitor, seconds")] = 9.0
-    crv_threshold: Annotated[
-        Ratio,
-        msgspec.Meta(description="a constraint is scarce above so many waiting tasks per worker"),
-    ] = 1.0
-    wait_load: Annotated[
-        float,
-        msgspec.Meta(ge=0, lt=1, description="a queue is crowded when its estimated wait exceeds that at this load"),
-    ] = 0.9
-    reorder_max: Annotated[
-        Count, msgspec.Meta(description="tasks with the scarcest constraint that may pass one in front of them")
-    ] = 5
-    soft_constraints: Annotated[
-        tuple[int, ...],
-        msgspec.Meta(
-            description="numbers of constraints that are dropped where no worker has all (the paper: clock, network); "
-            "none unless you know what the numbers stand for"
-        ),
-    ] = ()
 
 
 def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: WatchSetting | None = None) -> Deployment:
@@ -154,21 +55,16 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         raise InputError("hybrid:estimate_low", f"{config.estimate_low} is above estimate_high {config.estimate_high}")
     if config.stealing != "off" and (config.sticky or config.sharing != "none"):
         raise InputError("hybrid:stealing", "goes with neither sticky nor sharing; give stealing=off")
-    matches = Matches(cluster.constraints, Anchors(cluster.constraints))
-    share = config.short_part
-    short_only = [int((machine + 1) * share) > int(machine * share) for machine in range(len(cluster.slots))]
-    layout = Layout(cluster.constraints, cluster.slots, short_only, matches)
-    step = config.schedulers + 1
-    addresses = (*(f"scheduler/{number}" for number in range(config.schedulers)), "central/0")
+    layout = Layout(cluster, config)
+    step, addresses = config.schedulers + 1, layout.schedulers
     components: dict[str, Component] = {}
-    setting = scheduler_setting(config)
     for number, address in enumerate(addresses[:-1]):
         stream = streams.of(address)
-        sampler = Sampler(cluster.constraints, matches, stream.random, replacement=config.replacement)
+        sampler = Sampler(cluster.constraints, layout.matches, stream.random, replacement=config.replacement)
         components[address] = Scheduler(
             layout,
             sampler,
-            setting,
+            config,
             stream,
             Numbers(number, step),
             demand=DemandReport(watch) if watch is not None else None,
@@ -176,36 +72,24 @@ def build(cluster: Cluster, config: HybridConfig, streams: Streams, watch: Watch
         )
     wait = LeastWait(
         cluster.slot_count,
-        streams.of("central/0").random,
+        streams.of(CENTRAL).random,
         in_order=config.empty_workers == "first",
         request_us=REQUEST_US,
         stale_us=round(config.stale_s * SECOND),
     )
-    components["central/0"] = Central(
+    components[CENTRAL] = Central(
         layout,
         wait,
         Numbers(config.schedulers, step),
         shared=config.sharing != "none",
         demand=DemandReport(watch) if watch is not None else None,
     )
-    general = tuple(node for node, only in zip(layout.nodes, short_only, strict=True) if not only)
-    shared = WorkerSetting(
-        schedulers=addresses,
-        general=general,
-        stealing=config.stealing,
-        steal_attempts=config.steal_attempts,
-        steal_after_vain=config.steal_after_vain,
-        steal_max=config.steal_max,
-        sticky=config.sticky,
-        order=config.order,
-        bypass_max=config.bypass_max,
-    )
     for machine, address in enumerate(layout.nodes):
         draws = SmallRandom(streams.number(address) if config.stealing != "off" else 0)
         slots = cluster.slots[machine]
         crowd = CrowdReport(watch, slots) if watch is not None else None
         scarce = ScarceFirst(watch) if watch is not None else None
-        components[address] = Worker(slots, cluster.constraints[machine], shared, draws, crowd, scarce)
+        components[address] = Worker(slots, cluster.constraints[machine], layout, config, draws, crowd, scarce)
     delays = {("scheduler", "central"): 0, ("central", "scheduler"): 0}
     if config.steal_free:
         delays["node", "node"] = 0
@@ -240,23 +124,6 @@ def build_phoenix(cluster: Cluster, config: PhoenixConfig, streams: Streams) -> 
 
 REQUEST_US = 1_000
 """A request and its answer at the published delay of 0.5 ms; the published estimate of a wait adds it."""
-
-
-def scheduler_setting(config: HybridConfig) -> SchedulerSetting:
-    """The parameters of the schedulers."""
-    return SchedulerSetting(
-        probe_ratio=config.probe_ratio,
-        probes_min=config.probes_min,
-        cutoff_us=round(config.cutoff_s * SECOND),
-        sharing=config.sharing,
-        rounds=config.rounds,
-        sticky=config.sticky,
-        cancellation=config.cancellation,
-        short_placement=config.short_placement,
-        estimate_low=config.estimate_low,
-        estimate_high=config.estimate_high,
-        central="central/0",
-    )
 
 
 STAGES = {

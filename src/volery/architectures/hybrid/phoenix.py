@@ -1,27 +1,250 @@
-"""Phoenix's parts of a worker: one reports a crowded queue, the other lets scarce constraints go first.
+"""Phoenix: reports of demand and of crowded queues to a monitor, and workers that let scarce constraints go first.
 
-Thinakaran, Gunasekaran, Sharma, Kandemir, Das: Phoenix, ICDCS 2017, sections III and IV.
+Thinakaran, Gunasekaran, Sharma, Kandemir, Das: Phoenix, ICDCS 2017, sections III and IV. The constraint resource vector
+(CRV) holds, per constraint, how much work asks for it over how many workers have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from array import array
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Final
 
-from volery.architectures.hybrid.entry import Entry
-from volery.architectures.hybrid.messages import Crowded
-from volery.architectures.hybrid.monitor import BEAT, NONE, WatchSetting, next_beat
-from volery.architectures.hybrid.scarcity import RecentService
-from volery.core.model import TaskId, Time
+import msgspec
+
+from volery.architectures.hybrid.messages import Crowded, Demanded, Entry, Reorder, Scarcity
+from volery.core.component import Component, sent_to
+from volery.core.events import Counted, Measured, TimerFired
+from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
+from volery.policies.match import positions
+
+WINDOW: Final = 64
+"""Tasks that a waiting time is estimated from; the paper says recent ones."""
+LOAD_MAX: Final = 0.99
+"""Estimates see no higher load: beyond, the formula says nothing."""
+POSITIONS_MAX: Final = 4096
+"""Constraint sets whose positions are kept per demand."""
+
+
+def supply(constraints: Sequence[int], slots: Sequence[int]) -> list[int]:
+    """Per constraint, how many workers satisfy it; a machine counts as often as it has slots."""
+    width = max(constraints, default=0).bit_length()
+    return [sum(s for c, s in zip(constraints, slots, strict=True) if c >> k & 1) for k in range(width)]
+
+
+def scarcity(demands: Sequence[Sequence[int]], available: Sequence[int]) -> list[float]:
+    """The CRV: demand over supply of each constraint."""
+    asked = [sum(counts) for counts in zip(*demands, strict=True)] if demands else [0] * len(available)
+    return [count / workers if workers else 0.0 for count, workers in zip(asked, available, strict=True)]
+
+
+class ConstraintDemand:
+    """Waiting tasks per constraint."""
+
+    def __init__(self, width: int) -> None:
+        self.counts = [0] * width
+        self._positions: dict[int, list[int]] = {}
+
+    def add(self, needs: int, tasks: int) -> None:
+        listed = self._positions.get(needs)
+        if listed is None:
+            if len(self._positions) >= POSITIONS_MAX:
+                self._positions.clear()
+            listed = self._positions[needs] = positions(needs)
+        for k in listed:
+            self.counts[k] += tasks
+
+
+class Negotiation:
+    """Gives up the soft constraints of tasks that no machine can satisfy.
+
+    Args:
+        soft: the constraints that may be given up, a bit set.
+
+    Attributes:
+        thousandths: the CRV as last received from the monitor.
+    """
+
+    def __init__(self, soft: int, workers: Sequence[int]) -> None:
+        self._soft = soft
+        self._workers = workers
+        self.thousandths: Sequence[int] = (0,) * len(workers)
+
+    def admitted(self, task: Task, supply: Callable[[int], int]) -> tuple[Task, int]:
+        """The task without the soft constraints in its way, those of the highest CRV first, and their number."""
+        needs, soft = task.constraints, task.constraints & self._soft
+        if not soft or supply(needs):
+            return task, 0
+        dropped = 0
+        while soft and not supply(needs):
+            worst = 1 << max(positions(soft), key=self._rank)
+            needs ^= worst
+            soft ^= worst
+            dropped += 1
+        if not supply(needs):
+            return task, 0
+        return msgspec.structs.replace(task, constraints=needs), dropped
+
+    def _rank(self, constraint: int) -> tuple[float, int, int]:
+        """The CRV; where it is equal, few workers; a constraint that no worker satisfies is before all others."""
+        available = self._workers[constraint] if constraint < len(self._workers) else 0
+        ratio = self.thousandths[constraint] if available else float("inf")
+        return ratio, -available, -constraint
+
+
+class RecentService:
+    """Estimates the wait of a queue from the last tasks that it served (Pollaczek and Khinchine).
+
+    With arrival rate L, service time S and load R = L E[S], the mean wait is R / (1 - R) * E[S^2] / (2 E[S]).
+    """
+
+    __slots__ = ("_came", "_count", "_ran", "_servers")
+
+    def __init__(self, servers: int) -> None:
+        self._came = array("q")
+        self._ran = array("q")
+        self._count = 0
+        self._servers = servers
+
+    def add(self, came: Time, ran_us: Time) -> None:
+        if self._count < WINDOW:
+            self._came.append(came)
+            self._ran.append(ran_us)
+        else:
+            place = self._count % WINDOW
+            self._came[place], self._ran[place] = came, ran_us
+        self._count += 1
+
+    def load(self) -> float:
+        """Arrival rate times mean service time, from 0 to `LOAD_MAX`; 0 while fewer than two tasks are known."""
+        known = len(self._came)
+        if known < 2:
+            return 0.0
+        work_us = sum(self._ran) / known
+        span_us = max(self._came) - min(self._came)
+        if work_us * (known - 1) >= LOAD_MAX * span_us * self._servers:
+            return LOAD_MAX if work_us else 0.0
+        return work_us * (known - 1) / (span_us * self._servers)
+
+    def wait_us(self, load: float) -> float:
+        """The mean wait of this queue at a load from 0 to below 1, microseconds."""
+        total_us = sum(self._ran)
+        if not total_us:
+            return 0.0
+        return load / (1.0 - load) * sum(ran * ran for ran in self._ran) / (2 * total_us)
+
+
+NONE = -1
+"""No constraint is scarce."""
+BEAT = "beat"
+RECEIVED = "received"
+
+
+class WatchSetting(msgspec.Struct, frozen=True):
+    """The parameters of the monitor and of those who report to it.
+
+    Args:
+        heartbeat_us: reports are made at multiples of this time.
+        supply: per constraint, how many workers satisfy it.
+    """
+
+    monitor: Address
+    heartbeat_us: Time
+    supply: tuple[int, ...]
+    threshold: float
+    wait_load: float
+    reorder_max: int
+    soft: int
+
+
+class DemandReport:
+    """Reports the waiting tasks of one scheduler to the monitor, at a heartbeat and where they have changed."""
+
+    def __init__(self, setting: WatchSetting) -> None:
+        self._setting = setting
+        self._sent = (0,) * len(setting.supply)
+        self._armed = False
+        self.waiting = ConstraintDemand(len(setting.supply))
+
+    def arm(self, port: Port, now: Time) -> None:
+        if not self._armed:
+            self._armed = True
+            port.set_timer(BEAT, next_beat(now, self._setting.heartbeat_us))
+
+    def send(self, port: Port) -> None:
+        self._armed = False
+        counts = tuple(self.waiting.counts)
+        if counts != self._sent:
+            self._sent = counts
+            port.send(self._setting.monitor, Demanded(counts))
+
+
+def next_beat(now: Time, heartbeat_us: Time) -> Time:
+    return (now // heartbeat_us + 1) * heartbeat_us
+
+
+class Monitor(Component):
+    """Compares demand and supply of constraints, and orders crowded workers to let the scarcest go first."""
+
+    def __init__(self, setting: WatchSetting, schedulers: Sequence[Address]) -> None:
+        self._setting = setting
+        self._schedulers = schedulers if setting.soft else ()
+        self._demands: dict[Address, tuple[int, ...]] = {}
+        self._crowded: dict[Address, int] = {}
+        self._sent: tuple[int, ...] = (0,) * len(setting.supply)
+        self._messages = 0
+
+    def on_demanded(self, message: Demanded, source: Address, now: Time) -> None:
+        self._messages += 1
+        self._demands[source] = message.counts
+        self._port.set_timer(RECEIVED, now)
+
+    def on_crowded(self, message: Crowded, source: Address, now: Time) -> None:
+        self._messages += 1
+        self._port.observe(Measured("estimated_wait_us", message.wait_us))
+        if message.crowded:
+            self._crowded.setdefault(source, NONE)
+        elif self._crowded.pop(source, NONE) != NONE:
+            self._send(source, Reorder(NONE))
+        self._port.set_timer(RECEIVED, now)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        """Order crowded workers by the scarcest constraint, after all reports of this instant."""
+        ratios = scarcity(list(self._demands.values()), self._setting.supply)
+        most = max(ratios, default=0.0)
+        scarcest = ratios.index(most) if most > self._setting.threshold else NONE
+        for worker, told in self._crowded.items():
+            if told != scarcest:
+                self._crowded[worker] = scarcest
+                self._send(worker, Reorder(scarcest))
+        thousandths = tuple([round(ratio * 1000) for ratio in ratios])
+        if thousandths != self._sent:
+            self._sent = thousandths
+            for scheduler in self._schedulers:
+                self._send(scheduler, Scarcity(thousandths))
+        self._port.observe(Counted("monitor_messages", self._messages))
+        self._port.observe(Measured("crowded_workers", len(self._crowded)))
+        self._messages = 0
+
+    def _send(self, to: Address, message: Reorder | Scarcity) -> None:
+        self._messages += 1
+        self._port.send(to, message)
+
+    def check(self) -> None:
+        width = len(self._setting.supply)
+        assert all(NONE <= told < width for told in self._crowded.values()), "an order by an unknown constraint"
+
+    receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
+        Demanded: on_demanded,
+        Crowded: on_crowded,
+        TimerFired: on_timer,
+    }
+    sends = sent_to("node", Reorder) | sent_to("scheduler", Scarcity)
 
 
 class CrowdReport:
-    """Reports to the monitor, at a heartbeat, that a worker's queue has become crowded or is no longer so.
-
-    Args:
-        setting: the parameters.
-        slots: of the worker.
-    """
+    """Reports to the monitor, at a heartbeat, that a worker's queue has become crowded or is no longer so."""
 
     __slots__ = ("_armed", "_begun", "_recent", "_sent", "_setting", "_slots")
 
@@ -54,7 +277,6 @@ class CrowdReport:
         return wait_us > self._recent.wait_us(self._setting.wait_load), round(wait_us)
 
     def send(self, port: Port) -> None:
-        """Report a change at the heartbeat."""
         self._armed = False
         crowded, wait_us = self._wait_us()
         if crowded != self._sent:
@@ -66,12 +288,6 @@ class ScarceFirst:
     """Lets reservations that ask for the scarcest constraint pass others, each of which is passed a few times at most.
 
     Long reservations neither pass nor are passed.
-
-    Args:
-        setting: the parameters.
-
-    Attributes:
-        constraint: the scarcest, or `NONE`: then the queue has its usual order.
     """
 
     __slots__ = ("_jumped", "_passed", "constraint", "setting")
@@ -117,10 +333,8 @@ class ScarceFirst:
         return first, False
 
     def served(self, number: int) -> None:
-        """Forget a reservation that has left the queue."""
         self._passed.pop(number, None)
 
     def check(self) -> None:
-        """Raise where a reservation was passed more often than allowed."""
         most, allowed = max(self._passed.values(), default=0), self.setting.reorder_max
         assert most <= allowed, f"passed {most} times, more than {allowed}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from random import Random
-from typing import Literal
 
 import msgspec
 
-from volery.architectures.hybrid.layout import Layout
+from volery.architectures.hybrid.layout import CENTRAL, HybridConfig, Layout
 from volery.architectures.hybrid.messages import (
     Assign,
     CentralTasks,
@@ -22,11 +21,10 @@ from volery.architectures.hybrid.messages import (
     VectorRequest,
     WithdrawJob,
 )
-from volery.architectures.hybrid.monitor import BEAT, DemandReport
-from volery.architectures.hybrid.scarcity import Negotiation
+from volery.architectures.hybrid.phoenix import BEAT, DemandReport, Negotiation
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit, TimerFired
-from volery.core.model import Address, JobId, Task, Time
+from volery.core.model import SECOND, Address, JobId, Task, Time
 from volery.policies.match import Sampler, positions
 from volery.roles.reservations import (
     Completed,
@@ -40,43 +38,11 @@ from volery.roles.reservations import (
 )
 from volery.roles.submission import ANSWERS
 
-Sharing = Literal["none", "vector", "ideal"]
-ShortPlacement = Literal["probes", "least-wait"]
-
 TRIES = 64
 """Draws of a worker without long tasks before the short-only part is taken instead."""
 
 
-class SchedulerSetting(msgspec.Struct, frozen=True):
-    """The parameters of all schedulers of a deployment.
-
-    Args:
-        probe_ratio: probes per task.
-        probes_min: probes per job at least.
-        cutoff_us: jobs whose estimate is at most this are short.
-        sharing: of what is known of long tasks: nothing, by vectors on rejection, or exactly at submission.
-        rounds: how many times a probe may be rejected before it goes to the short-only part.
-        sticky: reservations stay until nothing is left of the batch.
-        cancellation: reservations are withdrawn then.
-        short_placement: short jobs are probed for, or placed centrally as long ones are.
-        estimate_low, estimate_high: the estimate is off by a factor between these, drawn per job.
-        central: address.
-    """
-
-    probe_ratio: float
-    probes_min: int
-    cutoff_us: Time
-    sharing: Sharing
-    rounds: int
-    sticky: bool
-    cancellation: bool
-    short_placement: ShortPlacement
-    estimate_low: float
-    estimate_high: float
-    central: Address
-
-
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """Short tasks of a job that need the same, and their reservations.
 
     Attributes:
@@ -84,41 +50,21 @@ class Batch:
         first: number of the first reservation; the others follow in the scheduler's steps.
         nodes: per reservation, where it is; None once a request used it up.
         requests: per sticky reservation, its last request.
-        rejections: per reservation, how often it was rejected.
-        rejected: reservations that wait for another worker.
     """
 
-    __slots__ = ("estimate_us", "first", "id", "needs", "nodes", "rejected", "rejections", "requests", "tasks")
-
-    def __init__(self, number: int, tasks: list[Task], needs: int, estimate_us: Time) -> None:
-        self.id = number
-        self.tasks = tasks
-        self.needs = needs
-        self.estimate_us = estimate_us
-        self.first = 0
-        self.nodes: list[Address | None] = []
-        self.requests: list[int] = []
-        self.rejections: list[int] = []
-        self.rejected: list[int] = []
+    id: int
+    tasks: list[Task]
+    needs: int
+    estimate_us: Time
+    first: int = 0
+    nodes: list[Address | None] = []
+    requests: list[int] = []
+    rejections: list[int] = []
+    rejected: list[int] = []
 
 
 class Scheduler(ReservingScheduler):
-    """Places short jobs by probes, hands long ones to the central scheduler, and keeps both until they are done.
-
-    Args:
-        layout: the machines.
-        sampler: draws workers to probe.
-        setting: the parameters.
-        stream: of random choices.
-        numbers: of messages.
-        demand: reports waiting tasks to the monitor (Phoenix).
-        negotiation: gives up soft constraints (Phoenix).
-    """
-
-    __slots__ = (
-        "_batches", "_demand", "_estimates", "_layout", "_negotiated", "_negotiation", "_rejected", "_roomy",
-        "_sampler", "_sent", "_setting", "_stream", "_vector", "_version",
-    )  # fmt: skip
+    """Places short jobs by probes, hands long ones to the central scheduler, and keeps both until they are done."""
 
     FACTS = (*ReservingScheduler.FACTS, ("_rejected", "rejected_probes"), ("_negotiated", "negotiated_constraints"))
 
@@ -126,7 +72,7 @@ class Scheduler(ReservingScheduler):
         self,
         layout: Layout,
         sampler: Sampler,
-        setting: SchedulerSetting,
+        config: HybridConfig,
         stream: Random,
         numbers: Numbers,
         demand: DemandReport | None = None,
@@ -135,7 +81,8 @@ class Scheduler(ReservingScheduler):
         super().__init__(numbers)
         self._layout = layout
         self._sampler = sampler
-        self._setting = setting
+        self._setting = config
+        self._cutoff_us = round(config.cutoff_s * SECOND)
         self._stream = stream
         self._sent = 0
         self._batches: dict[int, Batch] = {}
@@ -155,17 +102,19 @@ class Scheduler(ReservingScheduler):
         estimate_us = job.estimate_us
         if setting.estimate_low != 1.0 or setting.estimate_high != 1.0:
             estimate_us = int(estimate_us * self._stream.uniform(setting.estimate_low, setting.estimate_high))
-        if 0 < len(tasks) < job.task_count:
-            self._estimates[job.id] = estimate_us
+        if self._jobs.is_open(job.id) and 0 <= self._jobs.received(job.id) < self._jobs.announced(job.id):
+            self._estimates.setdefault(job.id, estimate_us)
         if tasks:
             self._schedule(job.id, tasks, estimate_us)
         self._report_demand(now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Place a further chunk."""
-        tasks = self._jobs.more(message)
+        tasks, estimate_us = self._jobs.more(message), self._estimates.get(message.job)
+        if not self._jobs.is_open(message.job) or self._jobs.received(message.job) == self._jobs.announced(message.job):
+            self._estimates.pop(message.job, None)
         if tasks:
-            self._schedule(message.job, tasks, self._estimates[message.job])
+            assert estimate_us is not None, "a chunk of a job that was not admitted"
+            self._schedule(message.job, tasks, estimate_us)
         self._report_demand(now)
 
     def _report_demand(self, now: Time) -> None:
@@ -180,12 +129,12 @@ class Scheduler(ReservingScheduler):
         for needs in [needs for needs in groups if needs and not supply(needs)]:
             for _ in groups.pop(needs):
                 self._jobs.unsatisfiable(job)
-        short = estimate_us <= setting.cutoff_us
+        short = estimate_us <= self._cutoff_us
         if groups and (not short or setting.short_placement == "least-wait"):
             chosen = tuple(task for task in tasks if task.constraints in groups)
-            self._running.setdefault(job, {}).update(dict.fromkeys([task.id for task in chosen], setting.central))
+            self._running.setdefault(job, {}).update(dict.fromkeys([task.id for task in chosen], CENTRAL))
             self._sent += 1
-            self._port.send(setting.central, CentralTasks(self._sent, short, estimate_us, chosen))
+            self._port.send(CENTRAL, CentralTasks(self._sent, short, estimate_us, chosen))
             return
         count = sum(map(len, groups.values()))
         for needs in reversed(groups):
@@ -205,7 +154,6 @@ class Scheduler(ReservingScheduler):
         return admitted
 
     def on_scarcity(self, message: Scarcity, source: Address, now: Time) -> None:
-        """Keep the new constraint resource vector."""
         if self._negotiation is not None:
             self._negotiation.thousandths = message.thousandths
 
@@ -220,7 +168,7 @@ class Scheduler(ReservingScheduler):
             batch.requests = [0] * count
         batch.nodes = [None] * count
         if self._setting.sharing == "ideal":
-            self._port.send(self._setting.central, VectorRequest(batch.id))
+            self._port.send(CENTRAL, VectorRequest(batch.id))
         else:
             self._send_probes(batch, self._sampler.draw(batch.needs, count), self._setting.sharing == "none")
 
@@ -310,7 +258,6 @@ class Scheduler(ReservingScheduler):
         batch.rejected.clear()
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
-        """Bind the next task of the batch to the worker that asks."""
         batch = self._batches.get(message.batch)
         place = -1 if batch is None else (message.number - batch.first) // self._numbers.step
         if batch is None or not self._holds(batch, place, source):
@@ -338,7 +285,6 @@ class Scheduler(ReservingScheduler):
         return node == source if self._setting.sticky else node is not None
 
     def _forget(self, batch: Batch, served: Address) -> None:
-        """Nothing is left of a batch: its reservations are in vain."""
         del self._batches[batch.id]
         if self._setting.cancellation:
             self._withdraw(batch.first, batch.nodes, served)
@@ -352,6 +298,7 @@ class Scheduler(ReservingScheduler):
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Give up the tasks that are not bound, and have the others killed; their workers report the end."""
+        self._estimates.pop(message.job, None)
         if self._jobs.cancel(message, source):
             self._give_up(message.job)
         self._report_demand(now)
@@ -362,13 +309,11 @@ class Scheduler(ReservingScheduler):
             if self._demand is not None:
                 self._demand.waiting.add(batch.needs, -len(batch.tasks))
             self._jobs.finished(job, len(batch.tasks))
-        central = self._setting.central
-        if central in self._running.get(job, {}).values():
-            self._port.send(central, WithdrawJob(job))
-        self._kill(job, central)
+        if CENTRAL in self._running.get(job, {}).values():
+            self._port.send(CENTRAL, WithdrawJob(job))
+        self._kill(job, CENTRAL)
 
     def check(self) -> None:
-        """Every batch has tasks left, as many reservations unless they are sticky, and is counted as demand."""
         for batch in self._batches.values():
             assert batch.tasks, "a batch without tasks"
             if not batch.requests and self._setting.sharing != "ideal":

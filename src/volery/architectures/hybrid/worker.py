@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Final, Literal
+from collections.abc import Collection
+from typing import Final
 
-import msgspec
-
-from volery.architectures.hybrid.entry import Entry
+from volery.architectures.hybrid.layout import HybridConfig, Layout
 from volery.architectures.hybrid.messages import (
     Assign,
     Crowded,
     Ended,
+    Entry,
     LongProbe,
     Probe,
     Rejected,
@@ -20,47 +19,16 @@ from volery.architectures.hybrid.messages import (
     Steal,
     Stolen,
 )
-from volery.architectures.hybrid.monitor import NONE
-from volery.architectures.hybrid.phoenix import CrowdReport, ScarceFirst
+from volery.architectures.hybrid.phoenix import NONE, CrowdReport, ScarceFirst
 from volery.core.component import sent_to
 from volery.core.events import Counted, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.policies.match import SmallRandom
 from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
 
-Stealing = Literal["off", "behind-long", "random"]
-Order = Literal["fifo", "srpt"]
-
 FOREVER: Final = float("inf")
 PHOENIX: Final[frozenset[type]] = frozenset({Reorder, TimerFired, PeerLost})
 """The events that Phoenix's workers alone receive."""
-
-
-class WorkerSetting(msgspec.Struct, frozen=True):
-    """The parameters of all workers of a deployment.
-
-    Args:
-        schedulers: the scheduler of job j is the one at j modulo their number; the last address is the central one's.
-        general: addresses of the workers outside the short-only part, which may be robbed.
-        stealing: which reservations a victim gives.
-        steal_attempts: how many victims are asked, one after the other, for each slot that falls idle; slots of a
-            worker that fall idle meanwhile share what is found.
-        steal_after_vain: whether a slot falls idle, too, when what it was kept for has no task left.
-        steal_max: reservations given at once.
-        sticky: whether a reservation stays until its batch has no task left (sticky batch probing).
-        order: of the queue.
-        bypass_max: a short reservation is passed by at most this many times its own estimate.
-    """
-
-    schedulers: tuple[Address, ...]
-    general: Sequence[Address]
-    stealing: Stealing
-    steal_attempts: int
-    steal_after_vain: bool
-    steal_max: int
-    sticky: bool
-    order: Order
-    bypass_max: float
 
 
 class Worker(SlotKeeper):
@@ -68,18 +36,10 @@ class Worker(SlotKeeper):
 
     The last request is kept in fields, and others that are under way in a dict that few workers ever need: ten thousand
     dicts would be memory traffic.
-
-    Args:
-        slots: of the machine.
-        offered: the constraints that it satisfies.
-        setting: the parameters.
-        draws: of victims.
-        crowd: reports a crowded queue to the monitor (Phoenix).
-        scarce: lets tasks with a scarce constraint go first (Phoenix).
     """
 
     __slots__ = (
-        "_asked", "_attempts", "_crowd", "_draws", "_entry", "_least_left_us", "_least_us", "_lefts",
+        "_asked", "_attempts", "_crowd", "_draws", "_entry", "_layout", "_least_left_us", "_least_us", "_lefts",
         "_long_active", "_longs", "_offered", "_others",
         "_queue", "_requests", "_running_long", "_scarce", "_setting", "_vector", "_version",
     )  # fmt: skip
@@ -88,7 +48,8 @@ class Worker(SlotKeeper):
         self,
         slots: int,
         offered: int,
-        setting: WorkerSetting,
+        layout: Layout,
+        config: HybridConfig,
         draws: SmallRandom,
         crowd: CrowdReport | None = None,
         scarce: ScarceFirst | None = None,
@@ -97,7 +58,8 @@ class Worker(SlotKeeper):
         self._crowd = crowd
         self._scarce = scarce
         self._offered = offered
-        self._setting = setting
+        self._layout = layout
+        self._setting = config
         self._draws = draws
         self._queue: dict[int, Entry] = {}
         self._asked = 0
@@ -108,7 +70,7 @@ class Worker(SlotKeeper):
         self._longs = 0
         self._least_us = FOREVER
         self._least_left_us = FOREVER
-        self._lefts: dict[Time, int] | None = {} if setting.order == "srpt" else None
+        self._lefts: dict[Time, int] | None = {} if config.order == "srpt" else None
         self._long_active = 0
         self._running_long: dict[TaskId, int] | None = None
         self._version = 0
@@ -154,7 +116,7 @@ class Worker(SlotKeeper):
                 self._attempts = self._setting.steal_attempts
                 self._maybe_steal()
             return
-        batch, schedulers = entry.batch, self._setting.schedulers
+        batch, schedulers = entry.batch, self._layout.schedulers
         if self._entry is not None:
             if self._others is None:
                 self._others = {}
@@ -203,18 +165,15 @@ class Worker(SlotKeeper):
         return entry
 
     def _drop(self, entry: Entry) -> None:
-        """The reservation leaves the queue."""
         del self._queue[entry.number]
         self._forgotten(entry)
 
     def _counted(self, lefts: dict[Time, int], left_us: Time) -> None:
-        """A reservation waits with so much work left."""
         lefts[left_us] = lefts.get(left_us, 0) + 1
         if left_us < self._least_left_us:
             self._least_left_us = left_us
 
     def _forgotten(self, entry: Entry) -> None:
-        """The reservation does not wait with its work left any more."""
         lefts, left_us = self._lefts, entry.remaining_us
         if lefts is None:
             return
@@ -306,7 +265,6 @@ class Worker(SlotKeeper):
             self._next(now)
 
     def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
-        """The reservation was in vain."""
         entry = self._answered(message.request)
         if entry is None:
             return
@@ -327,12 +285,11 @@ class Worker(SlotKeeper):
             self._drop(entry)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
         self._port.kill(message.task, 0)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
         """Report the result and serve the next reservation."""
-        task, schedulers = event.task, self._setting.schedulers
+        task, schedulers = event.task, self._layout.schedulers
         if self._running_long and task.id in self._running_long:
             self._long_ends(now)
             self._long_active -= 1
@@ -344,12 +301,10 @@ class Worker(SlotKeeper):
             self._crowd.ended(task.id, self._port, now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Report a crowded queue at the heartbeat."""
         if self._crowd is not None:
             self._crowd.send(self._port)
 
     def on_reorder(self, message: Reorder, source: Address, now: Time) -> None:
-        """Let tasks that ask for this constraint go first."""
         self._follow(message.constraint)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
@@ -364,7 +319,7 @@ class Worker(SlotKeeper):
 
     def _maybe_steal(self) -> None:
         """Ask the next victim, any worker of the general part; asking itself yields nothing, as asking an idle one."""
-        general = self._setting.general
+        general = self._layout.general
         if not general:
             self._attempts = 0
             return
@@ -413,7 +368,6 @@ class Worker(SlotKeeper):
                 self._attempts = 0
 
     def check(self) -> None:
-        """No slot idles while something waits; nothing is passed for longer than allowed."""
         waiting = sum(not entry.asking for entry in self._queue.values())
         long = sum(entry.long for entry in self._queue.values())
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"

@@ -19,21 +19,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from random import Random
-from typing import Annotated
 
-import msgspec
-
-from volery.architectures.hydra.generator import Generating, PolicyGenerator
-from volery.architectures.hydra.layout import GPG, STORE, Layout, rm_of
+from volery.architectures.hydra.layout import GPG, STORE, Layout, Membership, rm_of
 from volery.architectures.hydra.manager import ManagerSetting, ResourceManager
 from volery.architectures.hydra.messages import MESSAGES
 from volery.architectures.hydra.node import Node
-from volery.architectures.hydra.policies import Membership, Split, Splitter
-from volery.architectures.hydra.proxy import Proxy
+from volery.architectures.hydra.proxy import Proxy, Split, Splitter
 from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.hydra.router import Router, Routing
-from volery.architectures.hydra.store import StateStore
-from volery.core.bounds import Components, Count, Milliseconds, Period, PositiveCount, Seconds
+from volery.architectures.hydra.store import Generating, PolicyGenerator, StateStore
+from volery.core.bounds import Components, Count, Milliseconds, Parameters, Period, PositiveCount, Seconds, param
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
@@ -45,54 +40,27 @@ from volery.roles.heartbeats import Heartbeats
 from volery.roles.recovery.channel import LINK_MESSAGES, Linking
 
 
-class HydraConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    subclusters: Annotated[Components, msgspec.Meta(description="sub-clusters, each under a resource manager")] = 4
-    routers: Annotated[Components, msgspec.Meta(description="routers, where jobs come in")] = 2
-    proxies: Annotated[Components, msgspec.Meta(description="AM-RM proxies of each sub-cluster")] = 2
-    routing: Annotated[
-        Routing, msgspec.Meta(description="which sub-cluster becomes a job's home; hash: by its user; load: most free")
-    ] = "uniform"
-    split: Annotated[
-        Split,
-        msgspec.Meta(description="what is asked where: all of each, of the home, by headroom and weight, near input"),
-    ] = "weighted"
-    alpha: Annotated[
-        float, msgspec.Meta(ge=0, le=1, description="weighted, locality: what headroom counts against weights")
-    ] = 1.0
-    node_heartbeat_s: Annotated[
-        Seconds,
-        msgspec.Meta(description="between two heartbeats of a machine, seconds; 0: told and served at once"),
-    ] = 1.0
-    am_heartbeat_s: Annotated[
-        Seconds, msgspec.Meta(description="between two of an application master, seconds; 0: told at once")
-    ] = 1.0
-    decision_ms: Annotated[
-        Milliseconds, msgspec.Meta(description="modelled time of a resource manager per container, in the lab alone")
-    ] = 0.0
-    queues: Annotated[
-        str, msgspec.Meta(description="queues by user with weights, as web:1+dev:2; others join; empty: one for all")
-    ] = ""
-    report_s: Annotated[
-        Period, msgspec.Meta(description="between two reports of a resource manager to the store, seconds")
-    ] = 5.0
-    gpg: Annotated[
-        Generating, msgspec.Meta(description="what the policy generator sets: weights of sub-clusters, queues, both")
-    ] = "both"
-    gpg_s: Annotated[Period, msgspec.Meta(description="from one look of the generator to the next, seconds")] = 10.0
-    pending_low: Annotated[
-        Count, msgspec.Meta(description="waiting jobs up to which a sub-cluster keeps its weight")
-    ] = 100
-    pending_high: Annotated[PositiveCount, msgspec.Meta(description="waiting jobs from which its weight is 0")] = 1000
-    reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: reliable messages, registrations, expiry of machines")
-    ] = False
-    detection_s: Annotated[
-        Period,
-        msgspec.Meta(description="a resource manager or machine that is lost is missed within this, seconds"),
-    ] = 1.0
-    node_expiry_s: Annotated[
-        Period, msgspec.Meta(description="a machine that was missed for so long is given up, seconds")
-    ] = 600.0
+class HydraConfig(Parameters, frozen=True):
+    subclusters: Components = param(4, "sub-clusters, each under a resource manager")
+    routers: Components = param(2, "routers, where jobs come in")
+    proxies: Components = param(2, "AM-RM proxies of each sub-cluster")
+    routing: Routing = param("uniform", "which sub-cluster becomes a job's home; hash: by its user; load: most free")
+    split: Split = param(
+        "weighted", "what is asked where: all of each, of the home, by headroom and weight, near input"
+    )
+    alpha: float = param(1.0, "weighted, locality: what headroom counts against weights", ge=0, le=1)
+    node_heartbeat_s: Seconds = param(1.0, "between two heartbeats of a machine, seconds; 0: told and served at once")
+    am_heartbeat_s: Seconds = param(1.0, "between two of an application master, seconds; 0: told at once")
+    decision_ms: Milliseconds = param(0.0, "modelled time of a resource manager per container, in the lab alone")
+    queues: str = param("", "queues by user with weights, as web:1+dev:2; others join; empty: one for all")
+    report_s: Period = param(5.0, "between two reports of a resource manager to the store, seconds")
+    gpg: Generating = param("both", "what the policy generator sets: weights of sub-clusters, queues, both")
+    gpg_s: Period = param(10.0, "from one look of the generator to the next, seconds")
+    pending_low: Count = param(100, "waiting jobs up to which a sub-cluster keeps its weight")
+    pending_high: PositiveCount = param(1000, "waiting jobs from which its weight is 0")
+    reliable: bool = param(False, "bear faults: reliable messages, registrations, expiry of machines")
+    detection_s: Period = param(1.0, "a resource manager or machine that is lost is missed within this, seconds")
+    node_expiry_s: Period = param(600.0, "a machine that was missed for so long is given up, seconds")
 
 
 def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment:
@@ -126,11 +94,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
 
 
 class HydraBuilder:
-    """Makes the components of one build.
-
-    Args:
-        cluster, config, streams: of the build.
-    """
+    """Makes the components of one build."""
 
     def __init__(self, cluster: Cluster, config: HydraConfig, streams: Streams) -> None:
         self._config = config
@@ -155,7 +119,6 @@ class HydraBuilder:
         )
 
     def component(self, address: Address, incarnation: int) -> Component:
-        """The one at an address."""
         config, layout = self._config, self.layout
         role, *numbers = address.split("/")
         stream = self._streams.of(address, incarnation) if role in ("router", "rm") else None

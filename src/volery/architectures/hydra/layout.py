@@ -1,27 +1,23 @@
-"""The sub-clusters of a cluster, and the constraint sets that each of them can satisfy."""
+"""The sub-clusters: their machines, the constraint sets that each can satisfy, and what is known of them elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
 
+from volery.architectures.hydra.messages import Directory
 from volery.core.errors import InputError
 from volery.core.model import Address, Cluster, split_evenly
 from volery.policies.match import Anchors, Matches
 
+WHOLE = 1000
+"""A weight of 1, in permille."""
 REACH_MAX = 1 << 14
 """Constraint sets whose supply is remembered."""
 
 
 class SubCluster:
     """The machines of one resource manager, in the order of their heartbeats; a machine's place in it is its seat.
-
-    Args:
-        number: of the sub-cluster.
-        machines: numbers, in that order.
-        cluster: all machines.
-        anchors: of the cluster.
-        count: of sub-clusters.
 
     Attributes:
         constraints, slots: per seat.
@@ -40,17 +36,6 @@ class SubCluster:
 
 class Layout:
     """A pure function of the cluster and a stream, shared inside one build.
-
-    Args:
-        cluster: the machines.
-        count: of sub-clusters.
-        routers: how many.
-        proxies: of each sub-cluster.
-        stream: of the order of heartbeats.
-
-    Attributes:
-        sub_of: per machine.
-        proxies: all addresses, those of the first sub-cluster first.
 
     Raises:
         InputError: more sub-clusters than machines.
@@ -89,13 +74,41 @@ class Layout:
         return found
 
 
+class Membership:
+    """The sub-clusters as the state store last reported them to a router or proxy.
+
+    Attributes:
+        headroom: free slots, of those that have reported them.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.active = [True] * count
+        self.weights = [WHOLE] * count
+        self.headroom: dict[int, int] = {}
+        self._number = 0
+
+    def update(self, message: Directory) -> tuple[list[int], list[int]]:
+        """Take in a report; returns the sub-clusters that are lost by it, and those that are back."""
+        if message.number <= self._number:
+            return [], []
+        self._number = message.number
+        lost = [sub for sub, active in enumerate(message.active) if self.active[sub] and not active]
+        back = [sub for sub, active in enumerate(message.active) if active and not self.active[sub]]
+        self.active, self.weights = list(message.active), list(message.weights)
+        self.headroom = {sub: free for sub, free in enumerate(message.free) if free >= 0}
+        return lost, back
+
+    def usable(self, candidates: Sequence[int]) -> Sequence[int]:
+        """Those that are active and have a weight; else those that are active; else all of them."""
+        active = [sub for sub in candidates if self.active[sub]]
+        return [sub for sub in active if self.weights[sub]] or active or candidates
+
+
 def rm_of(number: int) -> Address:
-    """The resource manager of a sub-cluster."""
     return f"rm/{number}"
 
 
 def sub_of_rm(address: Address) -> int:
-    """The sub-cluster of a resource manager."""
     return int(address.split("/")[1])
 
 

@@ -14,17 +14,7 @@ from typing import Final
 import msgspec
 
 from volery.architectures.hydra.layout import STORE, SubCluster
-from volery.architectures.hydra.messages import (
-    Ask,
-    Container,
-    Entitle,
-    Grant,
-    Held,
-    Load,
-    Register,
-    Release,
-    Vacated,
-)
+from volery.architectures.hydra.messages import Ask, Container, Entitle, Grant, Held, Load, Register, Release, Vacated
 from volery.architectures.hydra.recovery import IDS, Registrations
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Computed, Event, PeerBack, PeerLost, TimerFired
@@ -46,12 +36,8 @@ class ManagerSetting(msgspec.Struct, frozen=True):
     """The parameters of all resource managers of a build.
 
     Args:
-        queues: weights of queues; None: one queue for all.
         beats: of machines, per sub-cluster; None: they report at once, and are offered at once.
         am_beats: of application masters, one after the other by proxy; None: grants are sent at once.
-        proxies: addresses, in the order of these heartbeats.
-        decision_us: of a container.
-        report_us: from one report to the store to the next.
     """
 
     queues: Mapping[str, int] | None
@@ -62,19 +48,12 @@ class ManagerSetting(msgspec.Struct, frozen=True):
     report_us: Time
 
 
-class JobRequests:
-    """The containers that a job requests of a resource manager.
+class JobRequests(msgspec.Struct, eq=False):
+    """The containers that a job requests of a resource manager."""
 
-    Attributes:
-        wanted: per constraint set, how many more.
-    """
-
-    __slots__ = ("proxy", "queue", "wanted")
-
-    def __init__(self, proxy: Address, queue: str) -> None:
-        self.proxy = proxy
-        self.queue = queue
-        self.wanted: dict[int, int] = {}
+    proxy: Address
+    queue: str
+    wanted: dict[int, int] = {}
 
 
 def _count(counts: dict[str, int], queue: str, by: int) -> None:
@@ -85,15 +64,7 @@ def _count(counts: dict[str, int], queue: str, by: int) -> None:
 
 
 class ResourceManager(Component):
-    """Grants containers on its machines.
-
-    Args:
-        sub: its machines.
-        setting: the parameters.
-        stream: of random choices between machines.
-        incarnation: of the manager.
-        registrations: of its machines, where they may restart, as the manager may; None: none does.
-    """
+    """Grants containers on its machines."""
 
     def __init__(
         self,
@@ -283,7 +254,6 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_release(self, message: Release, source: Address, now: Time) -> None:
-        """Take back containers that came too late."""
         for container in message.containers:
             seat = self._give_back(container)
             if seat >= 0 and self._beats is None and self._usable >> seat & 1 and not self._deciding:
@@ -291,14 +261,12 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_entitle(self, message: Entitle, source: Address, now: Time) -> None:
-        """Set new capacities of queues."""
         if message.number > self._entitled and self._setting.queues is not None:
             self._entitled = message.number
             for queue, slots in zip(message.queues, message.slots, strict=True):
                 self._order.reweigh(queue, max(1, slots))
 
     def use(self, seats: int) -> None:
-        """Grant containers on the machines of this vector alone."""
         self._usable = seats
 
     def vacate(self, seat: int) -> None:
@@ -320,12 +288,10 @@ class ResourceManager(Component):
         self.settle(now)
 
     def on_recovery(self, event: Event, source: Address, now: Time) -> None:
-        """Pass an event of recovery on to the account of registrations."""
         assert self._registrations is not None, "nothing restarts"
         self._registrations.handle(event, source, now)
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
-        """Send the grants, and serve the next machine."""
         self._deciding = False
         if self._beats is None:
             self._serve_free(tuple(self._masks), now)
@@ -422,7 +388,6 @@ class ResourceManager(Component):
         )
 
     def check(self) -> None:
-        """Slots are free or in a container; what is wanted stands in the queue; no free slot is forgotten."""
         idle, free = list(self._sub.slots), 0
         for held in self._containers.values():
             idle[self._sub.seat_of[held.container.machine]] -= 1
@@ -443,7 +408,6 @@ class ResourceManager(Component):
         assert not fits or self._deciding or (self._beats is not None and self._armed is not None), "idle and wanted"
 
     def check_rest(self) -> None:
-        """Raise AssertionError where a container, a grant or a request is left."""
         assert self._idle == self._sub.slots, "containers are left"
         assert not self._applications, "applications are left"
         assert not self._granted, "grants are left"

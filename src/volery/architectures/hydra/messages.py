@@ -38,9 +38,6 @@ class Ask(Message, frozen=True):
     """Proxy > resource manager: so many containers more, or fewer, for a job.
 
     Args:
-        number: of the link.
-        job, user: for whom, and on whose account.
-        masks: constraint sets that the machines have to satisfy.
         counts: of each; below zero: so many are not wanted any more.
     """
 
@@ -148,15 +145,7 @@ class NodeDead(Message, frozen=True):
 
 
 class Load(Message, frozen=True):
-    """Resource manager > store, in its heartbeat there.
-
-    Args:
-        number: of the link.
-        slots, free: all, and those that are free.
-        applications: that wait for containers.
-        queues: names of those that use or want something.
-        used, wanted: containers of each.
-    """
+    """Resource manager > store, in its heartbeat there."""
 
     number: int
     slots: int

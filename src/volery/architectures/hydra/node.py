@@ -18,17 +18,7 @@ BEAT: Final = "heartbeat"
 
 
 class Node(Component):
-    """One worker machine.
-
-    Args:
-        rm: its resource manager.
-        seat: its place in the order of heartbeats.
-        beats: the times at which it reports what has ended; None: at once.
-        registration: with a resource manager that may restart, as the node may; None: neither does.
-
-    Attributes:
-        running: what runs, and for which proxy.
-    """
+    """Runs tasks in containers that its resource manager has granted, and reports their ends."""
 
     __slots__ = ("_beats", "_heard", "_registration", "_rm", "_seat", "_vacated", "running")
 
@@ -68,7 +58,6 @@ class Node(Component):
                 self.launch(message, source)
 
     def launch(self, start: Start, proxy: Address) -> None:
-        """Run a task for a proxy."""
         self.running[start.task.id] = (start, proxy)
         self._port.launch(start.task, start.attempt)
 
@@ -95,7 +84,6 @@ class Node(Component):
         self._vacated = ()
 
     def forget_vacated(self) -> None:
-        """Drop the containers of the next heartbeat."""
         self._vacated = ()
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
@@ -107,7 +95,6 @@ class Node(Component):
             self._report()
 
     def on_recovery(self, event: Event, source: Address, now: Time) -> None:
-        """Pass an event of recovery on to the registration."""
         assert self._registration is not None, "nothing restarts"
         self._registration.handle(event, source, now)
 
@@ -116,7 +103,6 @@ class Node(Component):
             self._registration.check()
 
     def check_rest(self) -> None:
-        """Raise AssertionError where something runs, or is to be reported."""
         assert not self.running, f"{len(self.running)} tasks run"
         assert not self._vacated, "containers that were not reported to the resource manager"
         if self._registration is not None:

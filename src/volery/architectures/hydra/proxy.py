@@ -8,9 +8,14 @@ is asked of others, and when its resource manager begins anew it is asked again.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import ceil
+from typing import Final, Literal, NamedTuple
 
-from volery.architectures.hydra.layout import Layout, rm_of, sub_of_rm
+import msgspec
+
+from volery.architectures.hydra.layout import Layout, Membership, rm_of, sub_of_rm
 from volery.architectures.hydra.messages import (
     Ask,
     Completed,
@@ -25,7 +30,6 @@ from volery.architectures.hydra.messages import (
     Release,
     Start,
 )
-from volery.architectures.hydra.policies import Membership, Splitter
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
@@ -41,16 +45,13 @@ class RunningAttempt(NamedTuple):
     machine: int
 
 
+Split = Literal["broadcast", "home", "weighted", "locality"]
 NOWHERE: Final = -1
 """Where the input of a task lies that has none, or may run anywhere."""
 
 
 class TaskLine:
-    """Tasks of one job and constraint set that wait, by the sub-cluster that holds their input.
-
-    Attributes:
-        length: how many.
-    """
+    """Tasks of one job and constraint set that wait, by the sub-cluster that holds their input."""
 
     __slots__ = ("_by_sub", "length")
 
@@ -59,7 +60,6 @@ class TaskLine:
         self.length = 0
 
     def push(self, task: Task, near: int) -> None:
-        """Join at the tail."""
         self._by_sub.setdefault(near, deque()).append(task)
         self.length += 1
 
@@ -74,43 +74,81 @@ class TaskLine:
         return task
 
 
-class Application:
+class Application(msgspec.Struct, eq=False):
     """The state that an application master keeps of its job.
 
     Attributes:
-        user: whose it is.
         waiting: constraint set -> tasks without a container; never empty.
         asked: (sub-cluster, constraint set) -> containers asked for there that have not come.
-        running: attempts by task.
         attempts: of tasks that have to begin again, the next one.
         near: where the input of tasks lies, where that is asked for.
     """
 
-    __slots__ = ("asked", "attempts", "near", "running", "user", "waiting")
-
-    def __init__(self, user: str) -> None:
-        self.user = user
-        self.waiting: dict[int, TaskLine] = {}
-        self.asked: dict[tuple[int, int], int] = {}
-        self.running: dict[TaskId, RunningAttempt] = {}
-        self.attempts: dict[TaskId, int] = {}
-        self.near: dict[TaskId, int] = {}
+    user: str
+    waiting: dict[int, TaskLine] = {}
+    asked: dict[tuple[int, int], int] = {}
+    running: dict[TaskId, RunningAttempt] = {}
+    attempts: dict[TaskId, int] = {}
+    near: dict[TaskId, int] = {}
 
     def wait_count(self, mask: int) -> int:
-        """The number of tasks of a constraint set that wait."""
         line = self.waiting.get(mask)
         return line.length if line is not None else 0
 
 
-class Proxy(Component):
-    """Hosts the application masters of some jobs of its sub-cluster.
+def proportional(
+    count: int, candidates: Sequence[int], weights: Sequence[int], headroom: Mapping[int, int], alpha: Fraction
+) -> dict[int, int]:
+    """Containers to ask of each sub-cluster: ceil(n (a H + (1 - a) w)); at most one too many for each.
 
     Args:
-        home: its sub-cluster.
-        layout: of the federation.
-        membership: the sub-clusters, as last reported.
-        splitter: of whom it asks; it reads the membership.
+        count: n, containers that are wanted.
+        alpha: a; what headroom counts against weights.
     """
+    known = [sub for sub in candidates if sub in headroom]
+    free = sum(headroom[sub] for sub in known)
+    total = sum(weights[sub] for sub in candidates)
+    each = Fraction(1, len(candidates))
+    asked = {}
+    for sub in candidates:
+        room = Fraction(headroom[sub] * len(known), free * len(candidates)) if free and sub in headroom else each
+        weight = Fraction(weights[sub], total) if total else each
+        part = ceil(count * (alpha * room + (1 - alpha) * weight))
+        if part:
+            asked[sub] = min(part, count)
+    return asked
+
+
+class Splitter:
+    """Splits what a proxy requests over sub-clusters, by one policy."""
+
+    def __init__(self, layout: Layout, membership: Membership, policy: Split, alpha: Fraction) -> None:
+        self._layout = layout
+        self._membership = membership
+        self._policy = policy
+        self._alpha = alpha
+        self.by_locality = policy == "locality"
+
+    def split(self, mask: int, count: int, home: int, near: int = -1) -> dict[int, int]:
+        """The number of containers to request of each sub-cluster, together at least as many as are wanted.
+
+        Args:
+            mask: constraint set; some sub-cluster has machines that satisfy it.
+            near: sub-cluster that holds the input; -1: none in particular.
+        """
+        reach, membership = self._layout.reach(mask), self._membership
+        if self._policy == "home" and home in reach and membership.active[home]:
+            return {home: count}
+        if near >= 0 and membership.active[near]:
+            return {near: count}
+        candidates = membership.usable(reach)
+        if self._policy == "broadcast":
+            return dict.fromkeys(candidates, count)
+        return proportional(count, candidates, membership.weights, membership.headroom, self._alpha)
+
+
+class Proxy(Component):
+    """Hosts the application masters of some jobs of its sub-cluster."""
 
     def __init__(self, home: int, layout: Layout, membership: Membership, splitter: Splitter) -> None:
         self._home = home
@@ -122,7 +160,6 @@ class Proxy(Component):
         self._granted: dict[int, int] = {}
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_hosted(self, message: Hosted, source: Address, now: Time) -> None:
@@ -141,7 +178,6 @@ class Proxy(Component):
             self._add(job.id, tasks, job.replicas)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Take a further chunk."""
         if tasks := self._jobs.more(message):
             self._add(message.job, tasks, message.replicas)
 
@@ -184,7 +220,6 @@ class Proxy(Component):
     def _change(
         self, application: Application, changes: dict[int, dict[int, int]], sub: int, mask: int, by: int
     ) -> None:
-        """Ask a sub-cluster for more, or fewer."""
         asked = application.asked.get((sub, mask), 0) + by
         if asked:
             application.asked[sub, mask] = asked
@@ -295,7 +330,6 @@ class Proxy(Component):
         self._want(job, application, [running.task for running in ended])
 
     def _all_again(self, machine: int) -> None:
-        """Let all that ran on a machine wait again."""
         for job in list(self._applications):
             application = self._applications[job]
             tasks = [task for task, running in application.running.items() if running.machine == machine]
@@ -381,7 +415,6 @@ class Proxy(Component):
             del self._applications[job]
 
     def check(self) -> None:
-        """For every task that waits a container is asked for; no sub-cluster is asked for more than wait."""
         for job, application in self._applications.items():
             for mask, waiting in application.waiting.items():
                 assert self._asked(application, mask) >= waiting.length > 0, f"job {job} waits for what nobody asks for"
@@ -389,7 +422,6 @@ class Proxy(Component):
                 assert 0 < count <= application.wait_count(mask), f"job {job} asks too much of {sub}"
 
     def check_rest(self) -> None:
-        """Every result has come."""
         assert not self._applications, "jobs are left"
         assert not len(self._jobs), "jobs are open"
 

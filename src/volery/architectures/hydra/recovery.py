@@ -26,29 +26,19 @@ IDS: Final = 1 << 40
 
 
 class Registrant(Protocol):
-    """A node, as its registration calls it.
-
-    Attributes:
-        running: what runs there, and for which proxy.
-    """
+    """A node, as its registration calls it."""
 
     running: dict[TaskId, tuple[Start, Address]]
 
-    def launch(self, start: Start, proxy: Address) -> None:
-        """Run a task for a proxy."""
-
-    def forget_vacated(self) -> None:
-        """Drop the containers of the next heartbeat: the resource manager has no account of them."""
+    def launch(self, start: Start, proxy: Address) -> None: ...
+    def forget_vacated(self) -> None: ...
 
 
 class Registration:
     """A node's registration with its resource manager: tasks start under it, or wait for it.
 
     Args:
-        rm: the resource manager.
-        proxies: all of them; each may have started tasks here.
         expiry_us: after this long without its resource manager the node ends all that runs.
-        incarnation: of the node.
     """
 
     __slots__ = ("_expiry_us", "_incarnation", "_node", "_number", "_port", "_proxies", "_rm", "_term", "_waiting")
@@ -102,7 +92,6 @@ class Registration:
         return False
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Take one of the events of `receives`."""
         self.receives[type(event)](self, event, source, now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
@@ -139,11 +128,9 @@ class Registration:
         self._port.send(self._rm, Register(self._number, ()))
 
     def check(self) -> None:
-        """Raise AssertionError where a task waits that could begin."""
         assert not self._waiting or self._term == NO_TERM, "something waits that could begin"
 
     def check_rest(self) -> None:
-        """Raise AssertionError where a task waits, or the node is not registered."""
         assert not self._waiting, "something waits to begin"
         assert self._term != NO_TERM, "never welcome"
 
@@ -160,30 +147,18 @@ class Registration:
 class Registrar(Protocol):
     """A resource manager, as the account of registrations calls it; a machine goes by its seat."""
 
-    def use(self, seats: int) -> None:
-        """Grant containers on the machines of this vector alone."""
-
-    def vacate(self, seat: int) -> None:
-        """Take back all containers on a machine."""
-
-    def adopt(self, seat: int, running: Sequence[Held], term: int) -> None:
-        """Take over the containers in which tasks run on a machine; those to come are of this term."""
-
-    def offer(self, seat: int, now: Time) -> None:
-        """Use what a machine has free, if it may be used."""
-
-    def settle(self, now: Time) -> None:
-        """End a change: send grants, wait for heartbeats."""
+    def use(self, seats: int) -> None: ...
+    def vacate(self, seat: int) -> None: ...
+    def adopt(self, seat: int, running: Sequence[Held], term: int) -> None: ...
+    def offer(self, seat: int, now: Time) -> None: ...
+    def settle(self, now: Time) -> None: ...
 
 
 class Registrations:
     """A resource manager's account of its machines: those that have registered and are not lost are used.
 
     Args:
-        sub: the machines.
-        proxies: addresses of all.
         lease_us: a machine that was lost for so long has ended all that ran there.
-        incarnation: of the resource manager.
     """
 
     _manager: Registrar
@@ -215,7 +190,6 @@ class Registrations:
         self._manager.use(self._registered & ~self._away)
 
     def handle(self, event: Event, source: Address, now: Time) -> None:
-        """Take one of the events of `receives`."""
         self.receives[type(event)](self, event, source, now)
 
     def on_register(self, message: Register, source: Address, now: Time) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Literal
+from zlib import crc32
 
-from volery.architectures.hydra.layout import STORE, Layout
+from volery.architectures.hydra.layout import STORE, Layout, Membership
 from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
-from volery.architectures.hydra.policies import Membership, by_hash, draw_weighted
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, Job, JobId, Message, Time
@@ -17,14 +18,26 @@ from volery.roles.submission import ANSWERS
 Routing = Literal["uniform", "weighted", "priority", "load", "hash", "locality"]
 
 
-class Router(Forwarder):
-    """Chooses the home of every job, has the choice written down, and hands answers back.
+def draw_weighted(candidates: Sequence[int], weights: Sequence[int], random: Random) -> int:
+    """A random sub-cluster, each with a probability in proportion to its weight; all alike where all are 0."""
+    total = sum(weights[sub] for sub in candidates)
+    if not total:
+        return candidates[int(random.random() * len(candidates))]
+    left = int(random.random() * total)
+    for sub in candidates:
+        left -= weights[sub]
+        if left < 0:
+            return sub
+    raise AssertionError("weights that do not add up")
 
-    Args:
-        layout: of the federation.
-        routing: the policy by which it chooses.
-        stream: of random choices.
-    """
+
+def by_hash(candidates: Sequence[int], queue: str) -> int:
+    """The same sub-cluster for all jobs of a queue, while the same are active."""
+    return candidates[crc32(queue.encode()) % len(candidates)]
+
+
+class Router(Forwarder):
+    """Chooses the home of every job, has the choice written down, and hands answers back."""
 
     def __init__(self, layout: Layout, routing: Routing, stream: Random) -> None:
         super().__init__()
@@ -82,7 +95,6 @@ class Router(Forwarder):
         self._membership.update(message)
 
     def check_rest(self) -> None:
-        """Raise AssertionError where a job was not answered."""
         assert not self._scheduler_of, "jobs are left"
         assert not self._unlocated, "jobs without a home are left"
 

@@ -1,10 +1,16 @@
-"""The state store: which sub-clusters are there, where jobs are at home, what the policies are. It decides nothing."""
+"""The state store, which decides nothing, and the global policy generator, which sets policies out of band.
+
+The policies are those of YARN Federation (Apache Hadoop 3, `yarn.server.federation.policies`); guarantees of queues are
+our reading of what Hydra's central step does (NSDI 2019: the method is not in any text at hand).
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Final, Literal
 
-from volery.architectures.hydra.layout import GPG, Layout, rm_of, sub_of_rm
+from volery.architectures.hydra.layout import GPG, STORE, WHOLE, Layout, rm_of, sub_of_rm
 from volery.architectures.hydra.messages import (
     Directory,
     Entitle,
@@ -17,10 +23,10 @@ from volery.architectures.hydra.messages import (
     Read,
     Standing,
 )
-from volery.architectures.hydra.policies import WHOLE
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Measured, PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, JobId, Time
+from volery.policies.fairness.ledger import water_filling
 from volery.roles.recovery.channel import Renewed
 
 PUBLISH: Final = "publish"
@@ -29,11 +35,7 @@ UNKNOWN: Final = -1
 
 
 class StateStore(Component):
-    """One database for all; it stands for a replicated one, and does not fail.
-
-    Args:
-        layout: of the federation.
-    """
+    """One database for all; it stands for a replicated one, and does not fail."""
 
     def __init__(self, layout: Layout) -> None:
         count = len(layout.subclusters)
@@ -57,17 +59,20 @@ class StateStore(Component):
         if message.number > self._loads[sub].number:
             self._loads[sub] = message
             self._port.observe(Measured("subcluster_imbalance_permille", self._imbalance()))
-            self._publish_change(now)
+            self._publish_news(now)
 
     def _imbalance(self) -> int:
         """Between the most and the least loaded sub-cluster: what is used and wanted, in permille of its slots."""
         loads = [WHOLE * (sum(load.used) + sum(load.wanted)) // load.slots for load in self._loads]
         return max(loads) - min(loads)
 
-    def _publish_change(self, now: Time) -> None:
+    def _publish(self, now: Time) -> None:
         if not self._changed:
             self._changed = True
             self._port.set_timer(PUBLISH, now)
+
+    def _publish_news(self, now: Time) -> None:
+        self._publish(now)
         if not self._news_sent:
             self._news_sent = True
             self._port.send(GPG, News())
@@ -92,9 +97,7 @@ class StateStore(Component):
         """New policies hold until there are newer ones, whatever becomes of the generator."""
         if self._weights != list(message.weights):
             self._weights = list(message.weights)
-            if not self._changed:
-                self._changed = True
-                self._port.set_timer(PUBLISH, now)
+            self._publish(now)
         if self._guarantees != message.guarantees:
             self._guarantees = message.guarantees
             self._entitled += 1
@@ -109,7 +112,7 @@ class StateStore(Component):
     def _is_active(self, sub: int, active: bool, now: Time) -> None:
         if self._active[sub] != active:
             self._active[sub] = active
-            self._publish_change(now)
+            self._publish_news(now)
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """The membership of a sub-cluster has expired."""
@@ -132,7 +135,6 @@ class StateStore(Component):
             self._port.send(message.peer, self._directory())
 
     def check(self) -> None:
-        """Every home is a sub-cluster."""
         assert all(0 <= load.free <= load.slots or load.free == UNKNOWN for load in self._loads), "a load"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
@@ -151,3 +153,100 @@ class StateStore(Component):
         | sent_to("rm", Entitle)
         | sent_to("gpg", News, Standing)
     )
+
+
+WEIGHED_DOWN_MAX: Final = 3
+"""So many of the sub-clusters with most waiting applications get less."""
+Generating = Literal["off", "weights", "queues", "both"]
+LOOK: Final = "look"
+
+
+def load_weights(applications: Sequence[int], low: int, high: int) -> list[int]:
+    """Weights by waiting applications, in permille: 1 up to `low`, then falling to 0 at `high`, for the three fullest.
+
+    Where all would be 0, all are 1.
+    """
+    fullest = sorted(range(len(applications)), key=lambda sub: (-applications[sub], sub))[:WEIGHED_DOWN_MAX]
+    weights = [WHOLE] * len(applications)
+    for sub in fullest:
+        above = min(max(applications[sub] - low, 0), high - low)
+        weights[sub] = WHOLE * (high - low - above) // (high - low)
+    return weights if any(weights) else [WHOLE] * len(applications)
+
+
+def guarantees(
+    demand: Mapping[str, Sequence[int]], weights: Mapping[str, int], slots: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """Slots that each queue is guaranteed in each sub-cluster.
+
+    Max-min fairness over the whole federation first; then what a queue is due is laid where it wants to run, as far as
+    the sub-cluster has slots. Queues without any demand keep their part of every sub-cluster.
+
+    Args:
+        demand: per queue, containers used and wanted in each sub-cluster.
+        weights: of queues; 1 for those that are not in it.
+    """
+    whole = max(1, sum(weights.values()))
+    found = {name: tuple([size * weight // whole for size in slots]) for name, weight in weights.items()}
+    names = [name for name in demand if sum(demand[name])]
+    wishes = [Fraction(sum(demand[name])) for name in names]
+    parts = water_filling(Fraction(sum(slots)), wishes, [weights.get(name, 1) for name in names])
+    for name, wish, part in zip(names, wishes, parts, strict=True):
+        laid = [min(part * wanted / wish, Fraction(size)) for wanted, size in zip(demand[name], slots, strict=True)]
+        found[name] = tuple([int(amount) for amount in laid])
+    return found
+
+
+class PolicyGenerator(Component):
+    """Sets weights of sub-clusters by their waiting applications, and guaranteed capacities of queues by demand."""
+
+    def __init__(
+        self,
+        generating: Generating,
+        period_us: Time,
+        low: int,
+        high: int,
+        queues: Mapping[str, int] | None,
+        incarnation: int,
+    ) -> None:
+        self._weighs = generating in ("weights", "both")
+        self._guarantees = generating in ("queues", "both") and queues is not None
+        self._period_us = period_us
+        self._low, self._high = low, high
+        self._queues = queues or {}
+        self._incarnation = incarnation
+        self._looking = False
+
+    def start(self, now: Time) -> None:
+        if self._incarnation:
+            self._port.send(STORE, Read())
+
+    def on_news(self, message: News, source: Address, now: Time) -> None:
+        """Look when the period is over."""
+        if not self._looking and (self._weighs or self._guarantees):
+            self._looking = True
+            self._port.set_timer(LOOK, (now // self._period_us + 1) * self._period_us)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        self._looking = False
+        self._port.send(STORE, Read())
+
+    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+        loads = message.loads
+        weights = [WHOLE] * len(loads)
+        if self._weighs:
+            weights = load_weights([load.applications for load in loads], self._low, self._high)
+        found: tuple[Guarantee, ...] = ()
+        if self._guarantees:
+            demand: dict[str, list[int]] = {}
+            for sub, load in enumerate(loads):
+                if message.active[sub]:
+                    for queue, used, wanted in zip(load.queues, load.used, load.wanted, strict=True):
+                        demand.setdefault(queue, [0] * len(loads))[sub] = used + wanted
+            slots = [load.slots if active else 0 for load, active in zip(loads, message.active, strict=True)]
+            dealt = guarantees(dict(sorted(demand.items())), self._queues, slots)
+            found = tuple([Guarantee(queue, laid) for queue, laid in dealt.items()])
+        self._port.send(STORE, Policy(tuple(weights), found))
+
+    receives = {News: on_news, Standing: on_standing, TimerFired: on_timer}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("store", Read, Policy)

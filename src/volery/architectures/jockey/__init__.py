@@ -16,18 +16,14 @@ Deviates The text was not at hand in full: docs/reference/deadlines.md marks wha
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
-from volery.architectures.jockey.control import DEFAULT, Loop, parsed
-from volery.architectures.jockey.job import Control, ControlSetting, Deviation
-from volery.architectures.jockey.models import learned
-from volery.architectures.jockey.profiles import JobModel
+from volery.architectures.jockey.control import DEFAULT, Control, ControlSetting, Deviation, Loop, parsed
+from volery.architectures.jockey.profiles import JobModel, learned
 from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler
 from volery.architectures.jockey.stages import Indicator
-from volery.core.bounds import ROUNDS_MAX, Period, PositiveCount, PositiveRatio, Seconds
+from volery.core.bounds import ROUNDS_MAX, Parameters, Period, PositiveCount, PositiveRatio, Seconds, param
 from volery.core.component import Architecture, Component, Deployment, Learning, Simulate
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.records import Records
@@ -36,49 +32,29 @@ from volery.core.streams import Streams
 from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
-class JockeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    control: Annotated[
-        Control,
-        msgspec.Meta(description="allocations: adapted every period, chosen once (first), or always the most (max)"),
-    ] = "adaptive"
-    simulator: Annotated[
-        bool,
-        msgspec.Meta(description="times left by simulated runs where earlier ones are known; else by Amdahl's law"),
-    ] = True
-    indicator: Annotated[Indicator, msgspec.Meta(description="how progress is measured")] = "totalworkWithQ"
-    percentile: Annotated[
-        float, msgspec.Meta(gt=0, le=100, description="of the times left at equal progress; 100: the worst")
-    ] = 100.0
-    utility: Annotated[
-        str, msgspec.Meta(description="of being done, SECONDS:UTILITY+..., seconds from the deadline; linear between")
-    ] = DEFAULT
-    slack: Annotated[PositiveRatio, msgspec.Meta(description="times left are reckoned so many times as long")] = 1.2
-    alpha: Annotated[
-        float, msgspec.Meta(gt=0, le=1, description="hysteresis: share of the way to what is wanted, per period")
-    ] = 0.2
-    dead_zone_s: Annotated[
-        Seconds, msgspec.Meta(description="jobs aim at so much before their deadline, and hold while so near to it")
-    ] = 180.0
-    period_s: Annotated[Period, msgspec.Meta(description="of the control loop, seconds")] = 60.0
-    tokens_step: Annotated[PositiveCount, msgspec.Meta(description="allocations are multiples of it, tokens")] = 10
-    tokens_max: Annotated[PositiveCount, msgspec.Meta(description="the largest allocation, tokens")] = 100
-    repetitions: Annotated[int, msgspec.Meta(ge=1, le=ROUNDS_MAX, description="simulated runs per allocation")] = 20
-    deviation: Annotated[
-        Deviation,
-        msgspec.Meta(description="a job that is not as its model: simulate it anew, let it share, or ignore that"),
-    ] = "resimulate"
-    deviation_percent: Annotated[
-        PositiveRatio, msgspec.Meta(description="work beyond that of the model, from which on a job deviates")
-    ] = 50.0
-    deviation_periods: Annotated[PositiveCount, msgspec.Meta(description="... in so many periods in a row")] = 3
-    rehearsal_s: Annotated[
-        Seconds, msgspec.Meta(description="modelled time of simulating a job anew, in the lab alone")
-    ] = 10.0
-    spare: Annotated[bool, msgspec.Meta(description="jobs with deadlines may use idle tokens beyond guarantees")] = True
-    models: Annotated[
-        tuple[JobModel, ...],
-        msgspec.Meta(description="what earlier runs have taught; the lab fills it in (--history)"),
-    ] = ()
+class JockeyConfig(Parameters, frozen=True):
+    control: Control = param(
+        "adaptive", "allocations: adapted every period, chosen once (first), or always the most (max)"
+    )
+    simulator: bool = param(True, "times left by simulated runs where earlier ones are known; else by Amdahl's law")
+    indicator: Indicator = param("totalworkWithQ", "how progress is measured")
+    percentile: float = param(100.0, "of the times left at equal progress; 100: the worst", gt=0, le=100)
+    utility: str = param(DEFAULT, "of being done, SECONDS:UTILITY+..., seconds from the deadline; linear between")
+    slack: PositiveRatio = param(1.2, "times left are reckoned so many times as long")
+    alpha: float = param(0.2, "hysteresis: share of the way to what is wanted, per period", gt=0, le=1)
+    dead_zone_s: Seconds = param(180.0, "jobs aim at so much before their deadline, and hold while so near to it")
+    period_s: Period = param(60.0, "of the control loop, seconds")
+    tokens_step: PositiveCount = param(10, "allocations are multiples of it, tokens")
+    tokens_max: PositiveCount = param(100, "the largest allocation, tokens")
+    repetitions: int = param(20, "simulated runs per allocation", ge=1, le=ROUNDS_MAX)
+    deviation: Deviation = param(
+        "resimulate", "a job that is not as its model: simulate it anew, let it share, or ignore that"
+    )
+    deviation_percent: PositiveRatio = param(50.0, "work beyond that of the model, from which on a job deviates")
+    deviation_periods: PositiveCount = param(3, "... in so many periods in a row")
+    rehearsal_s: Seconds = param(10.0, "modelled time of simulating a job anew, in the lab alone")
+    spare: bool = param(True, "jobs with deadlines may use idle tokens beyond guarantees")
+    models: tuple[JobModel, ...] = param((), "what earlier runs have taught; the lab fills it in (--history)")
 
 
 def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deployment:
@@ -96,7 +72,6 @@ def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deploymen
 
 
 def _grid(config: JockeyConfig, tokens: int) -> tuple[int, ...]:
-    """The allocations to choose from, on so many tokens."""
     most = min(config.tokens_max, tokens)
     return (*range(config.tokens_step, most, config.tokens_step), most)
 
@@ -118,13 +93,7 @@ def _setting(cluster: Cluster, config: JockeyConfig) -> ControlSetting:
 
 
 def learn(config: JockeyConfig, earlier: Records, simulate: Simulate) -> tuple[JobModel, ...]:
-    """A profile and a table of every recurring job of earlier runs.
-
-    Args:
-        config: as it was given; its grid may be longer than the cluster it will be used on.
-        earlier: what happened.
-        simulate: the lab's kernel.
-    """
+    """A profile and a table of every recurring job of earlier runs."""
     setting = _setting(Cluster.uniform(config.tokens_max), config)
     plain = msgspec.structs.replace(config, models=(), control="max")
     return learned(earlier, setting.rehearsing, lambda cluster: build(cluster, plain, Streams(0)), simulate)

@@ -1,29 +1,85 @@
-"""Simulated runs of a job on a number of tokens: ready tasks start in the order in which they have become ready.
+"""Simulated runs of a job on a number of tokens, and C(progress, allocation): how long it still takes, read from them.
 
-The lab's own kernel makes the table of a job before it runs. While it runs, a scheduler cannot reach the kernel: what
-is here answers then, and tests demand that both agree to the microsecond where no message takes time.
+Ready tasks start in the order in which they have become ready. The lab's own kernel makes the table of a job before it
+runs. While it runs, a scheduler cannot reach the kernel: what is here answers then, and tests demand that both agree to
+the microsecond where no message takes time.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from volery.architectures.jockey.completion import Remaining, tabulated
 from volery.architectures.jockey.stages import Indicator, JobStage, Places, progress, sizes
 from volery.core.model import Time
 from volery.core.streams import Streams
+
+BINS: Final = 100
+"""Of progress; what has progressed by 1 is done."""
+Samples = Sequence[tuple[float, Time]]
+"""(progress, time left) at moments of runs with one allocation."""
+
+
+class Remaining(msgspec.Struct, frozen=True):
+    """The table.
+
+    Args:
+        left_us: per allocation and bin of progress, the time left that is reckoned with; 0 where all is done.
+    """
+
+    grid: tuple[int, ...]
+    left_us: tuple[tuple[Time, ...], ...]
+
+    def at(self, progress: float, tokens: float) -> Time:
+        """The time left; between allocations by a straight line, beyond the ends as at the ends."""
+        column = min(BINS, int(progress * BINS))
+        grid = self.grid
+        if tokens <= grid[0]:
+            return self.left_us[0][column]
+        for place, (low, high) in enumerate(itertools.pairwise(grid)):
+            if tokens <= high:
+                few, many = self.left_us[place][column], self.left_us[place + 1][column]
+                return round(few + (many - few) * (tokens - low) / (high - low))
+        return self.left_us[-1][column]
+
+
+def tabulated(grid: Sequence[int], samples: Sequence[Samples], percentile: float) -> Remaining:
+    """The table from samples.
+
+    Args:
+        percentile: of the times left that fall into a bin, by nearest rank; 100: the worst. A bin without any is
+            filled by a straight line between its neighbours, the first ones as the first that is not empty.
+    """
+    return Remaining(tuple(grid), tuple([_row(one, percentile) for one in samples]))
+
+
+def _row(samples: Samples, percentile: float) -> tuple[Time, ...]:
+    found: list[list[Time]] = [[] for _ in range(BINS)]
+    for at, left_us in samples:
+        if at < 1.0:
+            found[int(at * BINS)].append(left_us)
+    known = [(column, _ranked(sorted(times), percentile)) for column, times in enumerate(found) if times]
+    row = [known[0][1] if known else 0] * BINS
+    for (low, before), (high, after) in itertools.pairwise([*known, (BINS, 0)]):
+        for column in range(low, high):
+            row[column] = round(before + (after - before) * (column - low) / (high - low))
+    return (*row, 0)
+
+
+def _ranked(times: Sequence[Time], percentile: float) -> Time:
+    return times[max(0, math.ceil(percentile / 100 * len(times)) - 1)]
 
 
 def listed(waits: Places, duration_us: Sequence[Time], tokens: int) -> list[Time]:
     """The finish time of each task, microseconds after the job's submission.
 
     Args:
-        waits: per task, places of those that it waits for.
-        duration_us: per task.
         tokens: tasks that run at once, at least 1.
     """
     children: list[list[int]] = [[] for _ in waits]
@@ -55,15 +111,7 @@ def samples_of(
     indicator: Indicator,
     period_us: Time,
 ) -> list[tuple[float, Time]]:
-    """(progress, time left) at the beginning of a run and after every period of it.
-
-    Args:
-        finish_us: per task, since the submission.
-        stage_of: per task.
-        stages: of the profile that measures progress.
-        indicator: how.
-        period_us: from one sample to the next.
-    """
+    """(progress, time left) at the beginning of a run and after every period of it."""
     counts, ended = sizes(stage_of), [0] * len(stages)
     order = sorted(range(len(finish_us)), key=finish_us.__getitem__)
     samples, place, end_us = list[tuple[float, Time]](), 0, max(finish_us, default=0)
@@ -77,15 +125,7 @@ def samples_of(
 
 
 class RehearsalSetting(msgspec.Struct, frozen=True):
-    """The parameters of simulated runs.
-
-    Args:
-        grid: allocations, tokens.
-        repetitions: runs per allocation.
-        indicator: of progress.
-        percentile: of the times left, see `tabulated`.
-        period_us: from one sample to the next.
-    """
+    """The parameters of simulated runs."""
 
     grid: tuple[int, ...]
     repetitions: int
@@ -95,15 +135,7 @@ class RehearsalSetting(msgspec.Struct, frozen=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """The problem of `rehearse`.
-
-    Args:
-        waits, stage_of: per task of the job.
-        stages: that measure its progress.
-        run_us: per stage, run times to draw from.
-        rehearsing: how often, and on what.
-        seed: of the draws.
-    """
+    """The problem of `rehearse`."""
 
     waits: tuple[tuple[int, ...], ...]
     stage_of: tuple[int, ...]

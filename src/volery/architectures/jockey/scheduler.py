@@ -1,40 +1,170 @@
-"""The scheduler: jobs' tasks become ready, tokens are handed out, and jobs with deadlines are controlled."""
+"""The scheduler: jobs' tasks become ready, tokens are handed out, and jobs with deadlines are controlled.
+
+A token is the right to run a task. Some are guaranteed to jobs; what is idle beyond that is spare.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
 
-from volery.architectures.jockey.control import arbitrated
-from volery.architectures.jockey.job import ControlledJob, ControlSetting
+import msgspec
+
+from volery.architectures.jockey.control import ControlledJob, ControlSetting, arbitrated
 from volery.architectures.jockey.profiles import JobModel
 from volery.architectures.jockey.rehearsal import rehearse
-from volery.architectures.jockey.tokens import TokenHolder, Tokens
 from volery.core.component import Component, sent_to
 from volery.core.events import Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
 from volery.core.port import Problem
+from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.readiness import Workflow
 from volery.roles.submission import ANSWERS, JobLedger
+
+Key = tuple[bool, int, int]
+
+
+class TokenHolder(msgspec.Struct, eq=False):
+    """A job as tokens see it.
+
+    Attributes:
+        guaranteed: tokens that it has before anybody is given a spare one.
+        key: among those who wait; None: it does not.
+    """
+
+    job: JobId
+    place: int
+    capped: bool
+    guaranteed: int = 0
+    running: int = 0
+    waiting: int = 0
+    key: Key | None = None
+    lines: dict[int, deque[tuple[int, Task]]] = {}
+
+    def push(self, number: int, task: Task) -> None:
+        """A task is ready; they are numbered in the order in which they have become so."""
+        self.lines.setdefault(task.constraints, deque()).append((number, task))
+        self.waiting += 1
+
+    def first_fitting(self, idle: int, matches: Matches) -> tuple[Task, int] | None:
+        """Take the first ready task that some idle unit satisfies, with the first such unit; None: there is none."""
+        fitting = [(line[0][0], mask) for mask, line in self.lines.items() if matches[mask] & idle]
+        if not fitting:
+            return None
+        _, mask = min(fitting)
+        _, task = self.lines[mask].popleft()
+        if not self.lines[mask]:
+            del self.lines[mask]
+        self.waiting -= 1
+        units = matches[mask] & idle
+        return task, (units & -units).bit_length() - 1
+
+    def drop(self) -> int:
+        """Forget all ready tasks; returns how many there were."""
+        dropped, self.waiting, self.lines = self.waiting, 0, {}
+        return dropped
+
+
+class Tokens:
+    """Keeps the tokens of jobs and the slots of their tasks; a slot is a token.
+
+    Jobs that run less than is guaranteed to them come first, then those that run least, by arrival where they are
+    equal. A job of which no idle machine satisfies any ready task is passed over, and asked again whenever tokens are
+    handed out.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        order = fewest_constraints_first(range(len(cluster.slots)), cluster.constraints)
+        self._machine_of = [machine for machine in order for _ in range(cluster.slots[machine])]
+        constraints = [cluster.constraints[machine] for machine in self._machine_of]
+        self._matches = Matches(constraints, Anchors(cluster.constraints))
+        self._idle = self._matches.every
+        self._running: dict[TaskId, tuple[Task, TokenHolder, int, Time]] = {}
+        self._turns: list[tuple[Key, TokenHolder]] = []
+        self._ready_count = 0
+
+    @property
+    def running(self) -> int:
+        """The number of running tasks."""
+        return len(self._running)
+
+    def possible(self, task: Task) -> bool:
+        return bool(self._matches[task.constraints])
+
+    def guarantee(self, holder: TokenHolder, tokens: int) -> None:
+        holder.guaranteed = tokens
+        self._queue(holder)
+
+    def ready(self, holder: TokenHolder, tasks: list[Task]) -> None:
+        for task in tasks:
+            self._ready_count += 1
+            holder.push(self._ready_count, task)
+        self._queue(holder)
+
+    def _queue(self, holder: TokenHolder) -> None:
+        short = holder.running < holder.guaranteed
+        key = (not short, holder.running, holder.place) if holder.waiting and (short or not holder.capped) else None
+        if key != holder.key:
+            holder.key = key
+            if key is not None:
+                heapq.heappush(self._turns, (key, holder))
+
+    def handed_out(self, now: Time) -> Iterator[tuple[Task, int]]:
+        """Tasks that start now, each with the number of its machine."""
+        passed_over = []
+        while self._idle and self._turns:
+            key, holder = heapq.heappop(self._turns)
+            if holder.key is not key:
+                continue
+            found = holder.first_fitting(self._idle, self._matches)
+            if found is None:
+                passed_over.append((key, holder))
+                continue
+            task, unit = found
+            self._idle ^= 1 << unit
+            self._running[task.id] = (task, holder, unit, now)
+            holder.running += 1
+            self._queue(holder)
+            yield task, self._machine_of[unit]
+        for turn in passed_over:
+            heapq.heappush(self._turns, turn)
+
+    def end(self, task: TaskId) -> tuple[Task, TokenHolder, Time] | None:
+        """A task has ended: it, whose it is, and when it was sent to its machine; None: that was known before."""
+        found = self._running.pop(task, None)
+        if found is None:
+            return None
+        ended, holder, unit, since_us = found
+        self._idle |= 1 << unit
+        holder.running -= 1
+        self._queue(holder)
+        return ended, holder, since_us
+
+    def drop(self, holder: TokenHolder) -> int:
+        """Forget the ready tasks of a job; returns how many there were."""
+        dropped = holder.drop()
+        self._queue(holder)
+        return dropped
+
+    def machines_of(self, holder: TokenHolder) -> list[tuple[TaskId, int]]:
+        """Running tasks of a job, with their machines."""
+        return [(task.id, self._machine_of[unit]) for task, owner, unit, _ in self._running.values() if owner is holder]
+
+    def check(self) -> None:
+        taken = sum([1 << unit for _, _, unit, _ in self._running.values()])
+        assert taken.bit_count() == len(self._running), "two tasks run on one unit"
+        assert not taken & self._idle, "an idle unit runs a task"
+        assert taken | self._idle == self._matches.every, "a unit is lost"
+
 
 PERIOD = "period"
 REHEARSED = "rehearsed"
 
 
 class Scheduler(Component):
-    """Cosmos and the job managers in one: it launches tasks, and guarantees tokens to jobs.
-
-    Args:
-        cluster: the machines.
-        setting: how jobs with deadlines are controlled.
-        spare: whether jobs with deadlines may use idle tokens beyond their guarantees.
-        models: of earlier runs, by the name of the job.
-    """
-
-    __slots__ = (
-        "_arrivals", "_controlled", "_free", "_graphs", "_holders", "_jobs", "_launches", "_models", "_setting",
-        "_slots", "_spare", "_ticking", "_tokens",
-    )  # fmt: skip
+    """Cosmos and the job managers in one: it launches tasks, and guarantees tokens to jobs."""
 
     def __init__(self, cluster: Cluster, setting: ControlSetting, models: Sequence[JobModel], *, spare: bool) -> None:
         self._setting = setting
@@ -49,7 +179,6 @@ class Scheduler(Component):
         self._arrivals = self._launches = 0
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -67,7 +196,6 @@ class Scheduler(Component):
         self._take(job.id, tasks, job.parents, now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Queue a further chunk."""
         tasks = self._jobs.more(message)
         if tasks:
             self._take(message.job, tasks, message.parents, now)
@@ -167,7 +295,6 @@ class Scheduler(Component):
             self._controlled.pop(job, None)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         job = message.job
         if self._jobs.cancel(message, source):
             holder = self._holders[job]
@@ -183,7 +310,6 @@ class Scheduler(Component):
         self._hand_out(now)
 
     def check(self) -> None:
-        """Units run one task or none; no more is guaranteed than there is; what is known is of open jobs."""
         self._tokens.check()
         assert len(self._jobs) == len(self._holders) == len(self._graphs)
         assert self._controlled.keys() <= self._holders.keys()
@@ -192,7 +318,6 @@ class Scheduler(Component):
         assert self._free >= 0, f"{held} tokens of {self._slots} are guaranteed"
 
     def check_rest(self) -> None:
-        """Nothing waits or runs."""
         assert not self._holders, f"{len(self._holders)} jobs are open for ever"
         assert not self._tokens.running, "tasks run for ever"
 

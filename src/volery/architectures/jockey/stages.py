@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, get_args
+from typing import Literal
 
 import msgspec
 
 from volery.core.model import Time
 
 Indicator = Literal["totalworkWithQ", "totalwork", "vertexfrac", "cp", "minstage", "minstage-inf"]
-INDICATORS: Final[tuple[Indicator, ...]] = get_args(Indicator)
 Places = Sequence[Sequence[int]]
 """Per task of a job, places of the tasks that it waits for, all before its own."""
 
@@ -19,11 +18,8 @@ class JobStage(msgspec.Struct, frozen=True):
     """A stage as a profile, or an estimate, has it.
 
     Args:
-        tasks: how many.
         parents: numbers of the stages that its tasks wait for, all below its own.
-        work_us: run times of its tasks, summed.
         queued_us: times from being ready to the start, summed.
-        longest_us: its longest task.
         after_us: longest path of stages after it, each as long as its longest task.
         begin, end: when it began and ended, as a share of the job's response time.
         ideal_begin, ideal_end: the same where no task ever waits for a token.
@@ -104,7 +100,6 @@ def progress(indicator: Indicator, stages: Sequence[JobStage], done: Sequence[fl
             time, `vertexfrac` by tasks; `cp` is the share of the critical path that is done; `minstage` the earliest
             relative time at which the profile was, in the stage that is furthest behind; `minstage-inf` the same with
             times of a run without waiting.
-        stages: of the profile.
         done: per stage, the share of its tasks that have finished.
     """
     if all(share >= 1.0 for share in done):
@@ -134,12 +129,6 @@ def critical_us(stages: Sequence[JobStage], done: Sequence[float]) -> float:
 
 
 def amdahl_us(stages: Sequence[JobStage], done: Sequence[float], tokens: float) -> Time:
-    """The model without a simulator, Amdahl's law: S + W / tokens, W = work that is left.
-
-    Args:
-        stages: of the job.
-        done: per stage, the share of its tasks that have finished.
-        tokens: tasks that run at once, above 0.
-    """
+    """The model without a simulator, Amdahl's law: S + W / tokens, W = work that is left."""
     work_us = sum([(1.0 - f) * one.work_us for one, f in zip(stages, done, strict=True)])
     return round(critical_us(stages, done) + work_us / tokens)

@@ -19,23 +19,19 @@ Deviates A transaction fetches what has changed and commits over the network (th
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
-from volery.architectures.omega.allocator import Allocator, Terms
 from volery.architectures.omega.cell import CellState, Conflicts
-from volery.architectures.omega.claims import ChangeLog, Claims
-from volery.architectures.omega.elastic import Elasticity, Policy
-from volery.architectures.omega.firstfit import Rings
-from volery.architectures.omega.framework import Framework
-from volery.architectures.omega.front import Front
-from volery.architectures.omega.jobs import PlacementSetting
-from volery.architectures.omega.layout import WORKLOADS, DecisionTimes, Layout, Workload, parse_rule
+from volery.architectures.omega.claims import ChangeLog, Claims, PrecedenceClaims
+from volery.architectures.omega.front import WORKLOADS, Front, Workload, parse_rule
+from volery.architectures.omega.jobs import DecisionTimes, Elasticity, JobQueue, PlacementSetting, Policy
+from volery.architectures.omega.mesos import Allocator, Framework, Terms
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
-from volery.architectures.omega.precedence import LowerHolds, PrecedenceClaims
-from volery.architectures.omega.scheduler import Scheduler
-from volery.core.bounds import Components, Count, Period, PositiveCount, Seconds
+from volery.architectures.omega.placement import Layout, Rings
+from volery.architectures.omega.scheduler import LowerHolds, Scheduler
+from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, Seconds, param
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -48,87 +44,58 @@ from volery.roles.recovery.channel import LINK_MESSAGES, linked
 CELL = "cell/0"
 
 
-class PlacementConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlacementConfig(Parameters, frozen=True):
     """Parameters of all three designs: types of jobs, decision times, retries."""
 
-    service: Annotated[
-        str, msgspec.Meta(description="which jobs are service jobs: none, user:NAME+NAME or estimate:SECONDS (longer)")
-    ] = "user:service"
-    fill: Annotated[
-        str, msgspec.Meta(description="the user whose jobs fill the cell before the run: no decision time; empty: none")
-    ] = "fill"
-    batch_job_s: Annotated[Seconds, msgspec.Meta(description="t_job of batch jobs: decision time per attempt")] = 0.1
-    batch_task_s: Annotated[Seconds, msgspec.Meta(description="t_task: and so much per task that is left")] = 0.005
-    service_job_s: Annotated[Seconds, msgspec.Meta(description="t_job of service jobs")] = 0.1
-    service_task_s: Annotated[Seconds, msgspec.Meta(description="t_task of service jobs")] = 0.005
-    gang: Annotated[bool, msgspec.Meta(description="all tasks of a job at once, or none")] = False
-    pickiness: Annotated[
-        float, msgspec.Meta(ge=0, lt=1, description="share of the machines that an attempt leaves out at random")
-    ] = 0.0
-    retry_s: Annotated[Period, msgspec.Meta(description="before a job with tasks left is tried again, seconds")] = 1.0
-    attempts_max: Annotated[Count, msgspec.Meta(description="then a job is given up (the paper: 1000); 0: never")] = 0
-    fruitless_max: Annotated[
-        Count, msgspec.Meta(description="likewise, without any task placed (the simulator: 100); 0: never")
-    ] = 0
-    width: Annotated[
-        Count, msgspec.Meta(description="workers that users ask for: tasks of a job at once; 0: no limit")
-    ] = 0
-    elastic: Annotated[
-        Policy, msgspec.Meta(description="workers beyond these (section 6, MapReduce): the jobs that may use idle ones")
-    ] = "none"
-    elastic_cap: Annotated[
-        float, msgspec.Meta(gt=0, le=1, description="global-cap: up to this share of the cell in use")
-    ] = 0.6
-    elastic_times: Annotated[
-        PositiveCount, msgspec.Meta(description="relative-size: up to so many times the workers asked for")
-    ] = 4
-    reliable: Annotated[
-        bool, msgspec.Meta(description="tolerate faults: numbered and acknowledged messages; costs more of them")
-    ] = False
+    service: str = param(
+        "user:service", "which jobs are service jobs: none, user:NAME+NAME or estimate:SECONDS (longer)"
+    )
+    fill: str = param("fill", "the user whose jobs fill the cell before the run: no decision time; empty: none")
+    batch_job_s: Seconds = param(0.1, "t_job of batch jobs: decision time per attempt")
+    batch_task_s: Seconds = param(0.005, "t_task: and so much per task that is left")
+    service_job_s: Seconds = param(0.1, "t_job of service jobs")
+    service_task_s: Seconds = param(0.005, "t_task of service jobs")
+    gang: bool = param(False, "all tasks of a job at once, or none")
+    pickiness: float = param(0.0, "share of the machines that an attempt leaves out at random", ge=0, lt=1)
+    retry_s: Period = param(1.0, "before a job with tasks left is tried again, seconds")
+    attempts_max: Count = param(0, "then a job is given up (the paper: 1000); 0: never")
+    fruitless_max: Count = param(0, "likewise, without any task placed (the simulator: 100); 0: never")
+    width: Count = param(0, "workers that users ask for: tasks of a job at once; 0: no limit")
+    elastic: Policy = param("none", "workers beyond these (section 6, MapReduce): the jobs that may use idle ones")
+    elastic_cap: float = param(0.6, "global-cap: up to this share of the cell in use", gt=0, le=1)
+    elastic_times: PositiveCount = param(4, "relative-size: up to so many times the workers asked for")
+    reliable: bool = param(False, "tolerate faults: numbered and acknowledged messages; costs more of them")
 
 
 class OmegaConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of shared state."""
 
-    batch_schedulers: Annotated[Components, msgspec.Meta(description="schedulers that share the batch jobs")] = 1
-    service_schedulers: Annotated[Components, msgspec.Meta(description="schedulers that share the service jobs")] = 1
-    conflicts: Annotated[
-        Conflicts, msgspec.Meta(description="fine: too little is left; coarse: the machine's sequence number changed")
-    ] = "fine"
-    restore_sequences: Annotated[
-        bool, msgspec.Meta(description="undone claims give sequence numbers back; false: the public simulator")
-    ] = True
-    preemption: Annotated[
-        bool, msgspec.Meta(description="a job may claim what tasks of lower priority hold: they are ended (3.4)")
-    ] = False
+    batch_schedulers: Components = param(1, "schedulers that share the batch jobs")
+    service_schedulers: Components = param(1, "schedulers that share the service jobs")
+    conflicts: Conflicts = param("fine", "fine: too little is left; coarse: the machine's sequence number changed")
+    restore_sequences: bool = param(True, "undone claims give sequence numbers back; false: the public simulator")
+    preemption: bool = param(False, "a job may claim what tasks of lower priority hold: they are ended (3.4)")
 
 
 class MonolithicConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of one scheduler for all jobs."""
 
-    path: Annotated[
-        Literal["single", "multi"],
-        msgspec.Meta(description="single: all jobs take the decision times of service jobs; multi: each its own"),
-    ] = "multi"
+    path: Literal["single", "multi"] = param(
+        "multi", "single: all jobs take the decision times of service jobs; multi: each its own"
+    )
 
 
 class MesosConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     """Parameters of two-level offers."""
 
-    batch_schedulers: Annotated[Components, msgspec.Meta(description="frameworks that share the batch jobs")] = 1
-    service_schedulers: Annotated[Components, msgspec.Meta(description="frameworks that share the service jobs")] = 1
-    offer_s: Annotated[Seconds, msgspec.Meta(description="from a reason to make offers to the offers")] = 1.0
-    allocation_s: Annotated[Seconds, msgspec.Meta(description="the allocator's own decision, seconds")] = 0.001
-    offer_min: Annotated[
-        float, msgspec.Meta(ge=0, le=1, description="no offer while less than this share of a resource is free")
-    ] = 0.0025
-    refuse_s: Annotated[
-        Seconds, msgspec.Meta(description="no offers for so long after one of which nothing was used")
-    ] = 5.0
-    hoard_s: Annotated[
-        Seconds, msgspec.Meta(description="gangs keep what they have found for so long; 0: for ever (may deadlock)")
-    ] = 60.0
-    shares: Annotated[str, msgspec.Meta(description="weights of the roles, for DRF")] = "batch:1+service:1"
+    batch_schedulers: Components = param(1, "frameworks that share the batch jobs")
+    service_schedulers: Components = param(1, "frameworks that share the service jobs")
+    offer_s: Seconds = param(1.0, "from a reason to make offers to the offers")
+    allocation_s: Seconds = param(0.001, "the allocator's own decision, seconds")
+    offer_min: float = param(0.0025, "no offer while less than this share of a resource is free", ge=0, le=1)
+    refuse_s: Seconds = param(5.0, "no offers for so long after one of which nothing was used")
+    hoard_s: Seconds = param(60.0, "gangs keep what they have found for so long; 0: for ever (may deadlock)")
+    shares: str = param("batch:1+service:1", "weights of the roles, for DRF")
 
 
 def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment:
@@ -148,7 +115,7 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
     for workload in WORKLOADS:
         for address in schedulers[workload]:
             lower = LowerHolds(layout) if config.preemption else None
-            components[address] = Scheduler(layout, setting, CELL, streams.of(address), lower=lower)
+            components[address] = Scheduler(JobQueue(layout, setting, CELL, streams.of(address)), lower=lower)
     return _wired(components, layout, config, {("front", "scheduler"): 0, ("scheduler", "front"): 0})
 
 
@@ -162,7 +129,7 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
         config = msgspec.structs.replace(config, batch_job_s=config.service_job_s, batch_task_s=config.service_task_s)
     layout, setting = _layout(cluster, streams), _setting("monolithic", config)
     components: dict[Address, Component] = {
-        "scheduler/0": Scheduler(layout, setting, CELL, streams.of("scheduler/0"), decides_first=True),
+        "scheduler/0": Scheduler(JobQueue(layout, setting, CELL, streams.of("scheduler/0")), decides_first=True),
         CELL: CellState(layout, Claims(layout), ChangeLog(len(layout.whole)), "fine", restore=True),
     }
     return _wired(components, layout, config, {("scheduler", "cell"): 0, ("cell", "scheduler"): 0})
@@ -194,9 +161,8 @@ def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Depl
     }
     refuse_us, hoard_us = round(config.refuse_s * SECOND), round(config.hoard_s * SECOND)
     for address in role_of:
-        components[address] = Framework(
-            layout, setting, CELL, streams.of(address), refuse_us=refuse_us, hoard_us=hoard_us
-        )
+        jobs = JobQueue(layout, setting, CELL, streams.of(address))
+        components[address] = Framework(jobs, refuse_us=refuse_us, hoard_us=hoard_us)
     return _wired(components, layout, config, {("front", "framework"): 0, ("framework", "front"): 0})
 
 
@@ -251,7 +217,7 @@ def _wired(
 
 
 STAGES = {
-    Stage.J1: Realisation("Scheduler.on_submit"),
+    Stage.J1: Realisation("JobQueue.submit"),
     Stage.J3: Realisation("Scheduler.on_timer", "partial", "first come first served; retries go to the tail"),
     Stage.J4: Realisation("Scheduler._begin_next", "full", "one job at a time, schedulers in parallel"),
     Stage.J6: Realisation("Scheduler.on_ended", "full", "JobDone after the last task"),
@@ -288,10 +254,7 @@ OMEGA = Architecture(
     gangs="gang",
     features={**HEEDS, "priorities": "preemption"},
     immediate={
-        "batch_job_s": 0.0,
-        "batch_task_s": 0.0,
-        "service_job_s": 0.0,
-        "service_task_s": 0.0,
+        **dict.fromkeys(("batch_job_s", "batch_task_s", "service_job_s", "service_task_s"), 0.0),
         "retry_s": 60.0,
     },
 )
@@ -324,10 +287,10 @@ MESOS = msgspec.structs.replace(
     build=build_mesos,
     immediate={**OMEGA.immediate, "offer_s": 0.0, "allocation_s": 0.0},
     stages={
-        Stage.J1: Realisation("Framework.on_submit"),
+        Stage.J1: Realisation("JobQueue.submit"),
         Stage.J3: Realisation("Framework.on_timer", "partial", "first come first served; retries go to the tail"),
         Stage.J4: Realisation("Framework._decide", "full", "one job at a time, while the offer has room"),
-        Stage.J6: Realisation("Framework.on_ended", "full", "JobDone after the last task"),
+        Stage.J6: Realisation("JobQueue.ended", "full", "JobDone after the last task"),
         Stage.T3: Realisation("Framework._placing", "full", "the tasks of a job in one decision"),
         Stage.T4: Realisation("Allocator.on_answer", "full", "placed on a locked offer"),
         Stage.T5: Realisation("Node.on_launch", "partial", "launch without staging"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from volery.architectures.omega.claims import CellClaim, ChangeLog, Claims
-from volery.architectures.omega.layout import Layout
+from volery.architectures.omega.claims import CellClaim, ChangeLog, Claims, PrecedenceClaims
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
-from volery.architectures.omega.precedence import PrecedenceClaims
+from volery.architectures.omega.placement import Layout
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, TaskId, Time
 from volery.roles.node import Completed, Kill, Launch
@@ -16,18 +15,7 @@ Conflicts = Literal["fine", "coarse"]
 
 
 class CellState(Component):
-    """Validates transactions: the only logic that is central.
-
-    Args:
-        layout: of the cluster.
-        claims: on its machines.
-        log: of changes.
-        conflicts: fine: a claim is in conflict where its machine has too little left; coarse: where the machine's
-            sequence number has changed since the scheduler looked, whatever is left.
-        restore: give back the sequence numbers of claims that are undone; the public simulator does not.
-    """
-
-    __slots__ = ("_claims", "_coarse", "_committed", "_layout", "_log", "_refreshed", "_restore", "_sequences")
+    """Validates transactions: the only logic that is central."""
 
     def __init__(
         self,

@@ -1,13 +1,25 @@
-"""The claims on the machines of a cell: their free amounts, and the tasks that hold the rest."""
+"""The claims on the machines of a cell: their free amounts, and the tasks that hold the rest.
+
+With precedence a claim of higher priority may have what tasks of lower priority hold (section 3.4). The paper lets a
+scheduler claim what another has acquired already, if the common scale of precedence permits it; how is left open, and
+its simulators do not do it. Here the scale is the job's priority. A scheduler looks for machines with room first; where
+there are none, it counts what lower priorities hold as free, and its claim carries its priority. The cell ends the
+tasks in the way of a claim, lowest priority first, then those placed last. What was claimed is the claimer's at once,
+and starts when the machine has reported the end of all that was ended there. A claim is in conflict where even that
+room does not suffice. Ended tasks go back to their schedulers and start from zero.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from volery.architectures.omega.layout import Layout
+from volery.architectures.omega.messages import Preempted
+from volery.architectures.omega.placement import Layout
+from volery.core.events import Preemption
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
+from volery.core.records import ATTEMPT_MAX
 from volery.roles.node import Completed, Kill, Launch
 
 LOG_MIN: Final = 4096
@@ -29,13 +41,7 @@ Freed = Callable[[CellClaim, Time], None]
 
 
 class ChangeLog:
-    """Logs the machines that have changed, so that a scheduler is sent only the changes since it last looked.
-
-    Args:
-        machines: their number.
-    """
-
-    __slots__ = ("_forgotten", "_log", "_machines", "_max", "_seen")
+    """Logs the machines that have changed, so that a scheduler is sent only the changes since it last looked."""
 
     def __init__(self, machines: int) -> None:
         self._machines = machines
@@ -50,9 +56,8 @@ class ChangeLog:
 
     def note(self, machine: int) -> None:
         """Add a change, and forget the oldest ones where there are too many."""
-        self._log.append(machine)
-        if len(self._log) > 2 * self._max:
-            self.trim()
+        self.add(machine)
+        self.trim()
 
     def trim(self) -> None:
         """Forget the oldest changes where there are too many."""
@@ -70,15 +75,10 @@ class ChangeLog:
 class Claims:
     """Keeps what is free of each machine, and starts and ends the tasks that hold the rest.
 
-    Args:
-        layout: of the cluster.
-
     Attributes:
         free: per machine, packed and guarded.
-        running: the claims of tasks that run.
     """
 
-    __slots__ = ("_freed", "_guards", "_launches", "_layout", "_packing", "_port", "free", "running")
     _port: Port
     _freed: Freed
 
@@ -90,12 +90,7 @@ class Claims:
         self._launches = 0
 
     def open(self, port: Port, freed: Freed) -> None:
-        """Take the port and the callback of the owner.
-
-        Args:
-            port: of the component that has the claims.
-            freed: is called when a claim has ended.
-        """
+        """Take the port and the callback of the owner."""
         self._port, self._freed = port, freed
 
     def put(self, machine: int, packed: int) -> None:
@@ -117,10 +112,8 @@ class Claims:
         self.put(claim.machine, claim.packed)
 
     def begin(self, claim: CellClaim) -> None:
-        task = claim.task
-        self.running[task.id] = claim
-        self._launches += 1
-        self._port.send(self._layout.nodes[claim.machine], Launch(self._launches, task))
+        self.running[claim.task.id] = claim
+        self.launch(claim)
 
     def launch(self, claim: CellClaim, attempt: int = 0) -> None:
         """Send an attempt of the task to its machine."""
@@ -147,11 +140,7 @@ class Claims:
         return ()
 
     def check(self, others: Iterable[tuple[int, int]] = ()) -> None:
-        """Raise where free and taken amounts are not those of the machines.
-
-        Args:
-            others: machine and amounts of what is taken by others than running tasks.
-        """
+        """Raise where free and taken amounts are not those of the machines."""
         whole, guards = list(self._layout.whole), self._layout.packing.guards
         taken = [(claim.machine, claim.packed) for claim in self.running.values()]
         for machine, packed in (*taken, *others):
@@ -161,5 +150,184 @@ class Claims:
         assert all(free & guards == guards for free in self.free), "a machine gives more than it has"
 
     def check_rest(self) -> None:
-        """Raise where something is taken although nothing runs."""
         assert self.free == self._layout.whole, "something is taken although nothing runs"
+
+
+class HeldAttempt(NamedTuple):
+    """An attempt's hold on a machine."""
+
+    claim: CellClaim
+    attempt: int
+    priority: int
+    number: int
+
+
+class Displacement(NamedTuple):
+    """An attempt that is being ended, and the task for which it is."""
+
+    held: HeldAttempt
+    beneficiary: TaskId
+
+
+class PrecedenceClaims:
+    """Claims that may have what lower priorities hold."""
+
+    _port: Port
+    _freed: Freed
+
+    def __init__(self, layout: Layout, log: ChangeLog) -> None:
+        self._layout = layout
+        self._log = log
+        self._account = Claims(layout)
+        self._held: dict[TaskId, HeldAttempt] = {}
+        self._on: list[dict[TaskId, HeldAttempt]] = [{} for _ in layout.whole]
+        self._attempts: dict[TaskId, int] = {}
+        self._losers: dict[TaskId, list[HeldAttempt]] = {}
+        self._leaving: dict[TaskId, Displacement] = {}
+        self._ending: dict[int, int] = {}
+        self._pending: dict[int, dict[TaskId, HeldAttempt]] = {}
+        self._count = 0
+
+    @property
+    def free(self) -> list[int]:
+        """The amounts that no claim holds, per machine."""
+        return self._account.free
+
+    def open(self, port: Port, freed: Freed) -> None:
+        self._port, self._freed = port, freed
+        self._account.open(port, freed)
+
+    def bands(self, machines: Sequence[int]) -> tuple[Bands, ...]:
+        return tuple([self._bands(machine) for machine in machines])
+
+    def _bands(self, machine: int) -> Bands:
+        sums: dict[int, int] = {}
+        for held in self._losable(machine):
+            sums[held.priority] = sums.get(held.priority, 0) + held.claim.packed
+        return tuple([(priority, self._layout.encode([amounts])) for priority, amounts in sorted(sums.items())])
+
+    def _losable(self, machine: int) -> list[HeldAttempt]:
+        """The attempts that may be ended there: they run, and their tasks can have a further attempt."""
+        pending = self._pending.get(machine, {})
+        return [one for task, one in self._on[machine].items() if task not in pending and one.attempt < ATTEMPT_MAX]
+
+    def claim(self, owner: Address, task: Task, machine: int, priority: int = 0) -> CellClaim | None:
+        """Take what a task asks for, from lower priorities where too little is free; None: both is too little."""
+        packed = self._layout.packing[task.request]
+        losers = self._in_the_way(machine, packed, priority)
+        if losers is None:
+            return None
+        for loser in losers:
+            self._take(loser)
+        self._count += 1
+        claim = CellClaim(owner, task, machine, packed)
+        self._give(HeldAttempt(claim, self._attempts.get(task.id, 0), priority, self._count))
+        self._losers[task.id] = losers
+        return claim
+
+    def _in_the_way(self, machine: int, packed: int, priority: int) -> list[HeldAttempt] | None:
+        """The attempts that have to leave for a claim; None: it is in conflict."""
+        packing, free = self._layout.packing, self.free[machine]
+        guards, room, given = packing.guards, free, list[int]()
+        if (free - packed) & guards == guards:
+            return []
+        lower = [one for one in self._losable(machine) if one.priority < priority]
+        lower.sort(key=lambda held: (held.priority, -held.number))
+        for one in lower:
+            given.append(one.claim.packed)
+            room = packing.settled(room + one.claim.packed)
+            if (room - packed) & guards == guards:
+                return [lower[place] for place in packing.needed(free, packed, given)]
+        return None
+
+    def _take(self, one: HeldAttempt) -> None:
+        machine, task = one.claim.machine, one.claim.task.id
+        self._account.put(machine, one.claim.packed)
+        del self._account.running[task], self._held[task], self._on[machine][task]
+
+    def _give(self, one: HeldAttempt) -> None:
+        machine, task = one.claim.machine, one.claim.task.id
+        self._account.put(machine, -one.claim.packed)
+        self._account.running[task], self._held[task], self._on[machine][task] = one.claim, one, one
+
+    def undo(self, claim: CellClaim) -> None:
+        self._take(self._held[claim.task.id])
+        for loser in self._losers.pop(claim.task.id):
+            self._give(loser)
+
+    def begin(self, claim: CellClaim) -> None:
+        """End the attempts in the way, and start the task as soon as they have ended."""
+        for loser in self._losers.pop(claim.task.id):
+            self._evict(loser, claim.task.id)
+        self._begin(self._held[claim.task.id])
+
+    def _evict(self, loser: HeldAttempt, beneficiary: TaskId) -> None:
+        machine, task = loser.claim.machine, loser.claim.task.id
+        self._leaving[task] = Displacement(loser, beneficiary)
+        self._ending[machine] = self._ending.get(machine, 0) + 1
+        self._port.send(self._layout.nodes[machine], Kill(task, loser.attempt))
+
+    def _begin(self, one: HeldAttempt) -> None:
+        """Start the attempt, unless others on the machine still have to end."""
+        machine = one.claim.machine
+        if machine in self._ending:
+            self._pending.setdefault(machine, {})[one.claim.task.id] = one
+        else:
+            self._account.launch(one.claim, one.attempt)
+
+    def ended(self, message: Completed, now: Time) -> None:
+        """Free what the attempt held, if no other claim has it already."""
+        gone, held = self._leaving.get(message.task), self._held.get(message.task)
+        if gone is not None and gone.held.attempt == message.attempt:
+            self._left(gone, message.killed, now)
+        elif held is not None and held.attempt == message.attempt:
+            self._take(held)
+            self._over(held, now)
+
+    def _over(self, held: HeldAttempt, now: Time) -> None:
+        """Report the end of a task."""
+        self._attempts.pop(held.claim.task.id, None)
+        self._freed(held.claim, now)
+
+    def _left(self, gone: Displacement, killed: bool, now: Time) -> None:
+        """Note the end of an evicted attempt; the last one on its machine lets the pending tasks begin."""
+        held, claim = gone.held, gone.held.claim
+        del self._leaving[claim.task.id]
+        if killed:
+            self._attempts[claim.task.id] = held.attempt + 1
+            self._port.observe(Preemption(now, claim.task.id, held.attempt, gone.beneficiary, "priority"))
+            self._port.send(claim.owner, Preempted(self._layout.packing.anywhere(claim.task), held.attempt))
+        else:
+            self._over(held, now)
+        self._ending[claim.machine] -= 1
+        if not self._ending[claim.machine]:
+            del self._ending[claim.machine]
+            for one in self._pending.pop(claim.machine, {}).values():
+                self._begin(one)
+            self._log.note(claim.machine)  # what has begun there may be ended for others
+
+    def withdraw(self, tasks: Sequence[TaskId], now: Time) -> None:
+        """End tasks that run; those that have not begun never do."""
+        for task in tasks:
+            held = self._held.get(task)
+            if held is None:
+                continue
+            machine = held.claim.machine
+            if self._pending.get(machine, {}).pop(task, None) is not None:
+                self._take(held)
+                self._over(held, now)
+            else:
+                self._port.send(self._layout.nodes[machine], Kill(task, held.attempt))
+
+    def check(self) -> None:
+        self._account.check()
+        assert {task for held in self._on for task in held} == self._account.running.keys() == self._held.keys()
+        counted: dict[int, int] = {}
+        for gone in self._leaving.values():
+            counted[gone.held.claim.machine] = counted.get(gone.held.claim.machine, 0) + 1
+        assert counted == self._ending, "machines wait for what does not end there"
+        assert self._pending.keys() <= self._ending.keys(), "a task waits for nothing"
+
+    def check_rest(self) -> None:
+        self._account.check_rest()
+        assert not self._leaving, "an attempt is still to end"

@@ -2,27 +2,69 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Final, Literal
 
-from volery.architectures.omega.layout import Rule, Workload
+import msgspec
+
 from volery.core.component import sent_to
+from volery.core.errors import InputError
 from volery.core.events import Cancel, MoreTasks, Submit
-from volery.core.model import Address, Time
+from volery.core.model import SECOND, Address, Job, Time
 from volery.roles.forwarder import Forwarder
 from volery.roles.submission import ANSWERS
+
+Workload = Literal["batch", "service", "fill"]
+WORKLOADS: Final[tuple[Workload, ...]] = ("batch", "service", "fill")
+"""Jobs of type "fill" fill the cell when a run begins: they take no decision time and are not measured."""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """The rule that makes some jobs service jobs; the others are batch jobs.
+
+    Args:
+        beyond_us: jobs with longer estimates are service jobs; None: estimates do not count.
+        fill: the user whose jobs fill the cell; "": no user.
+    """
+
+    users: tuple[str, ...] = ()
+    beyond_us: Time | None = None
+    fill: str = ""
+
+    def workload(self, job: Job) -> Workload:
+        if self.fill and job.user == self.fill:
+            return "fill"
+        long = self.beyond_us is not None and job.estimate_us > self.beyond_us
+        return "service" if long or job.user in self.users else "batch"
+
+
+def parse_rule(text: str, place: str) -> Rule:
+    """Read `none`, `user:NAME+NAME` or `estimate:SECONDS`.
+
+    Raises:
+        InputError: at `place`, when it is none of these.
+    """
+    kind, _, rest = text.partition(":")
+    if text == "none":
+        return Rule()
+    if kind == "user" and all(rest.split("+")):
+        return Rule(users=tuple(rest.split("+")))
+    if kind == "estimate":
+        try:
+            seconds = float(rest)
+        except ValueError:
+            seconds = math.nan
+        if 0 <= seconds < math.inf:
+            return Rule(beyond_us=round(seconds * SECOND))
+    raise InputError(place, f"{text!r} is neither none, user:NAME+NAME nor estimate:SECONDS")
 
 
 class Front(Forwarder):
     """Sends every job to a scheduler of its workload type, chosen by the job's id (section 4.3).
 
     It is the mapping of jobs to schedulers that all users share.
-
-    Args:
-        rule: which jobs are service jobs.
-        schedulers: of each type.
     """
-
-    __slots__ = ("_rule", "_schedulers")
 
     def __init__(self, rule: Rule, schedulers: Mapping[Workload, Sequence[Address]]) -> None:
         super().__init__()

@@ -1,34 +1,70 @@
 """The jobs of a scheduler of shared state, or of a framework of offers: a queue, attempts and retries.
 
 One job is tried at a time (or, on an offer, one after the other). A job whose tasks find no room, or are refused, comes
-back to the tail of the queue after a pause, and is given up after too many attempts, where there is a limit.
+back to the tail of the queue after a pause, and is given up after too many attempts, where there is a limit. A job may
+use more workers than its user asked for (section 6, the MapReduce scheduler): its tasks are the activities of a
+MapReduce job, and its width is the number of workers that it was configured with.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
-from volery.architectures.omega.elastic import Elasticity
-from volery.architectures.omega.firstfit import PlacementProblem, place, stretch
-from volery.architectures.omega.layout import DecisionTimes, Layout, Rule, Workload
+from volery.architectures.omega.front import Rule, Workload
 from volery.architectures.omega.messages import Ended, Withdraw
-from volery.core.events import (
-    GANG_TASKS_REFUSED,
-    Cancel,
-    Counted,
-    Measured,
-    MoreTasks,
-    Submit,
-    Transaction,
-)
-from volery.core.model import Address, Job, JobId, Task, TaskId, Time
+from volery.architectures.omega.placement import Layout, PlacementProblem, place, stretch
+from volery.core.component import Handler
+from volery.core.events import GANG_TASKS_REFUSED, Cancel, Counted, Measured, MoreTasks, Submit, Transaction
+from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
 from volery.core.port import Port
+from volery.core.resources import SLOT, Packing
 from volery.roles.submission import JobLedger, comes_in_parts
+
+Policy = Literal["none", "max-parallelism", "global-cap", "relative-size"]
+NO_END: Final = 1 << 40
+"""More workers than any job has tasks."""
+
+
+class Elasticity(msgspec.Struct, frozen=True):
+    """Limits the workers that a job uses at once."""
+
+    width: int
+    policy: Policy
+    cap: float
+    times: int
+
+    def most(self, running: int) -> int:
+        """The further workers that a job with so many running tasks may use in any cell."""
+        if not self.width or self.policy in ("max-parallelism", "global-cap"):
+            return NO_END
+        return self.width * (self.times if self.policy == "relative-size" else 1) - running
+
+    def budget(self, running: int, request: Amounts, free: Sequence[int], capacity: Amounts, packing: Packing) -> int:
+        """The further workers in a cell with this much free per machine, packed; each task asks for `request`."""
+        if not self.width or self.policy != "global-cap":
+            return self.most(running)
+        room = NO_END
+        for resource, (asked, whole) in enumerate(zip(request or SLOT, capacity, strict=True)):
+            if asked:
+                idle = packing.idle(resource, free)
+                room = min(room, max(0, int(self.cap * whole) - (whole - idle)) // asked)
+        return max(self.width - running, room)
+
+
+class DecisionTimes(msgspec.Struct, frozen=True):
+    """The decision time of a job: t_job + t_task * n for n tasks that are left (section 4)."""
+
+    job_us: dict[Workload, Time]
+    task_us: dict[Workload, Time]
+
+    def decision_us(self, workload: Workload, tasks: int) -> Time:
+        return self.job_us[workload] + self.task_us[workload] * tasks
+
 
 Ring = Callable[[int], Sequence[int]]
 SEARCHES: Final = 32
@@ -36,18 +72,7 @@ SEARCHES: Final = 32
 
 
 class PlacementSetting(msgspec.Struct, frozen=True):
-    """The parameters of all schedulers of a deployment.
-
-    Args:
-        rule: which jobs are service jobs.
-        deciding: decision times of jobs.
-        gang: place all tasks of a job or none.
-        pickiness: share of the machines that an attempt does not consider.
-        retry_us: pause before a job that is not fully placed is tried again.
-        attempts_max: then it is given up; 0: never.
-        fruitless_max: likewise where no task of it was ever placed.
-        elasticity: how many workers a job may use at once.
-    """
+    """The parameters of all schedulers of a deployment."""
 
     rule: Rule
     deciding: DecisionTimes
@@ -59,56 +84,33 @@ class PlacementSetting(msgspec.Struct, frozen=True):
     elasticity: Elasticity
 
 
-class PendingJob:
+class PendingJob(msgspec.Struct, eq=False):
     """A job with tasks that are not placed.
 
     Attributes:
-        tasks: these, in order.
+        claimed: tasks whose verdict is to come.
         held: tasks of a gang that wait for the others, and the machines that are kept for them.
-        running: tasks that run.
         attempts: attempts in which some task was not placed.
-        placed: some task was placed before.
-        task_count: of the job.
-        lacking: tasks that fit no machine.
         in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
-        gang: its tasks are placed together.
         refused: it is a gang that the empty cell cannot hold; its claimed tasks have a verdict to come.
-        priority: of the job.
         queued: it is in the queue, or pauses before it comes there, or is being tried.
     """
 
-    __slots__ = (
-        "attempts",
-        "gang",
-        "held",
-        "id",
-        "in_parts",
-        "lacking",
-        "placed",
-        "priority",
-        "queued",
-        "refused",
-        "running",
-        "task_count",
-        "tasks",
-        "workload",
-    )
-
-    def __init__(self, job: Job, workload: Workload, gang: bool) -> None:
-        self.id = job.id
-        self.workload = workload
-        self.priority = job.priority
-        self.task_count = job.task_count
-        self.lacking = 0
-        self.in_parts = False
-        self.tasks: list[Task] = []
-        self.held: dict[Task, int] = {}
-        self.running: set[TaskId] = set()
-        self.attempts = 0
-        self.placed = False
-        self.gang = gang
-        self.refused = False
-        self.queued = False
+    id: JobId
+    workload: Workload
+    priority: int
+    task_count: int
+    gang: bool
+    lacking: int = 0
+    in_parts: bool = False
+    tasks: list[Task] = []
+    claimed: list[Task] = []
+    held: dict[Task, int] = {}
+    running: set[TaskId] = set()
+    attempts: int = 0
+    placed: bool = False
+    refused: bool = False
+    queued: bool = False
 
     def is_complete(self) -> bool:
         """True if all tasks of the job have come together, and none was placed."""
@@ -116,55 +118,31 @@ class PendingJob:
 
 
 class JobOwner(Protocol):
-    """The component that decides on the jobs of a `JobQueue`."""
+    """The component that decides on the jobs of a `JobQueue`, and takes its events from it: `JOB_EVENTS`."""
 
-    def queued(self, now: Time) -> None:
-        """Note that a job has joined the queue."""
+    jobs: JobQueue
 
-    def claimed(self, work: PendingJob) -> list[Task]:
-        """The tasks of a job whose verdict is to come."""
-        ...
-
-    def let_go(self, work: PendingJob) -> None:
-        """Give up what is kept for a gang."""
-
-    def take_back(self, work: PendingJob) -> int:
-        """Cancel placements that were not sent; returns their number."""
-        ...
+    def queued(self, now: Time) -> None: ...
+    def let_go(self, work: PendingJob) -> None: ...
+    def take_back(self, work: PendingJob) -> int: ...
 
 
 class JobQueue:
-    """Queues jobs, first come first served, until all their tasks have ended.
+    """Queues jobs, first come first served, until all their tasks have ended."""
 
-    Args:
-        owner: the component.
-        port: of the component.
-        layout: of the cluster.
-        setting: the parameters.
-        cell: address of the master copy, or of the allocator.
-        stream: of draws.
-
-    Attributes:
-        queue: the jobs to be tried, in order.
-        jobs: the open ones.
-        ledger: of submissions.
-    """
-
-    __slots__ = ("_cell", "_layout", "_owner", "_port", "_setting", "_stream", "_unplaced", "jobs", "ledger", "queue")
-
-    def __init__(
-        self, owner: JobOwner, port: Port, layout: Layout, setting: PlacementSetting, cell: Address, stream: Random
-    ) -> None:
-        self._owner = owner
-        self._port = port
-        self._layout = layout
-        self._setting = setting
-        self._cell = cell
-        self._stream = stream
+    def __init__(self, layout: Layout, setting: PlacementSetting, cell: Address, stream: Random) -> None:
+        self.layout = layout
+        self.setting = setting
+        self.cell = cell
+        self.stream = stream
         self.queue: deque[PendingJob] = deque()
-        self.jobs: dict[JobId, PendingJob] = {}
-        self.ledger = JobLedger(port.send)
+        self.open: dict[JobId, PendingJob] = {}
         self._unplaced = 0
+
+    def bind(self, owner: JobOwner, port: Port) -> None:
+        """Serve a component, by its port."""
+        self._owner, self._port = owner, port
+        self.ledger = JobLedger(port.send)
 
     def submit(self, message: Submit, source: Address, now: Time) -> None:
         """Queue a job; tasks that fit no machine are reported."""
@@ -172,19 +150,21 @@ class JobQueue:
         job = message.job
         tasks = self.ledger.admit(message, source, self._unplaced)
         if tasks:
-            work = self.jobs[job.id] = PendingJob(job, self._setting.rule.workload(job), self._setting.gang)
+            workload = self.setting.rule.workload(job)
+            work = PendingJob(job.id, workload, job.priority, job.task_count, self.setting.gang)
+            self.open[job.id] = work
             self._add(work, tasks, now)
 
     def more(self, message: MoreTasks, now: Time) -> None:
         """Queue a further chunk with its job."""
         tasks = self.ledger.more(message)
         if tasks:
-            work = self.jobs[message.job]
+            work = self.open[message.job]
             work.in_parts |= comes_in_parts(message)
             self._add(work, tasks, now)
 
     def _add(self, work: PendingJob, tasks: Iterable[Task], now: Time) -> None:
-        fits = self._layout.fits_somewhere
+        fits = self.layout.fits_somewhere
         for task in tasks:
             if fits(task):
                 work.tasks.append(task)
@@ -205,7 +185,7 @@ class JobQueue:
 
     def _allowed(self, work: PendingJob) -> bool:
         """True if further tasks of the job may be placed, given room."""
-        return bool(work.tasks) and self._setting.elasticity.most(len(work.running)) > 0
+        return bool(work.tasks) and self.setting.elasticity.most(len(work.running)) > 0
 
     def count(self, work: PendingJob, free: Sequence[int]) -> int:
         """The number of tasks of the job that may be placed on a cell with this much free; of a gang, all."""
@@ -213,14 +193,14 @@ class JobQueue:
             return 0
         if work.gang:
             return len(work.tasks)
-        request, elasticity = work.tasks[0].request, self._setting.elasticity
-        layout = self._layout
+        request, elasticity = work.tasks[0].request, self.setting.elasticity
+        layout = self.layout
         budget = elasticity.budget(len(work.running), request, free, layout.capacity, layout.packing)
         return max(0, min(len(work.tasks), budget))
 
     def retry(self, job: JobId, now: Time) -> None:
         """Put a job back at the tail of the queue after its pause."""
-        work = self.jobs.get(job)
+        work = self.open.get(job)
         if work is not None and work.queued:
             self.queue.append(work)
             self._owner.queued(now)
@@ -229,18 +209,15 @@ class JobQueue:
         """The problem of placing tasks.
 
         Args:
-            chosen: the tasks.
-            free: per machine, packed.
             ring: constraints -> the machines that may be drawn.
-            whole: all of them or none.
         """
-        stream, setting = self._stream, self._setting
+        stream, setting = self.stream, self.setting
         tasks = tuple(chosen)
         pools = {need: ring(need) for need in dict.fromkeys([task.constraints for task in tasks])}
         if setting.pickiness:
             start = stream.random()
             pools = {need: stretch(pool, setting.pickiness, start) for need, pool in pools.items()}
-        return PlacementProblem(tasks, free, pools, self._layout.packing, stream.getrandbits(64), whole)
+        return PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), whole)
 
     def tried(
         self,
@@ -253,17 +230,7 @@ class JobQueue:
         refused: int,
         whole: bool,
     ) -> None:
-        """End an attempt: placed tasks run, and the others are tried again, or given up.
-
-        Args:
-            work: the job.
-            now: the end.
-            began_us: the beginning.
-            decision_us: the decision time.
-            placed: tasks that run.
-            refused: number of claims in conflict.
-            whole: all tasks that were tried run.
-        """
+        """End an attempt: placed tasks run, and the others are tried again, or given up."""
         work.attempts += not whole  # an elastic job goes on for as many rounds as it has tasks
         self._unplaced -= len(placed)
         if placed:
@@ -282,7 +249,7 @@ class JobQueue:
             self._refuse(work)
             left = 0
         elif work.queued:
-            self._port.set_timer(job, now + self._setting.retry_us)
+            self._port.set_timer(job, now + self.setting.retry_us)
         me, workload = self._port.address, work.workload
         if workload != "fill":
             self._port.observe(
@@ -293,11 +260,11 @@ class JobQueue:
         elif cancelled:
             self._drop(work)
             if placed:
-                self._port.send(self._cell, Withdraw(tuple([task.id for task in placed])))
+                self._port.send(self.cell, Withdraw(tuple([task.id for task in placed])))
         self._maybe_forget(work)
 
     def _gives_up(self, work: PendingJob) -> bool:
-        setting = self._setting
+        setting = self.setting
         most = setting.attempts_max
         if setting.fruitless_max and not work.placed:
             most = min(most or setting.fruitless_max, setting.fruitless_max)
@@ -327,47 +294,47 @@ class JobQueue:
 
     def scarcest_first(self, tasks: Sequence[Task]) -> list[Task]:
         """The tasks in order of the number of machines that suit them, larger requests first."""
-        suitable = self._layout.rings.suitable
+        suitable = self.layout.rings.suitable
         return sorted(tasks, key=lambda task: (len(suitable(task.constraints)), -sum(task.request)))
 
     def _fits_empty(self, tasks: list[Task]) -> bool:
-        return bool(place(self.placing(tasks, self._layout.whole, self._layout.rings.suitable, whole=True)).places)
+        return bool(place(self.placing(tasks, self.layout.whole, self.layout.rings.suitable, whole=True)).places)
 
     def _refuse(self, work: PendingJob) -> None:
         """Report the waiting tasks of a gang that the empty cell cannot hold as tasks that fit no machine."""
         work.refused = True
-        claimed = self._owner.claimed(work)  # their verdict comes
-        if count := len(work.tasks) + len(work.held) - len(claimed):
+        if count := len(work.tasks) + len(work.held) - len(work.claimed):
             self._port.observe(Counted(GANG_TASKS_REFUSED, count))
-        self._give_up(work, claimed)
+        self._give_up(work)
 
-    def _give_up(self, work: PendingJob, claimed: Sequence[Task] = ()) -> None:
+    def _give_up(self, work: PendingJob) -> None:
         """Report the tasks of a job, except claimed ones, as tasks that fit no machine."""
         self._owner.let_go(work)
-        count = len(work.tasks) - len(claimed)
-        self._unplaced -= count
-        work.tasks = list(claimed)
+        count = self._forget_unclaimed(work)
         if not self.ledger.is_open(work.id):
             return
         self.ledger.refuse_rest(work.id)
         for _ in range(count):
             self.ledger.unsatisfiable(work.id)
 
-    def _drop(self, work: PendingJob, claimed: Sequence[Task] = ()) -> None:
+    def _drop(self, work: PendingJob) -> None:
         """Give up the tasks of a cancelled job that are neither placed nor claimed."""
-        count = len(work.tasks) - len(claimed)
-        self._unplaced -= count
-        work.tasks = list(claimed)
-        if count:
+        if count := self._forget_unclaimed(work):
             self.ledger.finished(work.id, count)
+
+    def _forget_unclaimed(self, work: PendingJob) -> int:
+        count = len(work.tasks) - len(work.claimed)
+        self._unplaced -= count
+        work.tasks = list(work.claimed)
+        return count
 
     def _maybe_forget(self, work: PendingJob) -> None:
         if not self.ledger.is_open(work.id):
-            self.jobs.pop(work.id, None)
+            self.open.pop(work.id, None)
 
     def ended(self, message: Ended, now: Time) -> None:
         """Count the task; its job may use its place for another."""
-        work = self.jobs.get(message.job)
+        work = self.open.get(message.job)
         if work is None or message.task not in work.running:
             return
         work.running.discard(message.task)
@@ -380,19 +347,19 @@ class JobQueue:
         """Drop the tasks that are not placed, and have the others killed; the cell reports the end."""
         if not self.ledger.cancel(message, source):
             return
-        work = self.jobs[message.job]
+        work = self.open[message.job]
         self._owner.let_go(work)
         taken_back = self._owner.take_back(work)
         if work.running:
-            self._port.send(self._cell, Withdraw(tuple(sorted(work.running))))
+            self._port.send(self.cell, Withdraw(tuple(sorted(work.running))))
         if taken_back:
             self.ledger.finished(work.id, taken_back)
-        self._drop(work, self._owner.claimed(work))
+        self._drop(work)
         self._maybe_forget(work)
 
     def lost(self, task: Task, now: Time) -> None:
         """Queue a preempted task again, unless its job was cancelled."""
-        work = self.jobs[task.job]
+        work = self.open[task.job]
         work.running.discard(task.id)
         if work.id in self.ledger.cancelled:
             self.ledger.finished(work.id)
@@ -403,8 +370,27 @@ class JobQueue:
         self.maybe_queue(work, now)
 
     def check(self) -> None:
-        """Raise where a task is not counted, or a job with tasks to place will not be tried."""
-        assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self.jobs.values()), "miscounted"
-        for work in self.jobs.values():
+        assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self.open.values()), "miscounted"
+        for work in self.open.values():
             idle = work.tasks and not work.running
             assert work.queued or not idle, f"job {work.id} waits for nothing"
+
+
+def _submit(owner: JobOwner, message: Submit, source: Address, now: Time) -> None:
+    owner.jobs.submit(message, source, now)
+
+
+def _more(owner: JobOwner, message: MoreTasks, source: Address, now: Time) -> None:
+    owner.jobs.more(message, now)
+
+
+def _cancel(owner: JobOwner, message: Cancel, source: Address, now: Time) -> None:
+    owner.jobs.cancel(message, source, now)
+
+
+def _ended(owner: JobOwner, message: Ended, source: Address, now: Time) -> None:
+    owner.jobs.ended(message, now)
+
+
+JOB_EVENTS: Final[Mapping[type, Handler]] = {Submit: _submit, MoreTasks: _more, Cancel: _cancel, Ended: _ended}
+"""For the table of a component that keeps its `JobQueue` in the attribute `jobs`."""

@@ -21,8 +21,6 @@ class Changes(Message, frozen=True):
     """Cell > scheduler: the machines that have changed, what they have free and their sequence numbers.
 
     Args:
-        number: of the transaction.
-        machines, free, sequences: one entry each.
         lower: with precedence also the amounts that tasks of each priority hold.
     """
 
@@ -42,12 +40,7 @@ class Commit(Message, frozen=True):
     """Scheduler > cell: the transaction's claims, in order.
 
     Args:
-        number: of the transaction.
-        gang: all of them or none.
-        tasks: one claim each.
-        machines: that are claimed.
         sequences: of these machines in the scheduler's copy, with its own earlier claims.
-        priority: of the job.
     """
 
     number: int
@@ -108,13 +101,8 @@ class Answer(Message, frozen=True):
     """Framework > allocator: the part of an offer that is taken; the rest is declined.
 
     Args:
-        number: of the offer.
         tasks: to be run at once, those among them that were held included.
-        machines: of these tasks.
         held: tasks of a gang that is not whole yet; what they ask for is kept for this framework.
-        held_machines: of those.
-        refuse_us: time without further offers.
-        waiting: jobs wait, and offers are wanted.
     """
 
     number: int

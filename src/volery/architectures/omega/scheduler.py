@@ -2,86 +2,86 @@
 
 from __future__ import annotations
 
-from random import Random
+import msgspec
 
-from volery.architectures.omega.firstfit import PlacementAnswer, PlacementProblem, place
-from volery.architectures.omega.jobs import JobQueue, PendingJob, PlacementSetting
-from volery.architectures.omega.layout import Layout
+from volery.architectures.omega.jobs import JOB_EVENTS, JobQueue, PendingJob
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
-from volery.architectures.omega.precedence import LowerHolds, place_over
+from volery.architectures.omega.placement import Contest, Layout, PlacementAnswer, PlacementProblem, place, place_over
 from volery.core.component import Component, sent_to
-from volery.core.events import Cancel, Computed, JobAccepted, JobDone, MoreTasks, Submit, TimerFired
-from volery.core.model import Address, Task, Time
-from volery.core.port import Problem
+from volery.core.events import Computed, JobAccepted, JobDone, TimerFired
+from volery.core.model import Address, TaskId, Time
+from volery.core.port import Port, Problem
 from volery.roles.submission import ANSWERS
 
 NEXT = "next"
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """A transaction, from its beginning to its verdict."""
 
-    __slots__ = ("began_us", "claimed", "decision_us", "placing", "work")
+    work: PendingJob
+    began_us: Time
+    decision_us: Time = 0
+    placing: PlacementProblem | None = None
 
-    def __init__(self, work: PendingJob, began_us: Time) -> None:
-        self.work = work
-        self.began_us = began_us
-        self.decision_us = 0
-        self.placing: PlacementProblem | None = None
-        self.claimed: list[Task] = []
+
+class LowerHolds:
+    """A scheduler's copy of what tasks of each priority hold on the machines."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._bands: dict[int, tuple[tuple[int, int], ...]] = {}
+        self._lost: dict[TaskId, int] = {}
+
+    def learn(self, message: Changes) -> None:
+        """Take over the holds of changed machines."""
+        for machine, bands in zip(message.machines, message.lower, strict=True):
+            self._bands.pop(machine, None)
+            if bands:
+                decoded = [(priority, self._layout.decode(amounts)[0]) for priority, amounts in bands]
+                self._bands[machine] = tuple(decoded)
+
+    def contest(self, placing: PlacementProblem, priority: int) -> Contest | None:
+        """The problem of a job that may claim what lower priorities hold; None: they hold nothing."""
+        lower: dict[int, dict[int, int]] = {}
+        for machine, bands in self._bands.items():
+            for band, amounts in bands:
+                if band < priority:
+                    lower.setdefault(band, {})[machine] = amounts
+        return Contest(placing, [lower[band] for band in sorted(lower)]) if lower else None
+
+    def is_news(self, message: Preempted) -> bool:
+        """True if the loss of this attempt was not reported before."""
+        if message.attempt <= self._lost.get(message.task.id, -1):
+            return False
+        self._lost[message.task.id] = message.attempt
+        return True
+
+    def ended(self, task: TaskId) -> None:
+        """Forget a task that cannot be lost any more."""
+        self._lost.pop(task, None)
 
 
 class Scheduler(Component):
     """Serves one job at a time: refreshes its copy of the cell state, decides for as long as that takes, and commits.
 
     Args:
-        layout: of the cluster.
-        setting: the parameters.
-        cell: address of the master copy.
-        stream: of draws.
-        lower: what lower priorities hold, if it may be claimed.
         decides_first: it is the only one, and refreshes its copy when the decision time is over.
     """
 
-    __slots__ = ("_attempt", "_cell", "_decides_first", "_free", "_jobs", "_layout", "_lower", "_number",
-                 "_sequences", "_setting", "_stream")  # fmt: skip
-
-    def __init__(
-        self,
-        layout: Layout,
-        setting: PlacementSetting,
-        cell: Address,
-        stream: Random,
-        *,
-        lower: LowerHolds | None = None,
-        decides_first: bool = False,
-    ) -> None:
-        self._layout = layout
-        self._setting = setting
-        self._cell = cell
-        self._stream = stream
+    def __init__(self, jobs: JobQueue, *, lower: LowerHolds | None = None, decides_first: bool = False) -> None:
+        self.jobs = jobs
+        self._layout, self._setting, self._cell = jobs.layout, jobs.setting, jobs.cell
         self._lower = lower
         self._decides_first = decides_first
-        self._free = list(layout.whole)
-        self._sequences = [0] * len(layout.whole)
+        self._free = list(jobs.layout.whole)
+        self._sequences = [0] * len(jobs.layout.whole)
         self._attempt: Attempt | None = None
         self._number = 0
 
-    def start(self, now: Time) -> None:
-        """Open the queue of jobs."""
-        self._jobs = JobQueue(self, self._port, self._layout, self._setting, self._cell, self._stream)
-
-    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        """Queue a job; tasks that fit no machine are reported."""
-        self._jobs.submit(message, source, now)
-
-    def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Queue a further chunk with its job."""
-        self._jobs.more(message, now)
-
-    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the tasks that are not placed, and have the others killed."""
-        self._jobs.cancel(message, source, now)
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        self.jobs.bind(self, port)
 
     def queued(self, now: Time) -> None:
         """Begin with a job that has joined the queue, if no other is being tried."""
@@ -89,7 +89,7 @@ class Scheduler(Component):
             self._begin_next(now)
 
     def _begin_next(self, now: Time) -> None:
-        queue = self._jobs.queue
+        queue = self.jobs.queue
         while queue:
             work = queue.popleft()
             if work.tasks:
@@ -101,7 +101,7 @@ class Scheduler(Component):
 
     def _begin(self, attempt: Attempt) -> None:
         if self._decides_first:
-            count = self._jobs.count(attempt.work, self._free)
+            count = self.jobs.count(attempt.work, self._free)
             attempt.decision_us = self._setting.deciding.decision_us(attempt.work.workload, count or 1)
             self._port.compute(self._number, Problem(nothing, None, attempt.decision_us))
         else:
@@ -119,7 +119,7 @@ class Scheduler(Component):
             sequences[machine] = sequence
         if self._lower is not None:
             self._lower.learn(message)
-        count = self._jobs.count(attempt.work, self._free)
+        count = self.jobs.count(attempt.work, self._free)
         if count:
             self._decide(attempt, count)
         else:
@@ -136,7 +136,7 @@ class Scheduler(Component):
 
     def _placing(self, work: PendingJob, count: int) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the copy."""
-        return self._jobs.placing(work.tasks[:count], self._free, self._layout.rings.suitable, whole=work.gang)
+        return self.jobs.placing(work.tasks[:count], self._free, self._layout.rings.suitable, whole=work.gang)
 
     def _park(self, attempt: Attempt, now: Time) -> None:
         """Put off a job that was cancelled, or that runs as many tasks as it may until one of them has ended."""
@@ -156,7 +156,7 @@ class Scheduler(Component):
         if not answer.places or not attempt.work.tasks:
             self._end(attempt, 0, now)
             return
-        attempt.claimed = [attempt.placing.tasks[place] for place in answer.places]
+        attempt.work.claimed = [attempt.placing.tasks[place] for place in answer.places]
         sequences: list[int] = []
         claims: dict[int, int] = {}
         for machine in answer.machines:
@@ -170,31 +170,33 @@ class Scheduler(Component):
     def on_verdict(self, message: Verdict, source: Address, now: Time) -> None:
         """End the transaction: accepted claims run, refused ones are tried again."""
         attempt = self._attempt
-        if message.number != self._number or attempt is None or not attempt.claimed:
+        if message.number != self._number or attempt is None or not attempt.work.claimed:
             return
         refused = set(message.refused)
-        attempt.claimed = [task for task in attempt.claimed if task.id not in refused]
+        attempt.work.claimed = [task for task in attempt.work.claimed if task.id not in refused]
         self._end(attempt, len(refused), now)
 
     def _end(self, attempt: Attempt, refused: int, now: Time) -> None:
         self._attempt = None
-        self._jobs.tried(
-            attempt.work,
+        work = attempt.work
+        placed, work.claimed = work.claimed, []
+        self.jobs.tried(
+            work,
             now,
             began_us=attempt.began_us,
             decision_us=attempt.decision_us,
-            placed=attempt.claimed,
+            placed=placed,
             refused=refused,
-            whole=attempt.placing is not None and len(attempt.claimed) == len(attempt.placing.tasks),
+            whole=attempt.placing is not None and len(placed) == len(attempt.placing.tasks),
         )
-        if self._jobs.queue:
+        if self.jobs.queue:
             self._port.set_timer(NEXT, now)  # what comes next has not come by the messages of this attempt
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """Begin with the next job, or queue one again after its pause."""
         if event.key != NEXT:
             assert isinstance(event.key, int), event.key
-            self._jobs.retry(event.key, now)
+            self.jobs.retry(event.key, now)
         elif self._attempt is None:
             self._begin_next(now)
 
@@ -202,20 +204,15 @@ class Scheduler(Component):
         """Count the task; its job may use its place for another."""
         if self._lower is not None:
             self._lower.ended(message.task)
-        self._jobs.ended(message, now)
+        self.jobs.ended(message, now)
 
     def on_preempted(self, message: Preempted, source: Address, now: Time) -> None:
         """Queue the task again, unless its job was cancelled."""
-        work = self._jobs.jobs.get(message.task.job)
+        work = self.jobs.open.get(message.task.job)
         if work is None or message.task.id not in work.running:
             return
         if self._lower is None or self._lower.is_news(message):
-            self._jobs.lost(message.task, now)
-
-    def claimed(self, work: PendingJob) -> list[Task]:
-        """The tasks of a job in the transaction that is under way."""
-        attempt = self._attempt
-        return attempt.claimed if attempt is not None and attempt.work is work else []
+            self.jobs.lost(message.task, now)
 
     def let_go(self, work: PendingJob) -> None:
         """Do nothing: no machine is kept for gangs."""
@@ -225,12 +222,10 @@ class Scheduler(Component):
         return 0
 
     def check(self) -> None:
-        self._jobs.check()
+        self.jobs.check()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Submit: on_submit,
-        MoreTasks: on_more_tasks,
-        Cancel: on_cancel,
+        **JOB_EVENTS,
         Changes: on_changes,
         Computed: on_computed,
         Verdict: on_verdict,

@@ -11,17 +11,15 @@ Deviates Idle lists are bit vectors: which of several equal idle workers runs a 
 from __future__ import annotations
 
 from random import Random
-from typing import Annotated
 
 import msgspec
 
-from volery.architectures.pigeon.captions import CAPTIONS
 from volery.architectures.pigeon.distributor import Distribution, Distributor
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.recovery import DistributorRecovery, MasterRecovery, pair_of
-from volery.core.bounds import Components, Count, OptionalComponents, Period, Seconds
+from volery.core.bounds import Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.model import SECOND, Address, Cluster, JobId
@@ -32,41 +30,23 @@ from volery.roles.recovery.channel import Linking
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 
-class PigeonConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PigeonConfig(Parameters, frozen=True):
     """Parameters of Pigeon and PigeonC."""
 
-    distributors: Annotated[Components, msgspec.Meta(description="distributors (schedulers)")] = 10
-    groups: Annotated[
-        OptionalComponents, msgspec.Meta(description="groups, each under a master; 0: one per 100 workers (section 4)")
-    ] = 0
-    group_sizes: Annotated[
-        tuple[int, ...],
-        msgspec.Meta(description="machines per group, for unequal groups weighted by power (section 6.2)"),
-    ] = ()
-    reserved: Annotated[Count, msgspec.Meta(description="workers per group that run short tasks only")] = 9
-    weight: Annotated[
-        Count, msgspec.Meta(description="W: one of W dispatches is long while long tasks wait; 0: infinite")
-    ] = 20
-    weight_counting: Annotated[
-        WeightCounting, msgspec.Meta(description="published-code: weight + 1 short ones pass, and all are counted")
-    ] = "paper"
-    cutoff_s: Annotated[
-        Seconds, msgspec.Meta(description="jobs with at most this mean task duration are short, seconds")
-    ] = 1129.532
-    distribution: Annotated[
-        Distribution, msgspec.Meta(description="even with random remainder, or weighted by suitable workers")
-    ] = "even"
-    match: Annotated[MatchPolicy, msgspec.Meta(description="which suitable worker is taken")] = "random"
-    constraint_counting: Annotated[
-        ConstraintCounting,
-        msgspec.Meta(description="published-code: weak workers count as strong ones, as in PigeonC's public code"),
-    ] = "exact"
-    reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: two masters per group, leases, reliable messages (section 6.1)")
-    ] = False
-    detection_s: Annotated[
-        Period, msgspec.Meta(description="a peer that does not answer is given up within this, seconds")
-    ] = 1.0
+    distributors: Components = param(10, "distributors (schedulers)")
+    groups: OptionalComponents = param(0, "groups, each under a master; 0: one per 100 workers (section 4)")
+    group_sizes: tuple[int, ...] = param((), "machines per group, for unequal groups weighted by power (section 6.2)")
+    reserved: Count = param(9, "workers per group that run short tasks only")
+    weight: Count = param(20, "W: one of W dispatches is long while long tasks wait; 0: infinite")
+    weight_counting: WeightCounting = param("paper", "published-code: weight + 1 short ones pass, and all are counted")
+    cutoff_s: Seconds = param(1129.532, "jobs with at most this mean task duration are short, seconds")
+    distribution: Distribution = param("even", "even with random remainder, or weighted by suitable workers")
+    match: MatchPolicy = param("random", "which suitable worker is taken")
+    constraint_counting: ConstraintCounting = param(
+        "exact", "published-code: weak workers count as strong ones, as in PigeonC's public code"
+    )
+    reliable: bool = param(False, "bear faults: two masters per group, leases, reliable messages (section 6.1)")
+    detection_s: Period = param(1.0, "a peer that does not answer is given up within this, seconds")
 
 
 GROUP_WORKERS = 100
@@ -100,13 +80,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
 
 
 class PigeonBuilder:
-    """Makes the components of one build.
-
-    Args:
-        groups: the workers.
-        supply: of the groups.
-        config, streams: of the build.
-    """
+    """Makes the components of one build."""
 
     def __init__(self, groups: list[Group], supply: GroupSupply, config: PigeonConfig, streams: Streams) -> None:
         self._groups = groups
@@ -194,6 +168,17 @@ STAGES = {
     Stage.R4: Realisation("Master.on_group_tasks", "full", "idle vector"),
     Stage.R5: Realisation("Master.on_group_tasks", "full", "random or minimum constraints"),
 }
+
+CAPTIONS = {
+    "Submit": "Job {job}{user} comes to {receiver}, a distributor that knows no machine: {tasks_of_job} to deal out.",
+    "GroupTasks": (
+        "{sender} deals {tasks} to {receiver}, master of a group of machines; each group gets its part, however busy."
+    ),
+    "Launch": "{sender} has an idle machine in its group: it launches {tasks} on {receiver}.",
+    "Completed": "{sender} tells {receiver} that {tasks} has finished; the machine is idle again.",
+    "Withdrawn": "{sender} has let {tasks} go that waited: the job was given up.",
+}
+"""Texts of recordings, for readers who do not know the design."""
 
 PIGEON = Architecture(
     name="pigeon",

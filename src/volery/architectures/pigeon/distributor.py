@@ -26,21 +26,10 @@ class Distributor(Component):
     """Splits jobs over groups and counts their results.
 
     Args:
-        supply: what each group can run.
         distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
             draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
             all tasks where groups are unequal, are always drawn.
-        cutoff_us: jobs whose estimate is at most this are short.
-        stream: of random choices.
-        recovery: of tasks, where masters and machines may crash; None: they do not.
-
-    Attributes:
-        masters: the leading master of each group.
     """
-
-    __slots__ = (
-        "_cutoff_us", "_even", "_jobs", "_numbers", "_outstanding", "_recovery", "_stream", "_supply", "masters",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -75,7 +64,6 @@ class Distributor(Component):
         return self.sends - (plain if self._recovery is not None else DistributorRecovery.sends)
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -84,7 +72,6 @@ class Distributor(Component):
         self._distribute(tasks, message.job.estimate_us <= self._cutoff_us)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Distribute a further chunk."""
         tasks = self._jobs.more(message)
         if tasks:
             self._distribute(tasks, tasks[0].estimate_us <= self._cutoff_us)
@@ -185,11 +172,9 @@ class Distributor(Component):
         self._recovery.answer_epoch(source)
 
     def check(self) -> None:
-        """Every outstanding task belongs to an open job."""
         assert len(self._jobs) or not self._outstanding, "tasks without an open job"
 
     def check_rest(self) -> None:
-        """Every result has come."""
         left = len(self._outstanding) + len(self._jobs)
         assert not left, "tasks are left"
 

@@ -58,10 +58,7 @@ def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reser
     """Cut the cluster into groups of consecutive machines.
 
     Args:
-        cluster: machines in order.
-        group_count: equal groups, where no sizes are given.
         group_sizes: machines per group, for unequal groups; they must add up to all machines.
-        reserved: machines per group for short tasks only.
 
     Raises:
         InputError: more groups than machines, sizes that do not add up, or a group with nothing but reserved machines.
@@ -98,9 +95,6 @@ class GroupSupply:
     With counting "published-code" a group's units are merged as the public code of PigeonC merges them: in machine
     order, a unit whose constraints are contained in sets already listed counts for every one of those sets and not for
     its own, so that weak units count as strong ones. A pure function of the groups, shared inside one build.
-
-    Attributes:
-        known: for long and for short tasks, constraint set -> what `cumulative` has answered.
     """
 
     def __init__(self, groups: Sequence[Group], counting: ConstraintCounting) -> None:

@@ -37,22 +37,13 @@ class Master(Component):
     not fit it is passed over (PigeonC, section 4.2).
 
     Args:
-        group: its workers.
         weight: W; 0 = infinite: long tasks wait until no short one does.
-        weight_counting: "published-code" lets weight + 1 short tasks pass and counts while no long one waits, too.
-        match: which suitable worker is taken.
-        stream: of random choices.
-        recovery: of a pair's master, where masters and machines may crash; None: they do not.
 
     Attributes:
         free: vector of the idle units.
         owned: the unit of each task that runs.
     """
 
-    __slots__ = (
-        "_by_fewest", "_count_all", "_group", "_high", "_launches", "_low", "_owners",
-        "_passed", "_passes_max", "_recovery", "_seen", "_stream", "free", "leadership", "owned",
-    )  # fmt: skip
     leadership: Leadership
     """Of one of a pair alone."""
 
@@ -228,7 +219,6 @@ class Master(Component):
         self.leadership.on_lease_timer(event, now)
 
     def check(self) -> None:
-        """A usable unit is free or owned; no idle unit fits a waiting task that it may run (work conservation)."""
         busy = 0
         for unit in self.owned.values():
             assert not busy >> unit & 1, f"unit {unit} has two tasks"
@@ -240,7 +230,6 @@ class Master(Component):
                 assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
 
     def check_rest(self) -> None:
-        """Raise AssertionError where something waits or runs, or a unit of a leader is not idle."""
         assert not len(self.owned) + self._high.length + self._low.length, "tasks are left"
         if self._recovery is not None:
             self._recovery.check_rest()
@@ -286,7 +275,6 @@ class Node(Component):
         self._port.launch(message.task, 0)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
         self._port.kill(message.task, 0)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:

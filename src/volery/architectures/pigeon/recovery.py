@@ -27,29 +27,16 @@ def pair_of(group: int) -> tuple[Address, Address]:
 
 
 class Dealer(Protocol):
-    """A distributor, as its recovery calls it.
-
-    Attributes:
-        masters: the leading master of each group.
-    """
+    """A distributor, as its recovery calls it."""
 
     masters: list[Address]
 
-    def count(self, task: TaskId) -> None:
-        """Count a result; a repeated one is ignored."""
-
-    def is_cancelled(self, job: JobId) -> bool:
-        """True for a job that its submitter has given up."""
+    def count(self, task: TaskId) -> None: ...
+    def is_cancelled(self, job: JobId) -> bool: ...
 
 
 class DistributorRecovery:
-    """The tasks that a distributor has sent and has no result of; it sends those again that no worker has.
-
-    Args:
-        groups: their number.
-    """
-
-    __slots__ = ("_distributor", "_doubted", "_epochs", "_group_at", "_port", "_sent")
+    """The tasks that a distributor has sent and has no result of; it sends those again that no worker has."""
 
     sends: ClassVar[Sends] = sent_to("master", Deal, Deposed) | sent_to("node", Forget)
     _distributor: Dealer
@@ -120,37 +107,18 @@ class DistributorRecovery:
 
 
 class GroupMaster(Protocol):
-    """A master, as its recovery calls it: the account of its units and its queues.
-
-    Attributes:
-        free: vector of the idle units.
-        owned: the unit of each task that runs.
-    """
+    """A master, as its recovery calls it: the account of its units and its queues."""
 
     free: int
     owned: dict[TaskId, int]
 
-    def place(self, task: Task, short: bool, distributor: Address) -> None:
-        """Launch a task on an idle unit, or queue it."""
-
-    def serve(self, unit: int) -> None:
-        """Give a unit the next task, or let it idle."""
-
-    def forget_all(self) -> None:
-        """Begin anew: no unit is idle, nothing runs or waits."""
+    def place(self, task: Task, short: bool, distributor: Address) -> None: ...
+    def serve(self, unit: int) -> None: ...
+    def forget_all(self) -> None: ...
 
 
 class MasterRecovery:
-    """One master of a pair: it serves while it leads; distributors fill its queues again when it begins to.
-
-    Args:
-        group: its workers.
-        number: of the group.
-        me: 0, or 1 for the standby.
-        distributors: addresses.
-        lease: of its workers.
-        incarnation: of the master.
-    """
+    """One master of a pair: it serves while it leads; distributors fill its queues again when it begins to."""
 
     sends: ClassVar[Sends] = (
         pair_sends("master", "distributor")
@@ -298,6 +266,5 @@ class MasterRecovery:
         return sum(mask for node, mask in self._masks.items() if self.leadership.usable(node))
 
     def check_rest(self) -> None:
-        """Raise AssertionError where attempts are left, or a leader has not settled."""
         assert not self._attempts, "tasks are left"
         assert self.leadership.settled or not self.leadership.leading, "workers have not answered"

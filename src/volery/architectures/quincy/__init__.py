@@ -15,61 +15,16 @@ Deviates Neither text was at hand: costs and prices are those of Firmament's pub
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
 import msgspec
 
-from volery.architectures.quincy.flow.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
-from volery.architectures.quincy.flow.graph import Solver
-from volery.architectures.quincy.flow.ortools_solver import check_solver
-from volery.architectures.quincy.scheduler import FlowSetting, Scheduler
-from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Seconds
+from volery.architectures.quincy.costs import UNIT, FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
+from volery.architectures.quincy.ortools_solver import check_solver
+from volery.architectures.quincy.scheduler import QuincyConfig, Scheduler
 from volery.core.component import Architecture, Component, Deployment
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
-
-
-class QuincyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Parameters of Quincy and Firmament."""
-
-    policy: Annotated[
-        Literal["quincy", "load-spreading", "network-aware"],
-        msgspec.Meta(description="what costs: moving input and waiting, tasks per machine, or bandwidth in use"),
-    ] = "quincy"
-    fairness: Annotated[
-        bool, msgspec.Meta(description="each job has an equal share of the slots before anything else counts")
-    ] = True
-    preemption: Annotated[
-        bool, msgspec.Meta(description="running tasks may be stopped or moved where that is cheaper; they begin anew")
-    ] = True
-    job_max: Annotated[Count, msgspec.Meta(description="tasks of one job that run at once at most; 0: any number")] = 0
-    cycle_s: Annotated[
-        Seconds, msgspec.Meta(description="from one flow to the next, seconds; 0: whenever something changes")
-    ] = 1.0
-    input_gb: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="what a task with input reads, gigabytes")] = 1.0
-    rack_cost: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="of a gigabyte within a rack")] = 1.0
-    core_cost: Annotated[
-        float, msgspec.Meta(ge=0, le=1e6, description="of a gigabyte between racks; 20 where these are badly connected")
-    ] = 2.0
-    wait_cost: Annotated[float, msgspec.Meta(ge=0, le=1e6, description="of a second of waiting")] = 0.5
-    run_cost: Annotated[
-        float, msgspec.Meta(ge=0, le=1e6, description="what a second of running is worth, that would be lost")
-    ] = 1.0
-    machine_mbps: Annotated[
-        int, msgspec.Meta(ge=100, le=COUNT_MAX, description="what a machine's network carries (network-aware), Mbit/s")
-    ] = 10_000
-    solver: Annotated[
-        Solver, msgspec.Meta(description="built in (augmenting), or of OR-tools (scaling); they find the same flow")
-    ] = "augmenting"
-    warm: Annotated[
-        bool, msgspec.Meta(description="begin with the prices of the flow before; changes the work alone")
-    ] = True
-    decision_ms: Annotated[Milliseconds, msgspec.Meta(description="modelled time of a decision, in the lab alone")] = (
-        0.0
-    )
-    arc_us: Annotated[Microseconds, msgspec.Meta(description="... and more per arc of its network, microseconds")] = 0.0
 
 
 def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deployment:
@@ -80,17 +35,7 @@ def build(cluster: Cluster, config: QuincyConfig, streams: Streams) -> Deploymen
     """
     if config.solver == "scaling":
         check_solver("quincy:solver")
-    setting = FlowSetting(
-        cycle_us=round(config.cycle_s * SECOND),
-        preemption=config.preemption,
-        fairness=config.fairness,
-        job_max=config.job_max,
-        solver=config.solver,
-        warm=config.warm,
-        decision_us=round(config.decision_ms * 1000),
-        arc_us=config.arc_us,
-    )
-    components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, _costs(cluster, config), setting)}
+    components: dict[Address, Component] = {SCHEDULER: Scheduler(cluster, _costs(cluster, config), config)}
     machines = {f"node/{machine}": machine for machine in range(len(cluster.constraints))}
     for address in machines:
         components[address] = Node(SCHEDULER)
@@ -139,16 +84,11 @@ QUINCY = Architecture(
     features={"constraints": "", "locality": "policy=quincy|network-aware"},
 )
 
-FIRMAMENT = Architecture(
+FIRMAMENT = msgspec.structs.replace(
+    QUINCY,
     name="firmament",
     summary="Quincy's flow without shares and preemption, by several policies, solved anew whenever something changes",
     source="Gog, Schwarzkopf, Gleave, Watson, Hand: Firmament, OSDI 2016",
     defaults=QuincyConfig(fairness=False, preemption=False, cycle_s=0.0),
-    messages=NODE_MESSAGES,
-    stages=STAGES,
-    build=build,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
     immediate={"cycle_s": 0.0},
-    features={"constraints": "", "locality": "policy=quincy|network-aware"},
 )

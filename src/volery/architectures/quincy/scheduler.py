@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-import msgspec
-
-from volery.architectures.quincy.flow.costs import FlowCosts
-from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, Solver
-from volery.architectures.quincy.flow.items import Item, WaitingItems
-from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, NetworkTask, fair_floors
-from volery.architectures.quincy.flow.solver import solve
-from volery.architectures.quincy.machines import Machines
+from volery.architectures.quincy.costs import FlowCosts
+from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
+from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, Solver, solve
+from volery.architectures.quincy.tasks import Item, Machines, WaitingItems
+from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
-from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
+from volery.core.model import NEVER, SECOND, Address, Cluster, JobId, Task, Time
 from volery.core.port import Problem
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger
@@ -23,46 +21,35 @@ CYCLE = "cycle"
 FLOW = "flow"
 
 
-class FlowSetting(msgspec.Struct, frozen=True):
-    """The parameters of the scheduler.
+class QuincyConfig(Parameters, frozen=True):
+    """Parameters of Quincy and Firmament."""
 
-    Args:
-        cycle_us: from one flow to the next at least; 0: whenever something has changed.
-        preemption: running tasks are in the network.
-        fairness: jobs have a share of the slots that comes before costs.
-        job_max: tasks of one job that run at once at most; 0: as many as there are.
-        solver: of the flow.
-        warm: begin with the prices of the flow before.
-        decision_us, arc_us: modelled time of a decision, and more per arc of its network.
-    """
-
-    cycle_us: Time
-    preemption: bool
-    fairness: bool
-    job_max: int
-    solver: Solver
-    warm: bool
-    decision_us: Time
-    arc_us: float
+    policy: Literal["quincy", "load-spreading", "network-aware"] = param(
+        "quincy", "what costs: moving input and waiting, tasks per machine, or bandwidth in use"
+    )
+    fairness: bool = param(True, "each job has an equal share of the slots before anything else counts")
+    preemption: bool = param(True, "running tasks may be stopped or moved where that is cheaper; they begin anew")
+    job_max: Count = param(0, "tasks of one job that run at once at most; 0: any number")
+    cycle_s: Seconds = param(1.0, "from one flow to the next, seconds; 0: whenever something changes")
+    input_gb: float = param(1.0, "what a task with input reads, gigabytes", ge=0, le=1e6)
+    rack_cost: float = param(1.0, "of a gigabyte within a rack", ge=0, le=1e6)
+    core_cost: float = param(2.0, "of a gigabyte between racks; 20 where these are badly connected", ge=0, le=1e6)
+    wait_cost: float = param(0.5, "of a second of waiting", ge=0, le=1e6)
+    run_cost: float = param(1.0, "what a second of running is worth, that would be lost", ge=0, le=1e6)
+    machine_mbps: int = param(10_000, "what a machine's network carries (network-aware), Mbit/s", ge=100, le=COUNT_MAX)
+    solver: Solver = param("augmenting", "built in (augmenting), or of OR-tools (scaling); they find the same flow")
+    warm: bool = param(True, "begin with the prices of the flow before; changes the work alone")
+    decision_ms: Milliseconds = param(0.0, "modelled time of a decision, in the lab alone")
+    arc_us: Microseconds = param(0.0, "... and more per arc of its network, microseconds")
 
 
 class Scheduler(Component):
-    """Draws a network after each change, has its cheapest flow computed, and launches and kills tasks by it.
+    """Draws a network after each change, has its cheapest flow computed, and launches and kills tasks by it."""
 
-    Args:
-        cluster: the machines.
-        model: of costs.
-        setting: the parameters.
-    """
-
-    __slots__ = (
-        "_changed", "_drawn", "_graph", "_jobs", "_launches", "_machines", "_model", "_prices", "_setting",
-        "_solved_us", "_waiting",
-    )  # fmt: skip
-
-    def __init__(self, cluster: Cluster, model: FlowCosts, setting: FlowSetting) -> None:
+    def __init__(self, cluster: Cluster, model: FlowCosts, config: QuincyConfig) -> None:
         self._model = model
-        self._setting = setting
+        self._setting = config
+        self._cycle_us = round(config.cycle_s * SECOND)
         self._machines = Machines(cluster, lambda item: model.request_mbps(item.task, item.holders))
         self._waiting = WaitingItems()
         self._prices: dict[object, int] = {}
@@ -73,7 +60,6 @@ class Scheduler(Component):
         self._launches = 0
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -102,17 +88,16 @@ class Scheduler(Component):
             self._waiting.forget(job)
 
     def _change(self, now: Time) -> None:
-        """Solve again as soon as the cycle allows."""
         self._changed = True
         if self._drawn is not None:
             return
-        if self._setting.cycle_us:
+        if self._cycle_us:
             self._look_at(now, now)  # also if that is now: what happens in one instant is solved together
         else:
             self._solve(now)
 
     def _look_at(self, at: Time, now: Time) -> None:
-        earliest = now if self._solved_us == NEVER else max(now, self._solved_us + self._setting.cycle_us)
+        earliest = now if self._solved_us == NEVER else max(now, self._solved_us + self._cycle_us)
         self._port.set_timer(CYCLE, max(at, earliest))
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
@@ -140,7 +125,7 @@ class Scheduler(Component):
         graph = drawn.draw_tasks(members, self._bounds(members, sum(room.free)))
         prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
         self._drawn, self._graph, self._solved_us = drawn, graph, now
-        decision_us = setting.decision_us + round(setting.arc_us * len(graph.tails))
+        decision_us = round(setting.decision_ms * 1000) + round(setting.arc_us * len(graph.tails))
         self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
     def _bounds(self, members: Sequence[NetworkTask], slots: int) -> dict[JobId, Bounds]:
@@ -260,7 +245,6 @@ class Scheduler(Component):
             self._change(now)  # otherwise all is as the last flow has it
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         job = message.job
         if not self._jobs.cancel(message, source):
             self._close_if_done(job)
@@ -280,13 +264,11 @@ class Scheduler(Component):
         self._change(now)
 
     def check(self) -> None:
-        """Raise where a slot has not one owner, or a task of a closed job waits."""
         self._machines.check()
         for item in self._waiting.items.values():
             assert self._jobs.is_open(item.task.job), f"job {item.task.job} waits and is not open"
 
     def check_rest(self) -> None:
-        """Raise where a task waits or runs, or a decision is to come."""
         assert not self._waiting, f"{len(self._waiting)} tasks wait for ever"
         assert not self._machines.running, "tasks run for ever"
         assert self._drawn is None, "an answer never comes"

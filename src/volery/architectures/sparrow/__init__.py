@@ -12,16 +12,9 @@ Deviates Jobs go to schedulers round robin. A job of more than 4,096 tasks is pr
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
-from volery.architectures.sparrow.batches import Batches, ProbeSetting, Sampling
-from volery.architectures.sparrow.captions import CAPTIONS
 from volery.architectures.sparrow.messages import MESSAGES
-from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting, QueuePolicy
-from volery.architectures.sparrow.scheduler import EarlyScheduler, Scheduler
-from volery.core.bounds import PROBES_MAX, Components, Seconds
+from volery.architectures.sparrow.node import EarlyNodeMonitor, NodeMonitor, NodeSetting
+from volery.architectures.sparrow.scheduler import Batches, EarlyScheduler, Scheduler, SparrowConfig
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
@@ -30,40 +23,6 @@ from volery.core.streams import Streams
 from volery.policies.match import Anchors, Matches, Sampler
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 from volery.roles.reservations import Numbers
-
-
-class SparrowConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    schedulers: Annotated[Components, msgspec.Meta(description="schedulers; they share nothing")] = 10
-    probe_ratio: Annotated[
-        float, msgspec.Meta(ge=1, le=PROBES_MAX, description="d, probes per task without constraints")
-    ] = 2.0
-    constrained_ratio: Annotated[
-        float, msgspec.Meta(ge=1, le=PROBES_MAX, description="probes per task with constraints")
-    ] = 2.0
-    late_binding: Annotated[
-        bool, msgspec.Meta(description="false: tasks go to the shortest queues among those probed (section 3.3)")
-    ] = True
-    sampling: Annotated[
-        Sampling, msgspec.Meta(description="probe for all tasks of a job that need the same at once, or for each")
-    ] = "batch"
-    cancellation: Annotated[
-        bool, msgspec.Meta(description="withdraw reservations when the last task is bound (section 3.6)")
-    ] = True
-    replacement: Annotated[
-        bool, msgspec.Meta(description="a worker may be drawn twice, as in the Eagle authors' simulator")
-    ] = False
-    queue: Annotated[QueuePolicy, msgspec.Meta(description="order at a worker, between users (section 4.2)")] = "fifo"
-    priorities: Annotated[
-        dict[str, int], msgspec.Meta(description="user -> priority, smallest first; others come last")
-    ] = {}
-    weights: Annotated[dict[str, float], msgspec.Meta(description="user -> weight of the fair queue; others 1")] = {}
-    cutoff_s: Annotated[
-        Seconds,
-        msgspec.Meta(description="a longer estimate makes a task long; only blocking is told by it"),
-    ] = 1129.532
-    reliable: Annotated[
-        bool, msgspec.Meta(description="bear faults: numbered and acknowledged messages; costs more of them")
-    ] = False
 
 
 def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployment:
@@ -80,22 +39,14 @@ def build(cluster: Cluster, config: SparrowConfig, streams: Streams) -> Deployme
     matches = Matches(cluster.constraints, Anchors(cluster.constraints))
     offered = dict(zip(nodes, cluster.constraints, strict=True))
     cutoff_us = round(config.cutoff_s * SECOND)
-    setting = ProbeSetting(
-        probe_ratio=config.probe_ratio,
-        constrained_ratio=config.constrained_ratio,
-        sampling=config.sampling,
-        cancellation=config.cancellation,
-        cutoff_us=cutoff_us,
-        users=config.queue != "fifo",
-    )
     components: dict[str, Component] = {}
     for number, address in enumerate(schedulers):
         numbers = Numbers(number, config.schedulers)
         random = streams.of(address).random
         sampler = Sampler(cluster.constraints, matches, random, replacement=config.replacement)
-        batches = Batches(nodes, sampler, setting, numbers)
+        batches = Batches(nodes, sampler, config, numbers)
         if config.late_binding:
-            components[address] = Scheduler(batches, offered, setting, numbers)
+            components[address] = Scheduler(batches, offered, config, numbers)
         else:
             components[address] = EarlyScheduler(batches, numbers)
     node_role = NodeMonitor if config.late_binding else EarlyNodeMonitor
@@ -124,6 +75,19 @@ STAGES = {
     Stage.R4: Realisation("NodeMonitor.on_probe", "full", "reservations wait for a free slot"),
     Stage.R5: Realisation("Scheduler.on_task_request", "full", "the sampled nodes that have a free slot first"),
 }
+
+CAPTIONS = {
+    "Submit": "Job {job}{user} comes to {receiver}, a scheduler: {tasks_of_job}. It knows of no machine what it does.",
+    "Probe": (
+        "{sender} probes {receiver}, drawn at random: a reservation without a task. It sends more probes than tasks."
+    ),
+    "TaskRequest": "{sender} has a free slot, and asks {receiver} for the task that its reservation stands for.",
+    "Assign": "{sender} binds late: {receiver} was among the first to have a slot, and gets {tasks}.",
+    "NoTask": "{sender} has no task left for {receiver}: other machines were faster. Its reservation is void.",
+    "Place": "{sender} has counted queues, and gives {tasks} to {receiver}.",
+    "Completed": "{sender} tells {receiver} that {tasks} has finished.",
+}
+"""Texts of recordings, for readers who do not know the design."""
 
 SPARROW = Architecture(
     name="sparrow",

@@ -1,17 +1,119 @@
-"""Sparrow's node monitors: one per machine, with a queue of reservations, or of tasks without late binding."""
+"""Sparrow's node monitors: one per machine, with a queue of reservations, or of tasks without late binding.
+
+Several users at one worker are served by strict priority or by weighted fair shares. Sparrow applies such policies at
+each worker alone, so that shares over the cluster hold in expectation only (Ousterhout et al., SOSP 2013, section 4.2).
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol
 
 import msgspec
 
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
-from volery.architectures.sparrow.queues import FairShare, StrictPriority, UserQueues
 from volery.core.component import sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Task, TaskId, Time
 from volery.roles.reservations import Completed, Kill, NoTask, SlotKeeper, TaskRequest, Withdraw
+
+
+class UserOrder(Protocol):
+    """The order in which the users of a worker are served."""
+
+    def rank(self, user: str) -> float:
+        """The user with the smallest rank is served next; of equal ones, the one who has waited longest."""
+        ...
+
+    def opened(self, user: str, others: Iterable[str]) -> None:
+        """A user without entries gets one; the others have some."""
+
+    def served(self, user: str) -> None:
+        """An entry of the user was taken."""
+
+
+class StrictPriority:
+    """Serves the smallest number first; without preemption."""
+
+    __slots__ = ("_priorities",)
+
+    def __init__(self, priorities: Mapping[str, int]) -> None:
+        self._priorities = priorities
+
+    def rank(self, user: str) -> float:
+        return self._priorities.get(user, float("inf"))
+
+    def opened(self, user: str, others: Iterable[str]) -> None:
+        pass
+
+    def served(self, user: str) -> None:
+        pass
+
+
+class FairShare:
+    """Serves the user with the fewest starts per weight.
+
+    A user who comes back does not make up for the time away: the count of starts is raised to the least that the
+    waiting users have.
+    """
+
+    __slots__ = ("_started", "_weights")
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self._weights = weights
+        self._started: dict[str, float] = {}
+
+    def rank(self, user: str) -> float:
+        return self._started[user]
+
+    def opened(self, user: str, others: Iterable[str]) -> None:
+        least = min([self._started[other] for other in others], default=0.0)
+        self._started[user] = max(self._started.get(user, 0.0), least)
+
+    def served(self, user: str) -> None:
+        self._started[user] += 1.0 / self._weights.get(user, 1.0)
+
+
+class UserQueues:
+    """One first-in-first-out queue per user; entries are numbers."""
+
+    __slots__ = ("_order", "_queues", "_user_of")
+
+    def __init__(self, order: UserOrder) -> None:
+        self._order = order
+        self._queues: dict[str, dict[int, None]] = {}
+        self._user_of: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._user_of)
+
+    def push(self, number: int, user: str) -> None:
+        queue = self._queues.get(user)
+        if queue is None:
+            self._order.opened(user, self._queues)
+            queue = self._queues[user] = {}
+        queue[number] = None
+        self._user_of[number] = user
+
+    def discard(self, number: int) -> None:
+        user = self._user_of.pop(number)
+        queue = self._queues[user]
+        del queue[number]
+        if not queue:
+            del self._queues[user]
+
+    def pop(self) -> int:
+        """Remove and return the first entry of the user who is served next.
+
+        Raises:
+            ValueError: when the queues are empty.
+        """
+        user = min(self._queues, key=self._order.rank)
+        number = next(iter(self._queues[user]))
+        self.discard(number)
+        self._order.served(user)
+        return number
+
 
 QueuePolicy = Literal["fifo", "priority", "fair"]
 
@@ -24,10 +126,6 @@ class NodeSetting(msgspec.Struct, frozen=True):
 
     Args:
         schedulers: the scheduler of job j is the one at j modulo their number.
-        cutoff_us: tasks with a longer estimate are long, for the account of head-of-line blocking alone.
-        policy: the order of the queue.
-        priorities: user -> priority, smallest first.
-        weights: user -> weight of the fair order.
     """
 
     schedulers: tuple[Address, ...]
@@ -108,7 +206,6 @@ class NodeMonitor(SlotKeeper):
         self._port.launch(task, 0, waited_us)
 
     def on_no_task(self, message: NoTask, source: Address, now: Time) -> None:
-        """The reservation was in vain."""
         if message.request == self._asked:
             self._asked = 0
         elif not self._others or self._others.pop(message.request, None) is None:
@@ -121,7 +218,6 @@ class NodeMonitor(SlotKeeper):
             self._users.discard(message.number)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
-        """End the task, if it still runs."""
         self._port.kill(message.task, 0)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
@@ -134,7 +230,6 @@ class NodeMonitor(SlotKeeper):
         self._next(now)
 
     def check(self) -> None:
-        """No slot idles while reservations wait."""
         asking = bool(self._asked) + len(self._others or ())
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
         assert self._idle + asking <= self._slots, "more requests than slots"
@@ -217,7 +312,6 @@ class EarlyNodeMonitor(SlotKeeper):
         self._launch(task, now - came, now)
 
     def check(self) -> None:
-        """No slot idles while tasks wait."""
         assert 0 <= self._idle <= self._slots, f"{self._idle} of {self._slots} slots idle"
         assert not (self._idle and self._queue), f"{self._idle} idle slots while {len(self._queue)} tasks wait"
 

@@ -1,37 +1,155 @@
-"""Sparrow's schedulers: they share nothing, and probe more workers than they have tasks."""
+"""Sparrow's schedulers: they share nothing, and probe more workers than they have tasks, a batch of tasks at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
-from volery.architectures.sparrow.batches import Batches, ProbeBatch, ProbeSetting
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
+from volery.architectures.sparrow.node import QueuePolicy
+from volery.core.bounds import PROBES_MAX, Components, Parameters, Seconds, param
 from volery.core.component import sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, Submit
-from volery.core.model import Address, Time
-from volery.roles.reservations import Completed, Kill, NoTask, Numbers, ReservingScheduler, TaskRequest, Withdraw
-from volery.roles.submission import ANSWERS
+from volery.core.model import SECOND, Address, JobId, Task, Time
+from volery.policies.match import Sampler
+from volery.roles.reservations import (
+    Completed,
+    Kill,
+    NoTask,
+    Numbers,
+    ReservingScheduler,
+    TaskRequest,
+    Withdraw,
+    by_needs,
+)
+from volery.roles.submission import ANSWERS, JobLedger, Send
+
+Sampling = Literal["batch", "per-task"]
+
+
+class SparrowConfig(Parameters, frozen=True):
+    schedulers: Components = param(10, "schedulers; they share nothing")
+    probe_ratio: float = param(2.0, "d, probes per task without constraints", ge=1, le=PROBES_MAX)
+    constrained_ratio: float = param(2.0, "probes per task with constraints", ge=1, le=PROBES_MAX)
+    late_binding: bool = param(True, "false: tasks go to the shortest queues among those probed (section 3.3)")
+    sampling: Sampling = param("batch", "probe for all tasks of a job that need the same at once, or for each")
+    cancellation: bool = param(True, "withdraw reservations when the last task is bound (section 3.6)")
+    replacement: bool = param(False, "a worker may be drawn twice, as in the Eagle authors' simulator")
+    queue: QueuePolicy = param("fifo", "order at a worker, between users (section 4.2)")
+    priorities: dict[str, int] = param({}, "user -> priority, smallest first; others come last")
+    weights: dict[str, float] = param({}, "user -> weight of the fair queue; others 1")
+    cutoff_s: Seconds = param(1129.532, "a longer estimate makes a task long; only blocking is told by it")
+    reliable: bool = param(False, "bear faults: numbered and acknowledged messages; costs more of them")
+
+
+class ProbeBatch:
+    """Tasks of a job that were probed for together.
+
+    Attributes:
+        tasks: not bound yet, the first one last.
+        user: of the job; "" where nodes do not ask.
+        first: number of the first probe; the others follow in the scheduler's steps.
+        nodes: per probe, its receiver; None once it was asked for or answered.
+    """
+
+    __slots__ = ("first", "id", "nodes", "siblings", "tasks", "user")
+
+    def __init__(self, number: int, tasks: list[Task], user: str, siblings: list[ProbeBatch]) -> None:
+        self.id = number
+        self.tasks = tasks
+        self.user = user
+        self.first = 0
+        self.nodes: list[Address | None] = []
+        self.siblings = siblings
+        siblings.append(self)
+
+
+class Batches:
+    """Probes for tasks, and keeps their batches until all tasks are bound."""
+
+    def __init__(self, nodes: Sequence[Address], sampler: Sampler, config: SparrowConfig, numbers: Numbers) -> None:
+        self._nodes = nodes
+        self._sampler = sampler
+        self._setting = config
+        self._numbers = numbers
+        self._users: dict[JobId, str] = {}
+        self.open: dict[int, ProbeBatch] = {}
+
+    def submit(self, message: Submit, source: Address, jobs: JobLedger, send: Send) -> int:
+        """Probe for a job, if it is new; returns the number of probes."""
+        job, user = message.job, ""
+        tasks = jobs.admit(message, source, 0)
+        if self._setting.queue != "fifo":
+            user = job.user
+            if jobs.is_open(job.id) and 0 <= jobs.received(job.id) < jobs.announced(job.id):
+                self._users[job.id] = user
+        return self._probe(tasks, user, jobs, send)
+
+    def extend(self, message: MoreTasks, jobs: JobLedger, send: Send) -> int:
+        """Probe for a further chunk of a job; returns the number of probes."""
+        tasks, user = jobs.more(message), self._users.get(message.job, "")
+        if not jobs.is_open(message.job) or jobs.received(message.job) == jobs.announced(message.job):
+            self._users.pop(message.job, None)
+        return self._probe(tasks, user, jobs, send)
+
+    def _probe(self, tasks: Sequence[Task], user: str, jobs: JobLedger, send: Send) -> int:
+        """Probe for tasks in the name of a user, and report those that fit no machine."""
+        groups, setting, sent = by_needs(tasks), self._setting, 0
+        siblings: list[ProbeBatch] = []
+        for need in reversed(groups):
+            group = groups[need]
+            if need and not self._sampler.supply(need):
+                for task in group:
+                    jobs.unsatisfiable(task.job)
+                continue
+            ratio = setting.constrained_ratio if need else setting.probe_ratio
+            if setting.sampling == "batch":
+                batch = ProbeBatch(self._numbers.take(), group, user, siblings)
+                sent += self._send(batch, need, math.ceil(ratio * len(group)), send)
+            else:
+                for task in reversed(group):
+                    batch = ProbeBatch(self._numbers.take(), [task], user, [])
+                    sent += self._send(batch, need, math.ceil(ratio), send)
+        return sent
+
+    def _send(self, batch: ProbeBatch, need: int, count: int, send: Send) -> int:
+        self.open[batch.id] = batch
+        nodes, step, batch_id, user = self._nodes, self._numbers.step, batch.id, batch.user
+        number = batch.first = self._numbers.take(count)
+        chosen = [nodes[worker] for worker in self._sampler.draw(need, count)]
+        batch.nodes[:] = chosen
+        for node in chosen:
+            send(node, Probe(number, batch_id, user))
+            number += step
+        return count
+
+    def answered(self, batch_id: int, number: int) -> ProbeBatch | None:
+        """The batch of a probe that is answered for the first time, else None."""
+        batch = self.open.get(batch_id)
+        if batch is not None:
+            place = (number - batch.first) // self._numbers.step
+            if batch.nodes[place] is not None:
+                batch.nodes[place] = None
+                return batch
+        return None
+
+    def of(self, job: JobId) -> list[ProbeBatch]:
+        """The batches of a job with tasks that are not bound."""
+        return [batch for batch in self.open.values() if batch.tasks and batch.tasks[0].job == job]
 
 
 class Scheduler(ReservingScheduler):
-    """Binds a task when a node asks for one.
-
-    Args:
-        batches: with the probes.
-        offered: per node, the constraints that it satisfies.
-        setting: the parameters.
-        numbers: of messages.
-    """
-
-    __slots__ = ("_batches", "_offered", "_setting")
+    """Binds a task when a node asks for one."""
 
     def __init__(
-        self, batches: Batches, offered: Mapping[Address, int], setting: ProbeSetting, numbers: Numbers
+        self, batches: Batches, offered: Mapping[Address, int], config: SparrowConfig, numbers: Numbers
     ) -> None:
         super().__init__(numbers)
         self._batches = batches
         self._offered = offered
-        self._setting = setting
+        self._setting = config
+        self._cutoff_us = round(config.cutoff_s * SECOND)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Probe for a job; tasks that fit no machine are reported and the others run."""
@@ -39,7 +157,6 @@ class Scheduler(ReservingScheduler):
         self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Probe for a further chunk."""
         self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_task_request(self, message: TaskRequest, source: Address, now: Time) -> None:
@@ -51,7 +168,7 @@ class Scheduler(ReservingScheduler):
             self._refuse(message, source)
             return
         task = self._bind(batch.tasks, message, source)
-        if message.blocked_us and task.estimate_us <= self._setting.cutoff_us:
+        if message.blocked_us and task.estimate_us <= self._cutoff_us:
             self._blocked_us += message.blocked_us
         self._port.send(source, Assign(message.request, task))
         if not batch.tasks:
@@ -87,7 +204,6 @@ class Scheduler(ReservingScheduler):
         self._kill(message.job)
 
     def check(self) -> None:
-        """Every task that is not bound has a reservation of its own under way."""
         for batch in self._batches.open.values():
             left = len(batch.nodes) - batch.nodes.count(None)
             assert len(batch.tasks) <= left, f"{len(batch.tasks)} tasks, {left} reservations"
@@ -103,14 +219,7 @@ class Scheduler(ReservingScheduler):
 
 
 class EarlyScheduler(ReservingScheduler):
-    """Asks nodes for their queue lengths and sends each task to the shortest queue (no late binding).
-
-    Args:
-        batches: with the probes.
-        numbers: of messages.
-    """
-
-    __slots__ = ("_answers", "_batches")
+    """Asks nodes for their queue lengths and sends each task to the shortest queue (no late binding)."""
 
     def __init__(self, batches: Batches, numbers: Numbers) -> None:
         super().__init__(numbers)
@@ -123,7 +232,6 @@ class EarlyScheduler(ReservingScheduler):
         self._probes += self._batches.submit(message, source, self._jobs, self._port.send)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        """Probe for a further chunk."""
         self._probes += self._batches.extend(message, self._jobs, self._port.send)
 
     def on_queue_length(self, message: QueueLength, source: Address, now: Time) -> None:
@@ -163,7 +271,6 @@ class EarlyScheduler(ReservingScheduler):
         self._kill(message.job)
 
     def check(self) -> None:
-        """Every batch waits for answers, and will have as many as it has tasks."""
         for batch in self._batches.open.values():
             answers = len(self._answers.get(batch.id, ()))
             assert answers < len(batch.nodes), "a batch without unanswered probes"

@@ -15,15 +15,26 @@ Deviates Neither text was at hand in full: what is recalled or chosen is marked 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from volery.architectures.tetrisched.highs import Limits, check_solver
+from volery.architectures.tetrisched.milp import Limits, check_solver
 from volery.architectures.tetrisched.plan import Solver
 from volery.architectures.tetrisched.requests import RequestSetting, Soft
 from volery.architectures.tetrisched.scheduler import CycleSetting, Scheduler
-from volery.core.bounds import Count, Microseconds, Milliseconds, Period, PositiveCount, PositiveRatio, Ratio, Seconds
+from volery.core.bounds import (
+    Count,
+    Microseconds,
+    Milliseconds,
+    Parameters,
+    Period,
+    PositiveCount,
+    PositiveRatio,
+    Ratio,
+    Seconds,
+    param,
+)
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -32,52 +43,30 @@ from volery.core.streams import Streams
 from volery.roles.node import NODE_MESSAGES, SCHEDULER, Node
 
 
-class PlanConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlanConfig(Parameters, frozen=True):
     """Parameters that alsched and TetriSched have in common."""
 
-    cycle_s: Annotated[
-        Seconds, msgspec.Meta(description="from one plan to the next, seconds; 0: whenever something changes")
-    ] = 4.0
-    solver: Annotated[
-        Solver, msgspec.Meta(description="all jobs together (optimal, to the gap), or one after the other (greedy)")
-    ] = "optimal"
-    gap: Annotated[
-        Ratio, msgspec.Meta(description="a plan may be worth so much less than the best, as a share of it")
-    ] = 0.1
-    nodes_max: Annotated[
-        Count,
-        msgspec.Meta(description="nodes of the solver's search per plan; its work is limited by nothing else"),
-    ] = 100
-    jobs_max: Annotated[PositiveCount, msgspec.Meta(description="jobs per plan, those with deadlines first")] = 100
-    gangs: Annotated[
-        bool, msgspec.Meta(description="tasks of a job start together; otherwise each starts where it can")
-    ] = True
-    decision_ms: Annotated[Milliseconds, msgspec.Meta(description="modelled time of a decision, in the lab alone")] = (
-        0.0
-    )
-    leaf_us: Annotated[
-        Microseconds, msgspec.Meta(description="... and more per leaf of the expressions of a plan, microseconds")
-    ] = 0.0
+    cycle_s: Seconds = param(4.0, "from one plan to the next, seconds; 0: whenever something changes")
+    solver: Solver = param("optimal", "all jobs together (optimal, to the gap), or one after the other (greedy)")
+    gap: Ratio = param(0.1, "a plan may be worth so much less than the best, as a share of it")
+    nodes_max: Count = param(100, "nodes of the solver's search per plan; its work is limited by nothing else")
+    jobs_max: PositiveCount = param(100, "jobs per plan, those with deadlines first")
+    gangs: bool = param(True, "tasks of a job start together; otherwise each starts where it can")
+    decision_ms: Milliseconds = param(0.0, "modelled time of a decision, in the lab alone")
+    leaf_us: Microseconds = param(0.0, "... and more per leaf of the expressions of a plan, microseconds")
 
 
 class AlschedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
-    constraints: Annotated[
-        Soft, msgspec.Meta(description="preferences of jobs: weighed (soft), insisted on (hard), or ignored (none)")
-    ] = "soft"
+    constraints: Soft = param("soft", "preferences of jobs: weighed (soft), insisted on (hard), or ignored (none)")
 
 
 class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
-    plan_ahead_s: Annotated[
-        Seconds,
-        msgspec.Meta(description="how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)"),
-    ] = 96.0
-    quantum_s: Annotated[Period, msgspec.Meta(description="unit of planned time, seconds")] = 4.0
-    heterogeneity: Annotated[
-        bool, msgspec.Meta(description="know which machines a job prefers; false: any, at the slow estimate (NH)")
-    ] = True
-    deadline_value: Annotated[
-        PositiveRatio, msgspec.Meta(description="of a job that meets its deadline, where best effort is worth up to 1")
-    ] = 1000.0
+    plan_ahead_s: Seconds = param(96.0, "how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)")
+    quantum_s: Period = param(4.0, "unit of planned time, seconds")
+    heterogeneity: bool = param(True, "know which machines a job prefers; false: any, at the slow estimate (NH)")
+    deadline_value: PositiveRatio = param(
+        1000.0, "of a job that meets its deadline, where best effort is worth up to 1"
+    )
 
 
 QUANTUM_OF_ALSCHED_US = 4 * SECOND
@@ -169,17 +158,13 @@ TETRISCHED = Architecture(
     features={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
 )
 
-ALSCHED = Architecture(
+ALSCHED = msgspec.structs.replace(
+    TETRISCHED,
     name="alsched",
     summary="maximises the utility of soft constraints over what is free now, optimally or greedily",
     source="Tumanov, Cipar, Ganger, Kozuch: alsched, SoCC 2012",
     defaults=AlschedConfig(),
-    messages=NODE_MESSAGES,
-    stages=STAGES,
     build=build_alsched,
-    hops=2,
-    tolerates=frozenset({"duplication"}),
-    gangs="gangs",
     immediate=PROMPT,
     features={"constraints": "", "preferences": "constraints=soft|hard"},
 )

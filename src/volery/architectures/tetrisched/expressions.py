@@ -1,17 +1,24 @@
-"""Utility expressions: what a job is worth by which machines it is given, when and for how long.
+"""STRL: utility expressions, which say what a job is worth by the machines it is given, when and for how long.
 
 The primitives and operators of alsched (Tumanov et al., SoCC 2012) with the time dimension of TetriSched's STRL (the
 same, EuroSys 2016): a leaf asks for machines of an equivalence set, from a quantum of time for so many quanta. Machines
-are named by sets whose members stand elsewhere (`Sets`), so that an expression is small, readable and portable.
+are named by sets whose members stand elsewhere (`Sets`), so that an expression is small, readable and portable. The
+text form has a reader whose errors name the place, and a printer; what is printed reads back as it was.
 
-`worth` says what a tree is worth when machines are given here and now; `milp.py` finds what to give.
+    nCk(SETS, k, start, duration, value)    LnCk(...)        SETS: names of sets of machines, joined by +
+    nCk(SETS, k, value)                     LnCk(...)        now, for one quantum
+    max(e, ..)  min(e, ..)  sum(e, ..)  scale(e, factor)  barrier(e, value)
+
+White space and line breaks are free; from # to the end of a line is a comment. `worth` says what a tree is worth when
+machines are given here and now; `milp.py` finds what to give.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Final
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
@@ -53,15 +60,20 @@ class NCk(_Leaf, frozen=True, tag="nCk"):
 
     Args:
         where: names of sets whose union is the equivalence set.
-        k: how many.
-        value: what they are worth.
         start: the quantum with which they are needed, 0: now.
-        duration: in quanta.
     """
+
+    def worth(self, count: int) -> float:
+        """The value of so many machines."""
+        return self.value if count == self.k else 0.0
 
 
 class LnCk(_Leaf, frozen=True, tag="LnCk"):
     """As nCk, but any number up to k: x of them are worth x / k of the value."""
+
+    def worth(self, count: int) -> float:
+        """The value of so many machines."""
+        return self.value * min(count, self.k) / self.k
 
 
 class _Many(_Node, frozen=True):
@@ -144,37 +156,28 @@ def members(where: tuple[str, ...], sets: Sets) -> int:
     return found
 
 
-def worth(node: Expression, given: int, sets: Sets) -> float:
-    """The value of machines that are given now, as alsched counts (SoCC 2012): time does not matter.
+def folded(node: Expression, of_leaf: Callable[[NCk | LnCk], float]) -> float:
+    """The value of an expression, given that of its leaves, which are looked at from left to right."""
+    match node:
+        case NCk() | LnCk():
+            return of_leaf(node)
+        case Scale():
+            return node.factor * folded(node.of, of_leaf)
+        case Barrier():
+            return node.value if folded(node.of, of_leaf) >= node.value else 0.0
+    worths = [folded(each, of_leaf) for each in node.of]
+    return max(worths) if isinstance(node, Max) else min(worths) if isinstance(node, Min) else sum(worths)
 
-    Args:
-        node: the expression; its parts may count the same machine.
-        given: the machines, as a bit vector.
-        sets: the members of the sets that it names.
+
+def worth(node: Expression, given: int, sets: Sets) -> float:
+    """The value of machines (a bit vector) that are given now, as alsched counts (SoCC 2012): time does not matter.
+
+    Parts of the expression may count the same machine.
 
     Raises:
         InputError: the expression names a set that is not among them.
     """
-    match node:
-        case NCk():
-            return node.value if (members(node.where, sets) & given).bit_count() == node.k else 0.0
-        case LnCk():
-            return node.value * min((members(node.where, sets) & given).bit_count(), node.k) / node.k
-        case Max():
-            return max(worth(each, given, sets) for each in node.of)
-        case Min():
-            return min(worth(each, given, sets) for each in node.of)
-        case Sum():
-            return sum(worth(each, given, sets) for each in node.of)
-        case Scale():
-            return node.factor * worth(node.of, given, sets)
-        case Barrier():
-            return node.value if worth(node.of, given, sets) >= node.value else 0.0
-
-
-def to_json(node: Expression) -> bytes:
-    """The JSON form: an object per node, distinguished by "op"."""
-    return msgspec.json.encode(node)
+    return folded(node, lambda leaf: leaf.worth((members(leaf.where, sets) & given).bit_count()))
 
 
 def from_json(text: bytes | str) -> Expression:
@@ -196,26 +199,165 @@ def from_json(text: bytes | str) -> Expression:
 _DECODER: Final = msgspec.json.Decoder(Expression)
 
 
-def ncks(where: str, k: int, value: float, start: int = NOW, duration: int = 1) -> NCk:
-    """A leaf from text: `ncks("gpu+other", 2, 4.0)`."""
-    return NCk(tuple(where.split("+")), k, value, start, duration)
+_LEAVES: Final[dict[str, type[NCk | LnCk]]] = {"nCk": NCk, "LnCk": LnCk}
+_MANY: Final[dict[str, type[Max | Min | Sum]]] = {"max": Max, "min": Min, "sum": Sum}
+_BOUNDED: Final[dict[str, type[Scale | Barrier]]] = {"scale": Scale, "barrier": Barrier}
+OPERATORS: Final = (*_LEAVES, *_MANY, *_BOUNDED)
+_TOKEN: Final = re.compile(
+    r"(?P<space>\s+|#[^\n]*)|(?P<number>[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][\w.:]*)|(?P<mark>[(),+])"
+)
+WIDTH: Final = 100
+"""Expressions that are longer are printed over several lines."""
 
 
-def lncks(where: str, k: int, value: float, start: int = NOW, duration: int = 1) -> LnCk:
-    """As `ncks`, for any number of machines up to k."""
-    return LnCk(tuple(where.split("+")), k, value, start, duration)
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
 
 
-def either(*of: Expression) -> Max:
-    """Alternatives, one of which is enough."""
-    return Max(of)
+class _Reader:
+    """Reads one expression by recursive descent."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._text = text
+        self._place = place
+        self._tokens = list(self._cut())
+        self._next = 0
+        self._depth = 0
+
+    def _cut(self) -> list[_Token]:
+        found, at = [], 0
+        while at < len(self._text):
+            match = _TOKEN.match(self._text, at)
+            if match is None:
+                self._refuse(at, f"{self._text[at]!r} has no meaning here; write names, numbers, ( ) , and +")
+            if match.lastgroup != "space":
+                found.append(_Token(str(match.lastgroup), match[0], at))
+            at = match.end()
+        return [*found, _Token("end", "", at)]
+
+    def _refuse(self, at: int, problem: str) -> NoReturn:
+        line = self._text.count("\n", 0, at) + 1
+        column = at - (self._text.rfind("\n", 0, at) + 1) + 1
+        raise InputError(f"{self._place}:{line}:{column}", problem)
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self, kind: str, wanted: str) -> _Token:
+        token = self._peek()
+        if token.kind != kind:
+            found = repr(token.text) if token.text else "the end"
+            self._refuse(token.at, f"{wanted} is expected here, not {found}")
+        self._next += 1
+        return token
+
+    def _mark(self, text: str, wanted: str) -> None:
+        token = self._peek()
+        if token.text != text or token.kind != "mark":
+            found = repr(token.text) if token.text else "the end"
+            self._refuse(token.at, f"{text!r} is expected here ({wanted}), not {found}")
+        self._next += 1
+
+    def whole(self) -> Expression:
+        found = self._expression()
+        self._take("end", "nothing more")
+        return found
+
+    def _expression(self) -> Expression:
+        token = self._take("name", "an expression, as nCk(all, 2, 1)")
+        if token.text not in OPERATORS:
+            self._refuse(token.at, f"{token.text!r} is no operator{suggestion(token.text, OPERATORS)}")
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            self._refuse(token.at, f"more than {DEPTH_MAX} levels; flatten nested max, min or sum of one kind")
+        self._mark("(", f"after {token.text}")
+        try:
+            found = self._arguments(token.text)
+        except ValueError as error:
+            if isinstance(error, InputError):
+                raise
+            self._refuse(token.at, str(error))
+        self._mark(")", f"closing {token.text}")
+        self._depth -= 1
+        return found
+
+    def _arguments(self, operator: str) -> Expression:
+        if operator in _LEAVES:
+            return self._leaf(operator)
+        of = [self._expression()]
+        if operator in _BOUNDED:
+            self._mark(",", f"{operator} takes an expression and a number")
+            return _BOUNDED[operator](of[0], self._number())
+        while self._peek().text == ",":
+            self._next += 1
+            of.append(self._expression())
+        return _MANY[operator](tuple(of))
+
+    def _leaf(self, operator: str) -> NCk | LnCk:
+        names = [self._take("name", "the name of a set of machines").text]
+        while self._peek().text == "+":
+            self._next += 1
+            names.append(self._take("name", "the name of a set of machines").text)
+        form = f"{operator}(SETS, k, value) or {operator}(SETS, k, start, duration, value)"
+        self._mark(",", form)
+        at = self._peek().at
+        numbers = [self._take("number", f"a number: {form}")]
+        while self._peek().text == ",":
+            self._next += 1
+            numbers.append(self._take("number", f"a number: {form}"))
+        if len(numbers) not in (2, 4):
+            self._refuse(at, f"{len(numbers)} numbers stand here; write {form}")
+        counts = [self._count(token) for token in numbers[:-1]]
+        start, duration = (counts[1], counts[2]) if len(counts) == 3 else (NOW, 1)
+        return _LEAVES[operator](tuple(names), counts[0], float(numbers[-1].text), start, duration)
+
+    def _count(self, token: _Token) -> int:
+        if not token.text.isdigit():
+            self._refuse(token.at, f"{token.text} is no whole number; k, start and duration are counted")
+        return int(token.text)
+
+    def _number(self) -> float:
+        return float(self._take("number", "a number").text)
 
 
-def together(*of: Expression) -> Min:
-    """Expressions that are all needed."""
-    return Min(of)
+def parse(text: str, place: str = "STRL") -> Expression:
+    """Read an expression.
+
+    Args:
+        place: what errors call it, for example a file's name.
+
+    Raises:
+        InputError: at place:line:column, with the fix.
+    """
+    return _Reader(text, place).whole()
 
 
-def each(*of: Expression) -> Sum:
-    """Each that is satisfied counts."""
-    return Sum(of)
+def written(node: Expression, indent: int = 0) -> str:
+    """The expression in STRL; `parse` gives the same one back."""
+    line = _line(node)
+    if isinstance(node, NCk | LnCk) or len(line) + indent <= WIDTH:
+        return line
+    pad = " " * (indent + 2)
+    if isinstance(node, Scale | Barrier):
+        return f"{_name(node)}(\n{pad}{written(node.of, indent + 2)},\n{pad}{_bound(node)!r}\n{' ' * indent})"
+    parts = ",\n".join(pad + written(each, indent + 2) for each in node.of)
+    return f"{_name(node)}(\n{parts}\n{' ' * indent})"
+
+
+def _line(node: Expression) -> str:
+    if isinstance(node, NCk | LnCk):
+        when = "" if (node.start, node.duration) == (NOW, 1) else f"{node.start}, {node.duration}, "
+        return f"{_name(node)}({'+'.join(node.where)}, {node.k}, {when}{node.value!r})"
+    if isinstance(node, Scale | Barrier):
+        return f"{_name(node)}({_line(node.of)}, {_bound(node)!r})"
+    return f"{_name(node)}({', '.join(_line(each) for each in node.of)})"
+
+
+def _name(node: Expression) -> str:
+    return str(node.__struct_config__.tag)
+
+
+def _bound(node: Scale | Barrier) -> float:
+    return node.factor if isinstance(node, Scale) else node.value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from volery.architectures.tetrisched.parts import MachineSupply
-from volery.architectures.tetrisched.wishes import Option, TimeGrid
 from volery.core.model import Cluster, Preference, Task, TaskId, Time
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
@@ -15,6 +14,35 @@ SPEEDS_MAX: Final = 4
 """Classes of machines by speed that a job chooses among."""
 SETS_MAX: Final = 4096
 """Sets that are remembered from cycle to cycle."""
+
+
+class TimeGrid(msgspec.Struct, frozen=True):
+    """Time as a planner sees it: now and some quanta ahead.
+
+    Args:
+        now_us: the beginning of quantum 0.
+        ahead: the last quantum with which a job may be planned to start; 0: now or not at all.
+        horizon_us: how long after submission best effort has come down to its floor.
+    """
+
+    now_us: Time
+    quantum_us: Time
+    ahead: int
+    horizon_us: Time
+
+    def quanta(self, length_us: Time) -> int:
+        """The number of quanta, rounded up; at least 1."""
+        return max(1, -(-length_us // self.quantum_us))
+
+    def start_us(self, quantum: int) -> Time:
+        return self.now_us + quantum * self.quantum_us
+
+
+class Option(NamedTuple):
+    """Machines that a job may be given, all of one set, and how long it runs there."""
+
+    where: str
+    length_us: Time
 
 
 class RunningJob(msgspec.Struct, frozen=True):
@@ -34,8 +62,6 @@ class ClusterMachines:
 
     Attributes:
         idle: units on which nothing runs, as a bit vector.
-        running: by task.
-        sets: the members of the sets that have been named.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -56,7 +82,6 @@ class ClusterMachines:
             self._options.clear()
 
     def fitting(self, constraints: int) -> int:
-        """The units that satisfy constraints, as a bit vector."""
         return self._matches[constraints]
 
     def named(self, constraints: int, speed: int = 0) -> str:
@@ -76,11 +101,7 @@ class ClusterMachines:
         """The sets on which k tasks with these constraints may run together, and their run times.
 
         Args:
-            k: how many.
-            constraints: that each needs.
-            wish: of their job.
             estimate_us: on a preferred machine of the reference speed.
-            blind: to what makes machines different: anywhere, and as long as it takes where it takes longest.
         """
         key = (constraints, wish, k, blind)
         if key not in self._options:
@@ -140,7 +161,6 @@ class ClusterMachines:
         return ended.task
 
     def check(self) -> None:
-        """Every unit is idle or runs one task."""
         taken = [one.unit for one in self.running.values()]
         assert len(set(taken)) == len(taken), "a unit runs two tasks"
         assert sum(1 << unit for unit in taken) == self.every & ~self.idle, "units are neither idle nor running"

@@ -14,20 +14,24 @@ part (k I), and times t at which no leaf starts: what is available only grows, a
 same reason a leaf is impossible for which there is too little when it starts, and is left out of its max. What is used
 of x at t is a column of its own, what was used before with what starts and without what ends: that is sparser.
 
-The program is arrays; who solves it does not matter here (`architectures/tetrisched/highs.py`).
+HiGHS solves the program; no other file imports it. Its work is limited by counts (nodes of the search tree), never by a
+clock: one thread, one seed, so that the same program has the same answer again. It comes with the extra `solve`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from volery.architectures.tetrisched.expressions import Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum
-from volery.architectures.tetrisched.parts import Parts
+from volery.architectures.tetrisched.parts import Chosen, Parts
+from volery.core.errors import InputError
 
 Linear = list[tuple[int, float]]
 """Columns and their coefficients."""
@@ -36,30 +40,12 @@ ALWAYS = -1
 """Stands for the indicator of the root, which is 1."""
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """A leaf that is given machines.
-
-    Args:
-        request: the place of its expression.
-        leaf: its number in that, from left to right.
-        amounts: (part, how many machines of it).
-    """
-
-    request: int
-    leaf: int
-    amounts: tuple[tuple[int, int], ...]
-
-
 class Program(msgspec.Struct, frozen=True, eq=False):
     """Maximise `worth` x, subject to rows, 0 <= x <= upper.
 
     Args:
-        worth: per column.
-        upper: per column.
-        integer: per column.
         row_low, row_high: per row, infinite where there is no bound.
         row_first: place of each row's first entry, with the count of all at the end.
-        column, factor: of the entries.
     """
 
     worth: Reals
@@ -73,12 +59,7 @@ class Program(msgspec.Struct, frozen=True, eq=False):
 
 
 class Generator:
-    """Builds the program of some expressions.
-
-    Args:
-        requests: one expression per job; the whole is worth their sum.
-        parts: the equivalence classes of the machines, and what is available of each at the starts of the leaves.
-    """
+    """Builds the program of some expressions."""
 
     def __init__(self, requests: Sequence[Expression], parts: Parts) -> None:
         self._parts = parts
@@ -101,12 +82,10 @@ class Generator:
 
     @property
     def columns(self) -> int:
-        """The number of variables."""
         return len(self._upper)
 
     @property
     def rows(self) -> int:
-        """The number of constraints."""
         return len(self._rows)
 
     def _column(self, upper: float, *, integer: bool = True) -> int:
@@ -273,3 +252,84 @@ class Generator:
             level = 0.0 if before == ALWAYS else found[before]
             found[column] = level + sum(factor * found[of] for of, factor in change)
         return found
+
+
+SEED: Final = 0
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Limits of the solver's work."""
+
+    gap: float = 0.1
+    nodes: int = 200
+
+
+class Solution(msgspec.Struct, frozen=True, eq=False):
+    """An answer.
+
+    Args:
+        gap: how much less than the bound it is worth at most, as a share of it.
+    """
+
+    values: Reals | None
+    gap: float
+    nodes: int
+    iterations: int
+
+
+def check_solver(place: str) -> None:
+    """Refuse to plan without the solver.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    if importlib.util.find_spec("highspy") is None:
+        raise InputError(place, "needs the solver HiGHS: pip install 'volery[solve]'; solver=greedy goes without")
+
+
+def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> Solution:
+    """Solve a program.
+
+    Raises:
+        InputError: HiGHS is not installed.
+    """
+    check_solver("solver")
+    import highspy  # here, because runs on other designs shall not pay for loading it
+
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]  # the package has few annotations
+    settings: dict[str, Any] = {
+        "output_flag": False, "threads": 1, "parallel": "off", "random_seed": SEED, "mip_rel_gap": limits.gap,
+        "mip_max_nodes": limits.nodes,
+    }  # fmt: skip
+    for name, value in settings.items():
+        solver.setOptionValue(name, value)
+    taken = solver.passModel(_model(program))
+    assert taken == highspy.HighsStatus.kOk, "HiGHS takes every program that is generated"
+    if begin is not None:
+        places = np.arange(len(begin), dtype=np.int32)
+        solver.setSolution(len(begin), places, begin)
+    solver.run()
+    found = solver.getInfo()
+    usable = found.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = np.array(solver.getSolution().col_value) if usable else None
+    gap = float(found.mip_gap) if np.isfinite(found.mip_gap) else 1.0
+    return Solution(values, gap, max(0, int(found.mip_node_count)), max(0, int(found.simplex_iteration_count)))
+
+
+def _model(program: Program) -> Any:
+    import highspy
+
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(program.worth), len(program.row_low)
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.col_cost_ = program.worth
+    model.col_lower_ = np.zeros(len(program.worth))
+    model.col_upper_ = program.upper
+    model.row_lower_, model.row_upper_ = program.row_low, program.row_high
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_ = program.row_first
+    model.a_matrix_.index_ = program.column
+    model.a_matrix_.value_ = program.factor
+    kinds = highspy.HighsVarType
+    model.integrality_ = [kinds.kInteger if whole else kinds.kContinuous for whole in program.integer]
+    return model

@@ -22,7 +22,6 @@ class MachineSupply(msgspec.Struct, frozen=True):
     """The machines that there are over time, as far as is known.
 
     Args:
-        idle: those that are free now, as a bit vector.
         held: (quantum from which they are free, those machines); in order of time.
     """
 
@@ -30,11 +29,16 @@ class MachineSupply(msgspec.Struct, frozen=True):
     held: tuple[tuple[int, int], ...] = ()
 
 
+class Chosen(msgspec.Struct, frozen=True):
+    """A leaf that is given machines."""
+
+    request: int
+    leaf: int
+    amounts: tuple[tuple[int, int], ...]
+
+
 def partition(wanted: Iterable[int]) -> list[int]:
     """The coarsest grouping of which every one of these sets of machines is a union.
-
-    Args:
-        wanted: sets as bit vectors.
 
     Returns:
         The groups, that with the lowest machine first.
@@ -53,13 +57,7 @@ def partition(wanted: Iterable[int]) -> list[int]:
 class Parts:
     """The groups of machines of some expressions.
 
-    Args:
-        requests: the expressions.
-        sets: the members of the sets that they name.
-        supply: what there is.
-
     Attributes:
-        groups: the machines of each group, as a bit vector.
         times: the quanta at which some leaf starts, in order.
         available: per group and time, how many machines are free.
         precious: per group, in how many of the sets that were asked for it is.

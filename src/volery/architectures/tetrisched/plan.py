@@ -1,28 +1,169 @@
 """Planning of a cycle: it gives machines to jobs, now or later (TetriSched, EuroSys 2016).
 
-1. Greedy: one job after the other takes its best branch, first what the plan before had for it. This is the warm start,
-   what is left when the solver's limits are reached, and all of it without a solver.
+1. Greedy (SoCC 2012): one job after the other takes its best branch, first what the plan before had for it. This is the
+   warm start, what is left when the solver's limits are reached, and all of it without a solver.
 2. The solver: all expressions under one sum, from there, to a gap; not asked where the greedy plan is within the gap of
    what the jobs would be worth if each had the cluster to itself.
 3. Filling: a gap leaves room. Jobs without machines, or with machines later, in order, take the best branch that what
    the plan leaves allows; no job loses by it. To the solver all machines of a set are alike: who starts now is given
    those that fewest ask for. (Ours: neither paper says how idle machines within the gap are used.)
 
-Machines within a group are taken from the lowest number.
+Of branches that are worth as much of what others have left, the greedy form takes the one that starts first, then the
+leftmost. Machines come from the groups that fewest expressions ask for, the lowest number of a group first. The parts
+of a min take one after the other, who has the least choice first; one may still take what another could not do without:
+not optimal.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Literal
 
 import msgspec
 
-from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, Max, NCk, leaves
-from volery.architectures.tetrisched.greedy import Greedy, earned, most
-from volery.architectures.tetrisched.highs import Limits, maximise
-from volery.architectures.tetrisched.milp import Chosen, Generator
-from volery.architectures.tetrisched.parts import MachineSupply, Parts
+from volery.architectures.tetrisched.expressions import (
+    NOW,
+    Barrier,
+    Expression,
+    LnCk,
+    Max,
+    Min,
+    NCk,
+    Scale,
+    Sum,
+    folded,
+    leaves,
+)
+from volery.architectures.tetrisched.milp import Generator, Limits, maximise
+from volery.architectures.tetrisched.parts import Chosen, Counts, MachineSupply, Parts
+
+Taken = list[tuple[int, NCk | LnCk, tuple[tuple[int, int], ...]]]
+"""Number of a leaf in its expression, the leaf, and the amounts that it is given."""
+Picked = tuple[float, Taken, int]
+"""What it is worth, what it takes, and the number of leaves."""
+
+
+class Greedy:
+    """Gives each job in turn its best part of the machines that are left."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._left: Counts = parts.available.copy()
+
+    def take(self, leaf: NCk | LnCk, amounts: Sequence[tuple[int, int]], sign: int = 1) -> None:
+        """Machines are given to a leaf; with sign -1 they are given back."""
+        during = self._parts.during(leaf)
+        for part, count in amounts:
+            self._left[part, during.start : during.stop] -= sign * count
+
+    def _free(self, leaf: NCk | LnCk, part: int) -> int:
+        during = self._parts.during(leaf)
+        return int(self._left[part, during.start : during.stop].min())
+
+    def best(self, request: int, node: Expression, first: int = 0) -> list[Chosen]:
+        """Give a job its best branch; nothing where none is worth anything."""
+        worth, taken, _ = self._pick(node, first)
+        if worth <= 0:
+            return []
+        for _, leaf, amounts in taken:
+            self.take(leaf, amounts)
+        return [Chosen(request, number, amounts) for number, _, amounts in taken]
+
+    def again(self, one: Chosen, leaf: NCk | LnCk) -> Chosen:
+        """Give a leaf as many machines again as it has, of the groups that fewest ask for."""
+        self.take(leaf, one.amounts, -1)
+        amounts = self._spread(leaf, sum(count for _, count in one.amounts))
+        self.take(leaf, amounts)
+        return Chosen(one.request, one.leaf, amounts)
+
+    def _spread(self, leaf: NCk | LnCk, count: int) -> tuple[tuple[int, int], ...]:
+        """At most so many free machines of a leaf's set, of the groups that fewest ask for."""
+        amounts = []
+        for part in sorted(self._parts.of(leaf.where), key=self._parts.precious.__getitem__):
+            some = min(count, self._free(leaf, part))
+            if some:
+                amounts.append((part, some))
+                count -= some
+        return tuple(amounts)
+
+    def _pick(self, node: Expression, first: int) -> Picked:
+        """The part that the node would take; nothing is taken yet. `first`: number of its first leaf."""
+        match node:
+            case NCk() | LnCk():
+                return self._leaf(node, first)
+            case Max():
+                return self._branch(node, first)
+            case Min() | Sum():
+                return self._several(node, first)
+            case Scale():
+                worth, taken, end = self._pick(node.of, first)
+                return node.factor * worth, taken, end
+            case Barrier():
+                worth, taken, end = self._pick(node.of, first)
+                return (node.value, taken, end) if worth >= node.value else (0.0, [], end)
+
+    def _choice(self, node: Expression) -> int:
+        """The number of machines that the least of its leaves may choose among."""
+        return min(sum(self._parts.at_start(leaf).values()) for leaf in leaves(node))
+
+    def _leaf(self, node: NCk | LnCk, number: int) -> Picked:
+        amounts = self._spread(node, node.k)
+        count = sum(some for _, some in amounts)
+        if not count or (isinstance(node, NCk) and count < node.k):
+            return 0.0, [], number + 1
+        worth = node.value if count == node.k else node.value * count / node.k
+        return worth, [(number, node, amounts)], number + 1
+
+    def _branch(self, node: Max, first: int) -> Picked:
+        best: tuple[float, Taken] = (0.0, [])
+        for each in node.of:
+            worth, taken, first = self._pick(each, first)
+            if taken and (worth, -_start(taken)) > (best[0], -_start(best[1])):
+                best = (worth, taken)
+        return *best, first
+
+    def _several(self, node: Min | Sum, first: int) -> Picked:
+        total: Taken = []
+        worths = []
+        parts = []
+        for each in node.of:
+            parts.append((self._choice(each), first, each))
+            first += sum(1 for _ in leaves(each))
+        for _, number, each in sorted(parts, key=itemgetter(0)):
+            worth, taken, _ = self._pick(each, number)
+            for _, leaf, amounts in taken:
+                self.take(leaf, amounts)
+            total += taken
+            worths.append(worth)
+        for _, leaf, amounts in total:
+            self.take(leaf, amounts, -1)
+        worth = min(worths) if isinstance(node, Min) else sum(worths)
+        total.sort(key=itemgetter(0))
+        return (worth, total, first) if worth > 0 else (0.0, [], first)
+
+
+def most(node: Expression, parts: Parts) -> float:
+    """An upper bound of the value of an expression: alone, with each of its leaves alone."""
+
+    def of_leaf(leaf: NCk | LnCk) -> float:
+        count = min(leaf.k, sum(parts.at_start(leaf).values()))
+        return leaf.value * count / leaf.k if count == leaf.k or isinstance(leaf, LnCk) else 0.0
+
+    return folded(node, of_leaf)
+
+
+def earned(node: Expression, given: Mapping[int, int]) -> float:
+    """The value of the machines that leaves, by their number in the expression, were given."""
+    numbers = itertools.count()
+    return folded(node, lambda leaf: leaf.worth(given.get(next(numbers), 0)))
+
+
+def _start(taken: Taken) -> int:
+    """The start of its last leaf; one that takes nothing is later than all."""
+    return max((leaf.start for _, leaf, _ in taken), default=1 << 62)
+
 
 Solver = Literal["optimal", "greedy"]
 PER_MILLE = 1000
@@ -34,11 +175,7 @@ class PlanProblem(msgspec.Struct, frozen=True):
 
     Args:
         requests: what each job is worth, in the order in which a greedy solver takes them.
-        sets: the members of the sets of machines that they name.
-        supply: the machines.
         before: per request, the branch of its outermost max that an earlier plan had for it, or -1; nothing: no plan.
-        solver: "optimal" within the limits, or "greedy".
-        limits: of the solver's work.
     """
 
     requests: tuple[Expression, ...]
@@ -50,14 +187,7 @@ class PlanProblem(msgspec.Struct, frozen=True):
 
 
 class PackedProblem(msgspec.Struct, frozen=True):
-    """A `PlanProblem` as journals take it: sets of machines as bytes, because no integer of theirs holds them.
-
-    Args:
-        sets: name and members.
-        idle: as `MachineSupply.idle`.
-        held: as `MachineSupply.held`.
-        requests, before, solver, limits: as `PlanProblem`.
-    """
+    """A `PlanProblem` as journals take it: sets of machines as bytes, because no integer of theirs holds them."""
 
     requests: tuple[Expression, ...]
     sets: tuple[tuple[str, bytes], ...]
@@ -69,13 +199,7 @@ class PackedProblem(msgspec.Struct, frozen=True):
 
 
 class JobPlacement(msgspec.Struct, frozen=True):
-    """Machines for a leaf that starts now.
-
-    Args:
-        request: the place of its expression.
-        leaf: its number in that.
-        machines: a bit vector.
-    """
+    """Machines for a leaf that starts now."""
 
     request: int
     leaf: int
@@ -83,13 +207,7 @@ class JobPlacement(msgspec.Struct, frozen=True):
 
 
 class PlanCost(msgspec.Struct, frozen=True):
-    """The effort of planning.
-
-    Args:
-        variables, rows: of the program; 0 without one.
-        gap_per_mille: of the solver's answer.
-        nodes, iterations: of the solver.
-    """
+    """The effort of planning."""
 
     variables: int = 0
     rows: int = 0
@@ -99,14 +217,7 @@ class PlanCost(msgspec.Struct, frozen=True):
 
 
 class CyclePlan(msgspec.Struct, frozen=True):
-    """The answer.
-
-    Args:
-        now: what starts at once.
-        later: (request, branch of its outermost max) of what is planned for later.
-        worth: of all of it.
-        cost: of planning.
-    """
+    """The plan of a cycle, with its value and its cost."""
 
     now: tuple[JobPlacement, ...]
     later: tuple[tuple[int, int], ...]
@@ -130,10 +241,9 @@ class _Planner:
         given: dict[int, dict[int, int]] = {}
         for one in plan:
             given.setdefault(one.request, {})[one.leaf] = sum(count for _, count in one.amounts)
-        return sum(earned(self.requests[request], found)[0] for request, found in given.items())
+        return sum(earned(self.requests[request], found) for request, found in given.items())
 
     def greedy(self) -> list[Chosen]:
-        """One after the other."""
         left, found = Greedy(self.parts), []
         for request, node in enumerate(self.requests):
             found += left.best(request, node)
@@ -213,7 +323,6 @@ def solve(planning: PlanProblem) -> CyclePlan:
 
 
 def packed(planning: PlanProblem) -> PackedProblem:
-    """The question for `answer`, from a problem."""
     return PackedProblem(
         planning.requests,
         tuple([(name, _bytes(machines)) for name, machines in planning.sets.items()]),
@@ -226,7 +335,6 @@ def packed(planning: PlanProblem) -> PackedProblem:
 
 
 def unpacked(question: PackedProblem) -> PlanProblem:
-    """The problem that was packed."""
     supply = MachineSupply(
         int.from_bytes(question.idle, "little"),
         tuple([(since, int.from_bytes(machines, "little")) for since, machines in question.held]),

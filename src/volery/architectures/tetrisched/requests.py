@@ -1,4 +1,15 @@
-"""Jobs as the lab has them, as expressions: the wizard's input is worked out here.
+"""Jobs as utility expressions: the wizard (TetriSched, EuroSys 2016, the STRL generator), and what it is given.
+
+"8 GPUs in one rack, 2x slower elsewhere, deadline 30 min" is
+
+    Wishes(k=8, estimate_us=..., fast=("gpu.rack0", "gpu.rack1"), slower=2.0, deadline_us=now + 30 min, value=1000)
+
+and becomes, for every placement option and every start up to the plan-ahead, an alternative worth what the end of that
+run is worth; alternatives without worth are left out. The shapes of TetriSched's job types are settings of it:
+unconstrained (no `fast`), GPU (one set), MPI (a set per rack), availability (`apart`), HDFS (`partial`).
+
+Value functions (ours where the papers are silent): with a deadline, the value until then and 0 after; as best effort,
+falling linearly from submission to `horizon_us` later, and never below a hundredth.
 
 A job's tasks that wait are a gang: all start at once, on machines of one option. Where tasks of a job have different
 constraints, the gang is a min over them. A gang that would not fit on the empty cluster is impossible: no plan holds
@@ -8,16 +19,100 @@ a job best effort. What is ready of a workflow is a gang if the empty cluster ho
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from volery.architectures.tetrisched.expressions import Expression, LnCk, Min, NCk, Sum
-from volery.architectures.tetrisched.greedy import Greedy
-from volery.architectures.tetrisched.machines import ClusterMachines
+from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, Max, Min, NCk, Sum
+from volery.architectures.tetrisched.machines import ClusterMachines, Option, TimeGrid
 from volery.architectures.tetrisched.parts import MachineSupply, Parts
-from volery.architectures.tetrisched.wishes import Branch, Option, TimeGrid, Wishes, branches, joined
+from volery.architectures.tetrisched.plan import Greedy
 from volery.core.model import NEVER, Job, JobId, Task, Time
+
+FLOOR: Final = 0.01
+"""What is left of the value of a best-effort job that comes late."""
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """The wishes of a job.
+
+    Args:
+        fast: names of sets of machines; within any one of them it is fast. Nothing: it is fast everywhere.
+        slower: how many times longer it takes on other machines, and on machines of several of these sets.
+        everywhere: the name of the set of all machines that it may use; empty: nowhere but on fast ones.
+        partial: fewer machines are worth their share, as of storage nodes for tasks that read from them; they are
+            taken now or not at all.
+        apart: (name of a set, machines): all of these at once instead of `k` of one set, as one of each rack so that
+            no failure takes all.
+        deadline_us: in absolute time; NEVER: best effort.
+        submitted_us: from which best effort loses value.
+    """
+
+    k: int
+    estimate_us: Time
+    fast: tuple[str, ...] = ()
+    slower: float = 1.0
+    everywhere: str = "all"
+    partial: bool = False
+    apart: tuple[tuple[str, int], ...] = ()
+    deadline_us: Time = NEVER
+    submitted_us: Time = 0
+    value: float = 1.0
+
+    def options(self) -> list[Option]:
+        found = [Option(name, self.estimate_us) for name in self.fast]
+        if self.everywhere:
+            found.append(
+                Option(self.everywhere, round(self.estimate_us * self.slower) if self.fast else self.estimate_us)
+            )
+        return found
+
+
+class Branch(NamedTuple):
+    """An alternative: an option and the quantum with which it starts."""
+
+    where: str
+    start: int
+    expression: Expression
+
+
+def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
+    if wishes.deadline_us != NEVER:
+        return wishes.value if end_us <= wishes.deadline_us else 0.0
+    left = 1.0 - (end_us - wishes.submitted_us) / horizon_us
+    return wishes.value * max(FLOOR, left)
+
+
+def branches(wishes: Wishes, options: list[Option], grid: TimeGrid) -> list[Branch]:
+    """All alternatives that are worth anything."""
+    starts = range(NOW, 1 if wishes.partial else grid.ahead + 1)
+    found = []
+    for where, length_us in options:
+        for start in starts:
+            value = value_at(wishes, grid.start_us(start) + length_us, grid.horizon_us)
+            if value > 0:
+                quanta = grid.quanta(length_us)
+                found.append(Branch(where, start, _machines(wishes, where, value, start, quanta)))
+    return found
+
+
+def _machines(wishes: Wishes, where: str, value: float, start: int, quanta: int) -> Expression:
+    if wishes.apart:
+        return Min(tuple([NCk((name,), k, value, start, quanta) for name, k in wishes.apart]))
+    return (LnCk if wishes.partial else NCk)((where,), wishes.k, value, start, quanta)
+
+
+def wizard(wishes: Wishes, grid: TimeGrid) -> Expression | None:
+    """The expression; None where nothing is worth anything any more, as of a deadline that cannot be met."""
+    options = [Option("", wishes.estimate_us)] if wishes.apart else wishes.options()
+    return joined([branch.expression for branch in branches(wishes, options, grid)])
+
+
+def joined(alternatives: list[Expression]) -> Expression | None:
+    if not alternatives:
+        return None
+    return alternatives[0] if len(alternatives) == 1 else Max(tuple(alternatives))
+
 
 Soft = Literal["soft", "hard", "none"]
 Groups = dict[int, list[Task]]
@@ -28,10 +123,8 @@ class RequestSetting(msgspec.Struct, frozen=True):
     """The parameters of requests.
 
     Args:
-        gangs: tasks of a job start together; otherwise every job is elastic.
         blind: to what makes machines different (the ablation NH).
         timeless: of alsched, without a notion of when and how long; None: TetriSched.
-        deadline_value: of a job with a deadline, where one without is worth 1.
     """
 
     gangs: bool
@@ -44,12 +137,7 @@ class WaitingJob(msgspec.Struct):
     """A job with tasks that wait.
 
     Args:
-        job: as it was submitted.
-        submitted_us: when.
-        groups: its tasks that wait, by their constraints.
         planned: (set, start) that the last plan had for it, absolute; nothing: none.
-        missed: its deadline has been given up.
-        lacking: tasks of it that fit no machine.
         in_parts: some tasks came later than the job, as those of a workflow do; further chunks do not count.
     """
 
@@ -63,7 +151,6 @@ class WaitingJob(msgspec.Struct):
 
     @property
     def tasks(self) -> int:
-        """The number of waiting tasks."""
         return sum(map(len, self.groups.values()))
 
 
@@ -71,11 +158,9 @@ class JobRequest(msgspec.Struct, frozen=True):
     """The request of a job in a cycle.
 
     Args:
-        job: whose.
         expression: worth more than nothing on the empty cluster.
         branches: (set, absolute start) of the alternatives of its outermost max, in order.
         needs: per leaf of an alternative, the constraints of the tasks that it is for.
-        missed: its deadline cannot be met any more.
     """
 
     job: JobId
@@ -86,12 +171,7 @@ class JobRequest(msgspec.Struct, frozen=True):
 
 
 class Requests:
-    """Makes the requests of a cycle.
-
-    Args:
-        machines: of the cluster.
-        asking: how.
-    """
+    """Makes the requests of a cycle."""
 
     def __init__(self, machines: ClusterMachines, asking: RequestSetting) -> None:
         self._machines = machines

@@ -7,19 +7,10 @@ import itertools
 import msgspec
 
 from volery.architectures.tetrisched.expressions import leaves
-from volery.architectures.tetrisched.highs import Limits
-from volery.architectures.tetrisched.machines import ClusterMachines
-from volery.architectures.tetrisched.plan import (
-    NO_BRANCH,
-    CyclePlan,
-    JobPlacement,
-    PlanProblem,
-    Solver,
-    answer,
-    packed,
-)
+from volery.architectures.tetrisched.machines import ClusterMachines, TimeGrid
+from volery.architectures.tetrisched.milp import Limits
+from volery.architectures.tetrisched.plan import NO_BRANCH, CyclePlan, JobPlacement, PlanProblem, Solver, answer, packed
 from volery.architectures.tetrisched.requests import JobRequest, Requests, RequestSetting, WaitingJob
-from volery.architectures.tetrisched.wishes import TimeGrid
 from volery.core.component import Component, sent_to
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Computed, Counted, Measured, MoreTasks, Submit, TimerFired
 from volery.core.model import NEVER, Address, Cluster, JobId, Task, Time
@@ -33,17 +24,7 @@ PLAN = "plan"
 
 
 class CycleSetting(msgspec.Struct, frozen=True):
-    """The parameters of the scheduler.
-
-    Args:
-        cycle_us: from one plan to the next at least; 0: whenever something has changed.
-        quantum_us: the unit of planned time.
-        ahead: quanta with which a job may be planned to start.
-        solver, limits: of the plan.
-        jobs_max: that a plan looks at.
-        decision_us, leaf_us: modelled time of a decision, and more per leaf of its expressions.
-        asking: the parameters of requests.
-    """
+    """The parameters of the scheduler."""
 
     cycle_us: Time
     quantum_us: Time
@@ -63,11 +44,6 @@ class CycleSetting(msgspec.Struct, frozen=True):
 class Scheduler(Component):
     """Plans the waiting jobs in cycles."""
 
-    __slots__ = (
-        "_asked", "_changed", "_jobs", "_launches", "_machines", "_open", "_planned_us", "_planning", "_requests",
-        "_setting", "_waiting",
-    )  # fmt: skip
-
     def __init__(self, cluster: Cluster, setting: CycleSetting) -> None:
         self._setting = setting
         self._machines = ClusterMachines(cluster)
@@ -81,7 +57,6 @@ class Scheduler(Component):
         self._launches = 0
 
     def start(self, now: Time) -> None:
-        """Open the ledger of jobs."""
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
@@ -148,7 +123,6 @@ class Scheduler(Component):
         self._port.set_timer(CYCLE, due_us)  # also if that is now: jobs of one instant are planned together
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Begin the next cycle."""
         if self._waiting and not self._planning:
             self._plan(now)
 
@@ -237,7 +211,6 @@ class Scheduler(Component):
             self._change(now)
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
-        """Drop the job's waiting tasks and kill the others."""
         if not self._jobs.cancel(message, source):
             self._open.pop(message.job, None)
             return
@@ -251,14 +224,12 @@ class Scheduler(Component):
         self._change(now)
 
     def check(self) -> None:
-        """Units are idle or run one task; what waits is of open jobs."""
         self._machines.check()
         for job, waiting in self._waiting.items():
             assert self._jobs.is_open(job), f"job {job} waits and is not open"
             assert waiting.tasks, f"job {job} waits with nothing"
 
     def check_rest(self) -> None:
-        """Nothing waits, runs or is planned."""
         assert not self._waiting, f"{len(self._waiting)} jobs wait for ever"
         assert not self._open, f"{len(self._open)} jobs are open for ever"
         assert not self._machines.running, "tasks run for ever"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from tests.unit.architectures.parts import Alone, messages, submit, tasks
 
-from volery.architectures.hybrid.layout import Layout
+from volery.architectures.hybrid.layout import HybridConfig, Layout
 from volery.architectures.hybrid.messages import CentralTasks, LongProbe, Probe, Rejected
 from volery.core.events import TimerFired
 from volery.core.model import SECOND, Cluster
-from volery.policies.match import Anchors, Matches, vector_bytes
+from volery.policies.match import vector_bytes
 
 LONG_US = 2_000 * SECOND
 SHORT_ONLY = {4, 9, 14, 19}
@@ -91,7 +91,7 @@ def test_the_one_fitting_machine_without_long_tasks_is_found_among_many() -> Non
 @pytest.mark.parametrize("machines", [20, 4_000])
 def test_an_empty_vector_says_that_no_machine_has_a_long_task(machines: int) -> None:
     """numpy unpacks an empty vector to whatever was in memory; runs of IdealEagle differed by it."""
-    layout = Layout((0,) * machines, (1,) * machines, [False] * machines, Matches((0,), Anchors((0,))))
+    layout = Layout(Cluster.uniform(machines), HybridConfig(short_part=0.0))
     for value in (255, 1, 255):
         garbage = np.full(machines, value, dtype=np.uint8)
         del garbage

@@ -19,8 +19,8 @@ from volery.architectures.hybrid.messages import (
     WithdrawJob,
 )
 from volery.core.errors import InputError
-from volery.core.events import Cancel, JobDone, TimerFired
-from volery.core.model import SECOND, Cluster
+from volery.core.events import Cancel, JobDone, MoreTasks, Submit, TimerFired
+from volery.core.model import SECOND, Cluster, Job
 from volery.core.streams import Streams
 from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 from volery.sim.effects import TimerSet
@@ -142,3 +142,21 @@ def test_parameters_that_exclude_each_other_are_refused(parameters: dict[str, An
     hawk = lookup("hawk")
     with pytest.raises(InputError, match=problem):
         hawk.build(Cluster.uniform(10), configure(hawk, parameters), Streams(0))
+
+
+def test_a_job_whose_tasks_all_come_later_is_classified_by_its_estimate() -> None:
+    scheduler = Alone("hawk", "scheduler/0", Cluster.uniform(10))
+    scheduler.hear(Submit(Job(7, 2, (), 5000 * SECOND)))
+    for k in range(2):
+        placed = messages(scheduler.hear(MoreTasks(7, k, tasks(7, 0, 0)[k : k + 1])), CentralTasks)
+        assert [len(message.tasks) for _, message in placed] == [1], "a long job goes to the central scheduler"
+
+
+def test_the_estimate_of_a_job_is_forgotten_with_its_last_chunk_or_its_cancellation() -> None:
+    scheduler = Alone("hawk", "scheduler/0", Cluster.uniform(10))
+    for job in (7, 8):
+        scheduler.hear(Submit(Job(job, 2, tasks(job, 0), SECOND)))
+    assert len(vars(scheduler.component)["_estimates"]) == 2
+    scheduler.hear(MoreTasks(7, 1, tasks(7, 0, 0)[1:]))
+    scheduler.hear(Cancel(8))
+    assert not vars(scheduler.component)["_estimates"]

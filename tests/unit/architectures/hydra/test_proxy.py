@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from volery.architectures.hydra.messages import (
     Release,
     Start,
 )
+from volery.architectures.hydra.proxy import proportional
 from volery.core.events import Cancel, JobDone, MoreTasks
 from volery.core.model import Cluster, Task
 
@@ -127,3 +129,16 @@ def test_a_router_that_has_begun_anew_may_know_of_more_tasks() -> None:
     assert asks(one.hear(more, ROUTER)) == {"rm/0": ((0,), (1,))}, "one is new"
     assert not asks(one.hear(more, ROUTER))
     assert asks(one.hear(MoreTasks(0, 2, (Task(2, 0),)), ROUTER)) == {"rm/0": ((0,), (1,))}
+
+
+def test_headroom_splits_an_ask_in_proportion_with_at_most_one_too_many_for_each() -> None:
+    """ceil(n (a H + (1 - a) w)), LocalityMulticastAMRMProxyPolicy."""
+    assert proportional(10, [0, 1, 2], [1000, 1000, 1000], {0: 50, 1: 30, 2: 20}, Fraction(1)) == {0: 5, 1: 3, 2: 2}
+    assert proportional(10, [0, 1, 2], [1000, 500, 500], {}, Fraction(0)) == {0: 5, 1: 3, 2: 3}
+    assert proportional(4, [0, 1], [1000, 0], {0: 0, 1: 0}, Fraction(1)) == {0: 2, 1: 2}, "nobody has room: equal"
+    assert proportional(8, [0, 1], [1000, 1000], {0: 7}, Fraction(1)) == {0: 4, 1: 4}, "one has not answered yet"
+    assert proportional(8, [0, 1], [3000, 1000], {0: 1, 1: 3}, Fraction(1, 2)) == {0: 4, 1: 4}
+
+
+def test_a_full_subcluster_is_asked_for_nothing() -> None:
+    assert proportional(3, [0, 1], [1000, 1000], {0: 0, 1: 9}, Fraction(1)) == {1: 3}

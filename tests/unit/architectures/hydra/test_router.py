@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures.hydra.messages import Directory, Hosted, Locate, Located
+from volery.architectures.hydra.router import by_hash, draw_weighted
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import Cluster, Task
+from volery.core.streams import Streams
 
 STORE = "store/0"
 MORE = MoreTasks(0, 1, (Task(1, 0),))
@@ -70,3 +73,13 @@ def test_a_lost_subcluster_is_no_home() -> None:
     one = router(routing="priority")
     one.hear(Directory(1, (True, False), (0, 1000), (1, 1)), STORE)
     assert home(one.hear(submit(0, 0))) == 0
+
+
+def test_draws_follow_weights_and_a_hash_always_says_the_same() -> None:
+    random = Streams(0).of("router/0")
+    drawn = [draw_weighted([0, 2], [1, 5, 3], random) for _ in range(4000)]
+    assert drawn.count(2) / len(drawn) == pytest.approx(0.75, abs=0.03)
+    assert set(drawn) == {0, 2}
+    assert {draw_weighted([1, 2], [5, 0, 0], random) for _ in range(50)} == {1, 2}, "no weight at all: alike"
+    assert len({by_hash([0, 1, 2], "web") for _ in range(9)}) == 1
+    assert len({by_hash([0, 1, 2], f"user{k}") for k in range(20)}) == 3

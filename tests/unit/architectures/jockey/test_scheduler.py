@@ -10,9 +10,8 @@ import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, submit
 
 from volery.architectures import configure, lookup
-from volery.architectures.jockey.completion import BINS, Remaining
 from volery.architectures.jockey.profiles import JobModel, JobRun, profiled
-from volery.architectures.jockey.rehearsal import rehearse
+from volery.architectures.jockey.rehearsal import BINS, Remaining, rehearse
 from volery.core.errors import InputError
 from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster

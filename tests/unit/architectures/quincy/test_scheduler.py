@@ -10,7 +10,7 @@ import pytest
 from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures import configure, lookup
-from volery.architectures.quincy.flow.solver import solve
+from volery.architectures.quincy.solver import solve
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, Preemption, Submit, TimerFired
 from volery.core.model import SECOND, Cluster

@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit, tasks
 
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
-from volery.core.events import Cancel, JobDone, Submit
+from volery.core.events import Cancel, JobDone, MoreTasks, Submit
 from volery.core.model import Cluster, Job
 from volery.roles.reservations import Completed, Kill, NoTask, TaskRequest, Withdraw
 
@@ -117,3 +117,12 @@ def test_nodes_hear_of_users_only_where_their_queues_care() -> None:
     job = Submit(Job(0, 1, tasks(0, 0), 0, "ann"))
     assert {probe.user for _, probe in messages(scheduler().hear(job), Probe)} == {""}
     assert {probe.user for _, probe in messages(scheduler(queue="fair").hear(job), Probe)} == {"ann"}
+
+
+def test_the_user_of_a_job_is_forgotten_with_its_last_chunk() -> None:
+    scheduler = Alone("sparrow", "scheduler/0", Cluster.uniform(10), queue="fair")
+    scheduler.hear(Submit(Job(7, 2, tasks(7, 0), user="ann")))
+    late = messages(scheduler.hear(MoreTasks(7, 1, tasks(7, 0, 0)[1:])), Probe)
+    assert {message.user for _, message in late} == {"ann"}
+    batches = vars(scheduler.component)["_batches"]
+    assert not vars(batches)["_users"]

@@ -1,10 +1,10 @@
-"""Expressions as hypothesis draws them."""
+"""Expressions as tests write them, and as hypothesis draws them."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from volery.architectures.tetrisched.expressions import Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum
+from volery.architectures.tetrisched.expressions import NOW, Barrier, Expression, LnCk, Max, Min, NCk, Scale, Sum
 
 NAMES = ("a", "b", "all")
 whole_values = st.integers(0, 9).map(float)
@@ -34,3 +34,28 @@ def expressions(
         return st.one_of(*many, *bounded)
 
     return st.recursive(leaves(values, k_max, time_max), inner, max_leaves=most)
+
+
+def ncks(where: str, k: int, value: float, start: int = NOW, duration: int = 1) -> NCk:
+    """A leaf from text: `ncks("gpu+other", 2, 4.0)`."""
+    return NCk(tuple(where.split("+")), k, value, start, duration)
+
+
+def lncks(where: str, k: int, value: float, start: int = NOW, duration: int = 1) -> LnCk:
+    """As `ncks`, for any number of machines up to k."""
+    return LnCk(tuple(where.split("+")), k, value, start, duration)
+
+
+def either(*of: Expression) -> Max:
+    """Alternatives, one of which is enough."""
+    return Max(of)
+
+
+def together(*of: Expression) -> Min:
+    """Expressions that are all needed."""
+    return Min(of)
+
+
+def each(*of: Expression) -> Sum:
+    """Each that is satisfied counts."""
+    return Sum(of)

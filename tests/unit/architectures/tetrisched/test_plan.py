@@ -7,15 +7,13 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.architectures.tetrisched.drawn import expressions, whole_values
+from tests.unit.architectures.tetrisched.drawn import either, expressions, lncks, ncks, together, whole_values
 from tests.unit.architectures.tetrisched.exhaustive import best_worth
 
-from volery.architectures.tetrisched.expressions import Expression, either, lncks, ncks, together
-from volery.architectures.tetrisched.greedy import Greedy, earned
-from volery.architectures.tetrisched.highs import Limits
+from volery.architectures.tetrisched.expressions import Expression, parse
+from volery.architectures.tetrisched.milp import Limits
 from volery.architectures.tetrisched.parts import MachineSupply, Parts, partition
-from volery.architectures.tetrisched.plan import CyclePlan, PlanProblem, solve
-from volery.architectures.tetrisched.text import parse
+from volery.architectures.tetrisched.plan import CyclePlan, Greedy, PlanProblem, earned, solve
 
 EXACT = Limits(gap=0.0, nodes=1_000_000)
 SETS = {"all": 0b1111, "a": 0b0011, "b": 0b0110}
@@ -170,8 +168,8 @@ def test_available_machines_grow_as_held_ones_come_back() -> None:
 
 def test_earned_counts_what_leaves_were_given() -> None:
     node = parse("sum(min(nCk(a, 1, 5), LnCk(b, 4, 8)), max(nCk(a, 2, 1), nCk(b, 1, 3)))")
-    assert earned(node, {0: 1, 1: 2, 3: 1}) == (4.0 + 3.0, 4)
-    assert earned(node, {1: 4}) == (0.0, 4)
+    assert earned(node, {0: 1, 1: 2, 3: 1}) == 4.0 + 3.0
+    assert earned(node, {1: 4}) == 0.0
     left = Greedy(Parts((node,), SETS, MachineSupply(0b1111)))
     taken = left.best(0, lncks("a", 3, 3.0))
-    assert earned(lncks("a", 3, 3.0), {one.leaf: sum(n for _, n in one.amounts) for one in taken}) == (2.0, 1)
+    assert earned(lncks("a", 3, 3.0), {one.leaf: sum(n for _, n in one.amounts) for one in taken}) == 2.0

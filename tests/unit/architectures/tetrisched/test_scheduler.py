@@ -10,9 +10,8 @@ import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit
 
 from volery.architectures import configure, lookup
-from volery.architectures.tetrisched.expressions import leaves
+from volery.architectures.tetrisched.expressions import leaves, written
 from volery.architectures.tetrisched.plan import PlanProblem, solve, unpacked
-from volery.architectures.tetrisched.text import written
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Preference, Task

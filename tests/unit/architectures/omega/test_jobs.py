@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.architectures.omega.elastic import NO_END, Elasticity, Policy
+from volery.architectures.omega.jobs import NO_END, DecisionTimes, Elasticity, Policy
 from volery.core.resources import Packing
 
 
@@ -24,3 +24,8 @@ def test_the_global_cap_limits_the_share_of_the_cell_in_use_but_not_the_width(id
     packing = Packing(1)
     free = [packing.free((idle,))]
     assert Elasticity(2, "global-cap", 0.5, 4).budget(1, (), free, (10,), packing) == budget
+
+
+def test_the_decision_time_of_a_job_grows_with_its_tasks() -> None:
+    times = DecisionTimes({"batch": 100, "service": 500, "fill": 0}, {"batch": 5, "service": 50, "fill": 0})
+    assert [times.decision_us(workload, 3) for workload in ("batch", "service", "fill")] == [115, 650, 0]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from volery.architectures.quincy.flow.items import NOWHERE, Item
-from volery.architectures.quincy.machines import Machines
+from volery.architectures.quincy.tasks import NOWHERE, Item, Machines
 from volery.core.model import Cluster, Task
 
 
 def item(task: int) -> Item:
-    return Item(Task(task, task), (), (), now=5)
+    return Item(Task(task, task), (), (), 5)
 
 
 def machines(*slots: int) -> Machines:

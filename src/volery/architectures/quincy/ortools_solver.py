@@ -13,19 +13,15 @@ from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
-import msgspec
-
-from volery.architectures.quincy.flow.graph import Graph, InfeasibleError
 from volery.core.errors import InputError
 
+Columns = tuple[tuple[int, ...], ...]
+"""Of a `Graph`: supplies of nodes; tails, heads, capacities and costs of arcs."""
 _children: dict[int | None, Connection[Any, Any]] = {}
 
 
 def check_solver(place: str) -> None:
     """Refuse to solve without the solver.
-
-    Args:
-        place: of the parameter, for the error.
 
     Raises:
         InputError: it is not installed.
@@ -34,26 +30,19 @@ def check_solver(place: str) -> None:
         raise InputError(place, "needs OR-tools: pip install 'volery[flow]'. solver=augmenting needs nothing")
 
 
-def scaled(graph: Graph) -> tuple[int, ...]:
-    """A cheapest flow, per arc.
+def scaled(columns: Columns) -> list[int] | None:
+    """A cheapest flow, per arc; None where something that is supplied reaches no demand.
 
     Raises:
-        InfeasibleError: something that is supplied reaches no demand.
         InputError: OR-tools is not installed.
     """
     check_solver("solver")
-    if not graph.tails:
-        if any(graph.supplies):
-            raise InfeasibleError("there is no arc")
-        return ()
     own = current_process().pid
     if own not in _children:
         _children[own] = _child()
-    _children[own].send(msgspec.structs.astuple(graph))
+    _children[own].send(columns)
     found: list[int] | None = _children[own].recv()
-    if found is None:
-        raise InfeasibleError("something that is supplied reaches no demand")
-    return tuple(found)
+    return found
 
 
 def _child() -> Connection[Any, Any]:
@@ -72,24 +61,25 @@ def _answer_all(asking: Connection[Any, Any]) -> None:
             columns = asking.recv()
         except EOFError:
             return
-        asking.send(scaled_here(Graph(*columns)))
+        asking.send(scaled_here(columns))
 
 
-def scaled_here(graph: Graph) -> list[int] | None:
+def scaled_here(columns: Columns) -> list[int] | None:
     """The flow per arc, found in this process, which must never load HiGHS; None where there is none."""
     assert "highspy" not in sys.modules, "HiGHS and OR-tools share a process"
     import numpy as np
     from ortools.graph.python import min_cost_flow
 
+    supplies, tails, heads, capacities, costs = columns
     solver = min_cost_flow.SimpleMinCostFlow()
     arcs = solver.add_arcs_with_capacity_and_unit_cost(
-        np.array(graph.tails, dtype=np.int32),
-        np.array(graph.heads, dtype=np.int32),
-        np.array(graph.capacities, dtype=np.int64),
-        np.array(graph.costs, dtype=np.int64),
+        np.array(tails, dtype=np.int32),
+        np.array(heads, dtype=np.int32),
+        np.array(capacities, dtype=np.int64),
+        np.array(costs, dtype=np.int64),
     )
-    nodes = np.arange(len(graph.supplies), dtype=np.int32)
-    solver.set_nodes_supplies(nodes, np.array(graph.supplies, dtype=np.int64))
+    nodes = np.arange(len(supplies), dtype=np.int32)
+    solver.set_nodes_supplies(nodes, np.array(supplies, dtype=np.int64))
     status = solver.solve()
     if status == solver.INFEASIBLE:
         return None

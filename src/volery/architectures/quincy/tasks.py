@@ -1,13 +1,148 @@
-"""The slots of machines: their tasks, those that are to stop, and the tasks that come after; none is promised twice."""
+"""The tasks of the scheduler: those that wait, in lines, and those that have a slot of a machine.
+
+A network holds of the waiting tasks only those that matter. No slot is promised twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import bisect
+from collections.abc import Callable, Iterable
 
-from volery.architectures.quincy.flow.costs import Room
-from volery.architectures.quincy.flow.items import NOWHERE, Item
-from volery.core.model import NEVER, Cluster, JobId, TaskId, Time
+import msgspec
+
+from volery.core.model import NEVER, Cluster, JobId, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
+
+Place = tuple[str | int, ...]
+"""A node that tasks have arcs to: ("machine", m), ("rack", constraints, r), ("any", constraints) and the like."""
+
+MACHINE = "machine"
+NOWHERE = -1
+
+
+class Item(msgspec.Struct, eq=False):
+    """A task of the scheduler, from its arrival to its end.
+
+    Args:
+        entries: places that it has arcs to, with what they cost.
+        holders: machines that hold its input.
+
+    Attributes:
+        since: arrival, later by the time that it has run: the time since then is its whole wait.
+        waited_us: in all, when it was last launched.
+        machine: on which it runs, or that it has been promised; NOWHERE: it waits.
+        began_us: when it was launched; NEVER while it does not run.
+        attempt: the one that runs, or the next.
+    """
+
+    task: Task
+    entries: tuple[tuple[Place, int], ...]
+    holders: tuple[int, ...]
+    since: Time
+    waited_us: Time = 0
+    machine: int = NOWHERE
+    began_us: Time = NEVER
+    attempt: int = 0
+
+
+Entry = tuple[Time, TaskId]
+_Line = list[Entry]
+SPARE = 16
+
+
+class WaitingItems:
+    """The tasks that wait, per job and place, the longest waiting first.
+
+    Of the tasks of one job that have an arc to a place, for the same cost, those that have waited longest gain most. So
+    of each line as many matter as there are slots to be had in all: if one behind them had a slot through that place,
+    one of them would have none, and would be as good there or better.
+    """
+
+    def __init__(self) -> None:
+        self.items: dict[TaskId, Item] = {}
+        self.counts: dict[JobId, int] = {}
+        self._lines: dict[JobId, dict[Place, _Line]] = {}
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def add(self, item: Item) -> None:
+        self.items[item.task.id] = item
+        self.counts[item.task.job] = self.counts.get(item.task.job, 0) + 1
+        lines = self._lines.setdefault(item.task.job, {})
+        entry = (item.since, item.task.id)
+        for place, _ in item.entries:
+            line = lines.setdefault(place, [])
+            if line and line[-1] > entry:
+                bisect.insort(line, entry)
+            else:
+                line.append(entry)
+
+    def take(self, item: Item) -> None:
+        """Remove a task; lines drop it when they are next read."""
+        del self.items[item.task.id]
+        self.counts[item.task.job] -= 1
+
+    def forget(self, job: JobId) -> None:
+        self._lines.pop(job, None)
+        self.counts.pop(job, None)
+
+    def of_job(self, job: JobId) -> list[Item]:
+        return [item for item in self.items.values() if item.task.job == job]
+
+    def first(self, places: Callable[[Place], bool], most: int) -> list[Item]:
+        """The tasks that matter: of each job and each place where there is room, the first ones."""
+        found: dict[TaskId, Item] = {}
+        for lines in self._lines.values():
+            for place in list(lines):
+                if places(place):
+                    for item in self._head(lines, place, most):
+                        found[item.task.id] = item
+        return sorted(found.values(), key=lambda item: (item.task.job, item.since, item.task.id))
+
+    def _head(self, lines: dict[Place, _Line], place: Place, most: int) -> Iterable[Item]:
+        """The first tasks of a line; removed ones are cleared away when there are many."""
+        line, items, found = lines[place], self.items, list[Item]()
+        gone = 0
+        for since, task in line:
+            item = items.get(task)
+            if item is None or item.since != since:
+                gone += 1
+            else:
+                found.append(item)
+                if len(found) == most:
+                    break
+        if gone > SPARE + len(found) or gone == len(line):
+            left = [
+                (since, task) for since, task in line if (one := items.get(task)) is not None and one.since == since
+            ]
+            if left:
+                lines[place] = left
+            else:
+                del lines[place]
+        return found
+
+
+class Room:
+    """Keeps what each machine has left to give, and its load.
+
+    Attributes:
+        free: slots that a network may fill.
+        used_mbps: what these are taken to read from elsewhere.
+        open: the machines with free slots, as a bit vector.
+    """
+
+    __slots__ = ("free", "open", "tasks", "used_mbps")
+
+    def __init__(self, machines: int) -> None:
+        self.free = [0] * machines
+        self.tasks = [0] * machines
+        self.used_mbps = [0] * machines
+        self.open = 0
+
+    def fill(self, free: list[int]) -> None:
+        self.free = free
+        self.open = sum([1 << machine for machine, count in enumerate(free) if count])
 
 
 class Machines:
@@ -16,13 +151,8 @@ class Machines:
     A placed task is launched at once if a slot is idle, else when the task that has the promised slot has been stopped.
     A task that is moved has its new place before it has left the old one.
 
-    Args:
-        cluster: the machines.
-        request_mbps: of a task.
-
     Attributes:
         free: per machine, slots that no task has or was promised, and those of tasks that are being stopped.
-        room: of the machines, as a network is drawn from it.
         running: attempts that have been launched, by task.
         stopping: those that are being stopped, with the tasks for which they are.
     """
@@ -117,7 +247,6 @@ class Machines:
         return [item for item in every if item.task.job == job and item.task.id not in self.running]
 
     def check(self) -> None:
-        """Raise AssertionError where a slot is lost, or has two owners."""
         idle = list(self._slots)
         for item in self.running.values():
             idle[item.machine] -= 1

@@ -1,4 +1,4 @@
-"""Randomised first fit on a copy of the cell state: machines are drawn until one has room, for each task of a job.
+"""The machines of a cell, and randomised first fit on a copy of its state: machines are drawn until one has room.
 
 A machine that has no room for a task is drawn no more for tasks that ask for the same: within one decision machines
 only become fuller. So every machine with room is as likely as another, and a full cell costs one look at each machine.
@@ -13,8 +13,83 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from volery.core.model import Amounts, Cluster, Task
-from volery.core.resources import Packing
+from volery.core.resources import Packing, packing_of
 from volery.policies.match import SmallRandom
+
+
+class Layout:
+    """The machines of a cluster with their resources, of which slots are one."""
+
+    def __init__(self, cluster: Cluster, rings: Rings) -> None:
+        capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
+        self.nodes = [f"node/{machine}" for machine in range(len(capacities))]
+        self.packing = packing_of(cluster)
+        known: dict[Amounts, int] = {}  # one integer for all machines alike
+        self.whole = [known.setdefault(amounts, self.packing.free(amounts)) for amounts in capacities]
+        self.capacity = tuple([sum(column) for column in zip(*capacities, strict=True)])
+        self.rings = rings
+        self.state_bytes = (self.packing.guards.bit_length() + 7) // 8
+        self._kinds = list(dict.fromkeys(zip(cluster.constraints, self.whole, strict=True)))
+        self._possible: dict[tuple[int, Amounts], bool] = {}
+
+    def fits_somewhere(self, task: Task) -> bool:
+        """True if some machine, empty, could run the task."""
+        kind = (task.constraints, task.request)
+        if kind not in self._possible:
+            packed, guards = self.packing[task.request], self.packing.guards
+            self._possible[kind] = any(
+                not task.constraints & ~has and (whole - packed) & guards == guards for has, whole in self._kinds
+            )
+        return self._possible[kind]
+
+    def encode(self, free: Sequence[int]) -> bytes:
+        """The free amounts of some machines, as bytes."""
+        width = self.state_bytes
+        return b"".join([amounts.to_bytes(width, "little") for amounts in free])
+
+    def decode(self, octets: bytes) -> list[int]:
+        """The free amounts in a message."""
+        width = self.state_bytes
+        return [int.from_bytes(octets[at : at + width], "little") for at in range(0, len(octets), width)]
+
+
+class Contest(NamedTuple):
+    """A problem of placing in which what lower priorities hold may be claimed, too.
+
+    Args:
+        lower: per lower priority, the lowest first: machine -> what its tasks hold there.
+    """
+
+    placing: PlacementProblem
+    lower: Sequence[Mapping[int, int]]
+
+
+def place_over(contest: Contest) -> PlacementAnswer:
+    """Place on machines with room first, then on those with tasks of the lowest priority, and so on upwards."""
+    tasks, problem = contest.placing.tasks, contest.placing._replace(whole=False)
+    packing = problem.packing
+    free, left = list(problem.free), list(range(len(tasks)))
+    places: list[int] = []
+    machines: list[int] = []
+    requests: list[Amounts] = []
+    for level in ({}, *contest.lower):
+        for machine, amounts in level.items():
+            free[machine] = packing.settled(free[machine] + amounts)
+        found = place(problem._replace(tasks=[tasks[number] for number in left], free=free))
+        claims = found.claims([tasks[number] for number in left])
+        for at, machine, task in zip(found.places, found.machines, claims, strict=True):
+            places.append(left[at])
+            free[machine] = packing.settled(free[machine] - packing[task.request])
+        machines += found.machines
+        requests += found.requests
+        placed = set(places)
+        left = [number for number in left if number not in placed]
+        if not left:
+            break
+    return (
+        NOWHERE if left and contest.placing.whole else PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
+    )
+
 
 MISSES_MAX: Final = 48
 """After so many draws in vain for one task, listing the machines with room is cheaper than drawing on."""
@@ -26,12 +101,8 @@ class PlacementProblem(NamedTuple):
     """A problem of placing tasks, which is solved without any effect but its answer.
 
     Args:
-        tasks: of one job, in order.
         free: per machine, what it has free, packed and guarded; it is not changed.
         pools: constraint set of these tasks -> machines to draw from.
-        packing: of requests.
-        seed: of the draws.
-        whole: place all of them or none.
     """
 
     tasks: Sequence[Task]
@@ -46,7 +117,6 @@ class PlacementAnswer(NamedTuple):
     """The answer: places of the tasks that found room, and the machine of each.
 
     Args:
-        places, machines: one entry each.
         requests: of these tasks, with the devices that they take; nothing where no task takes any.
     """
 
@@ -112,14 +182,7 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
 
 
 class Rings:
-    """The machines that satisfy a constraint set, in one random order; shared inside a build.
-
-    Args:
-        cluster: the machines.
-        stream: shuffles them.
-    """
-
-    __slots__ = ("_constraints", "_order", "_rings")
+    """The machines that satisfy a constraint set, in one random order; shared inside a build."""
 
     def __init__(self, cluster: Cluster, stream: Random) -> None:
         self._constraints = cluster.constraints
@@ -142,7 +205,6 @@ def stretch(ring: Sequence[int], pickiness: float, start: float) -> Sequence[int
     """The stretch of machines that a picky job considers, in random order; one at least, if there are any.
 
     Args:
-        ring: the machines.
         pickiness: share of them that is left out (0 to 1).
         start: where the stretch begins, uniform on [0, 1).
     """

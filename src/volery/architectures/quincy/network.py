@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.quincy.flow.costs import FlowCosts, Room
-from volery.architectures.quincy.flow.graph import Graph, GraphBuilder
-from volery.architectures.quincy.flow.items import MACHINE, Item, Place
+from volery.architectures.quincy.costs import FlowCosts
+from volery.architectures.quincy.solver import Graph
+from volery.architectures.quincy.tasks import MACHINE, Item, Place, Room
 from volery.core.model import JobId
 
 SINK: Final = "sink"
@@ -26,14 +26,35 @@ BELOW_FLOOR: Final = 1 << 40
 """The price of each task by which a job runs fewer than it should."""
 
 
-class NetworkTask(msgspec.Struct, frozen=True):
-    """A task in the network.
+class GraphBuilder:
+    """Builds a graph whose nodes have names."""
 
-    Args:
-        item: the task.
-        unscheduled: cost of letting it wait, or of stopping it.
-        stay: cost of letting it run on; None: it waits.
-    """
+    def __init__(self) -> None:
+        self.names: list[object] = []
+        self._numbers: dict[object, int] = {}
+        self._supplies: list[int] = []
+        self._arcs: list[tuple[int, int, int, int]] = []
+
+    def node(self, name: object, supply: int = 0) -> int:
+        """The number of a node, which is added if it is new; its supply adds up."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.names)
+            self.names.append(name)
+            self._supplies.append(0)
+        self._supplies[number] += supply
+        return number
+
+    def arc(self, tail: int, head: int, capacity: int, cost: int) -> None:
+        self._arcs.append((tail, head, capacity, cost))
+
+    def graph(self) -> Graph:
+        tails, heads, capacities, costs = zip(*self._arcs, strict=True) if self._arcs else ((), (), (), ())
+        return Graph(tuple(self._supplies), tails, heads, capacities, costs)
+
+
+class NetworkTask(msgspec.Struct, frozen=True):
+    """A task in the network."""
 
     item: Item
     unscheduled: int
@@ -53,16 +74,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class FlowNetwork:
-    """The network of waiting and running tasks, with the meaning of its nodes.
-
-    Args:
-        model: what things cost.
-        room: of the machines.
-
-    Attributes:
-        members: the tasks in it, in order.
-        names: of its nodes.
-    """
+    """The network of waiting and running tasks, with the meaning of its nodes."""
 
     def __init__(self, model: FlowCosts, room: Room) -> None:
         self._model = model
@@ -108,12 +120,7 @@ class FlowNetwork:
         return node
 
     def draw_tasks(self, members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> Graph:
-        """The graph, with these tasks.
-
-        Args:
-            members: the tasks.
-            bounds: of their jobs; those that are not named may run as many as they like.
-        """
+        """The graph, with these tasks."""
         network, sink = self._network, self._sink
         self.members = members
         counts: dict[JobId, int] = {}
@@ -180,7 +187,6 @@ def fair_floors(wanted: Mapping[JobId, int], running: Mapping[JobId, int], slots
         wanted: how many tasks each job has that could run, those that do included; what is left over when all have as
             many goes to the first of these.
         running: how many of these keep what they have, whatever their share is.
-        slots: in all, those of `running` included.
     """
     floors = {job: min(running.get(job, 0), count) for job, count in wanted.items()}
     left = slots - sum(floors.values())

@@ -11,11 +11,11 @@ import networkx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.architectures.quincy.flow.drawn import NODES, graphs
+from tests.unit.architectures.quincy.drawn import NODES, graphs
 
-from volery.architectures.quincy.flow import ortools_solver as scaling
-from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, GraphBuilder, InfeasibleError, Solver
-from volery.architectures.quincy.flow.solver import cost_of, solve
+from volery.architectures.quincy import ortools_solver as scaling
+from volery.architectures.quincy.network import GraphBuilder
+from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, InfeasibleError, Solver, cost_of, solve
 from volery.core.errors import InputError
 
 
@@ -138,7 +138,7 @@ def test_ortools_and_highs_never_share_a_process() -> None:
 
 
 def _both() -> bool:
-    from volery.architectures.tetrisched.highs import check_solver
+    from volery.architectures.tetrisched.milp import check_solver
 
     check_solver("here")
     import highspy

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from volery.architectures.quincy.flow.costs import FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates, Room
-from volery.architectures.quincy.flow.graph import FlowProblem
-from volery.architectures.quincy.flow.items import Item, WaitingItems
-from volery.architectures.quincy.flow.network import Bounds, FlowNetwork, NetworkTask, fair_floors
-from volery.architectures.quincy.flow.solver import solve
+from volery.architectures.quincy.costs import FlowCosts, LoadSpreading, NetworkAware, QuincyCosts, Rates
+from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
+from volery.architectures.quincy.solver import FlowProblem, solve
+from volery.architectures.quincy.tasks import Item, Room, WaitingItems
 from volery.core.model import SECOND, Cluster, Task
 
 FOUR = Cluster((0,) * 4, (1,) * 4, racks=(0, 0, 1, 1))

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from volery.architectures.quincy.flow.items import MACHINE, Item, Place
+from volery.architectures.quincy.tasks import MACHINE, Item, Place, Room
 from volery.core.locality import ANY, NODE, RACK, racks_of
 from volery.core.model import SECOND, Cluster, Task, Time
 from volery.policies.match import Anchors, Matches, positions
@@ -23,41 +23,8 @@ ANYWHERE, IN_RACK = "any", "rack"
 MEGABITS_PER_GB = 8000
 
 
-class Room:
-    """Keeps what each machine has left to give, and its load.
-
-    Attributes:
-        free: slots that a network may fill.
-        tasks: that run on it, or have been promised to it.
-        used_mbps: what these are taken to read from elsewhere.
-        open: the machines with free slots, as a bit vector.
-    """
-
-    __slots__ = ("free", "open", "tasks", "used_mbps")
-
-    def __init__(self, machines: int) -> None:
-        self.free = [0] * machines
-        self.tasks = [0] * machines
-        self.used_mbps = [0] * machines
-        self.open = 0
-
-    def fill(self, free: list[int]) -> None:
-        """Set the free slots."""
-        self.free = free
-        self.open = sum([1 << machine for machine, count in enumerate(free) if count])
-
-
 class RankedMachines:
-    """Lists the machines that satisfy constraints.
-
-    Args:
-        cluster: the machines.
-
-    Attributes:
-        matches: by constraint set, as bit vectors.
-    """
-
-    __slots__ = ("_place", "matches")
+    """Lists the machines that satisfy constraints."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
@@ -102,12 +69,8 @@ class FlowCosts(Protocol):
 class Rates(msgspec.Struct, frozen=True):
     """Prices of the Quincy policy.
 
-    Args:
-        wait: of a second of waiting (omega).
-        rack: of a gigabyte through one rack's switch (psi).
-        core: of a gigabyte through the core switch (xi).
-        input_gb: what a task with input reads.
-        ran: what has been done in a second of running is worth.
+    They are those of a second of waiting (omega), of a gigabyte through one rack's switch (psi) and through the core
+    switch (xi), and of a second of work that is done. A task with input reads `input_gb`.
     """
 
     wait: int = UNIT // 2
@@ -122,10 +85,6 @@ class QuincyCosts:
 
     A task has arcs to the machines and the racks that hold its input, of their exact or worst cost, and to all machines
     together at the worst in the cluster. A task without input has the last alone, for nothing.
-
-    Args:
-        cluster: the machines.
-        rates: the prices.
     """
 
     def __init__(self, cluster: Cluster, rates: Rates) -> None:
@@ -203,9 +162,6 @@ class LoadSpreading:
     """Each task costs least on the machine with the fewest tasks (Firmament, section 3.3).
 
     All may go anywhere; the next slot of a machine costs as much more as it has tasks.
-
-    Args:
-        cluster: the machines.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -243,11 +199,6 @@ class NetworkAware:
 
     A task with input is taken to read it in its estimated duration, from elsewhere, wherever it runs. Tasks that ask
     for as much share an aggregator.
-
-    Args:
-        cluster: the machines.
-        input_gb: what a task with input reads.
-        machine_mbps: what each machine's network carries.
     """
 
     def __init__(self, cluster: Cluster, input_gb: float, machine_mbps: int) -> None:

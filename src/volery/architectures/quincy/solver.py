@@ -16,11 +16,62 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import Literal
 
+import msgspec
 import numpy as np
 
-from volery.architectures.quincy.flow.graph import FlowAnswer, FlowProblem, Graph, InfeasibleError
-from volery.architectures.quincy.flow.ortools_solver import scaled
+from volery.architectures.quincy.ortools_solver import scaled
+
+Solver = Literal["augmenting", "scaling"]
+"""Successive shortest paths, built in; cost scaling by OR-tools, in a process of its own."""
+
+
+class InfeasibleError(ValueError):
+    """Something that is supplied reaches no demand."""
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """A flow network: nodes are numbered from 0; all supply ends in nodes with a demand.
+
+    Args:
+        supplies: per node; a demand is negative. They add up to 0.
+        capacities: per arc, at least 0.
+        costs: per arc and unit of flow; there is no cycle of negative cost.
+    """
+
+    supplies: tuple[int, ...]
+    tails: tuple[int, ...]
+    heads: tuple[int, ...]
+    capacities: tuple[int, ...]
+    costs: tuple[int, ...]
+
+
+class FlowProblem(msgspec.Struct, frozen=True):
+    """The problem of a solver.
+
+    Args:
+        prices: per node, those of an earlier answer to a similar problem; nothing: there are none. They spare work
+            and change no answer.
+    """
+
+    graph: Graph
+    prices: tuple[int, ...] = ()
+    solver: Solver = "augmenting"
+
+
+class FlowAnswer(msgspec.Struct, frozen=True):
+    """The cheapest flow; of several that are as cheap always the same.
+
+    Args:
+        prices: per node, what it costs at the margin to get a unit from there to the root (the node of largest demand).
+    """
+
+    flows: tuple[int, ...]
+    cost: int
+    prices: tuple[int, ...]
+    paths: int = 0
+    scanned: int = 0
 
 
 def solve(question: FlowProblem) -> FlowAnswer:
@@ -32,7 +83,7 @@ def solve(question: FlowProblem) -> FlowAnswer:
     """
     graph, paths, scanned = question.graph, 0, 0
     if question.solver == "scaling":
-        flows = scaled(graph)
+        flows = _scaled(graph)
     else:
         residual = Residual(graph, priced(graph, question.prices))
         residual.send_all()
@@ -44,8 +95,18 @@ def solve(question: FlowProblem) -> FlowAnswer:
     return FlowAnswer(flows, cost_of(graph, flows), prices, paths, scanned)
 
 
+def _scaled(graph: Graph) -> tuple[int, ...]:
+    if not graph.tails:
+        if any(graph.supplies):
+            raise InfeasibleError("there is no arc")
+        return ()
+    found = scaled(msgspec.structs.astuple(graph))
+    if found is None:
+        raise InfeasibleError("something that is supplied reaches no demand")
+    return tuple(found)
+
+
 def cost_of(graph: Graph, flows: tuple[int, ...]) -> int:
-    """The cost of a flow."""
     return sum(flow * cost for flow, cost in zip(flows, graph.costs, strict=True))
 
 
@@ -53,14 +114,6 @@ class Residual:
     """The arcs that have room, in both directions, and what is still to be sent.
 
     Arc 2 a is arc a of the graph, 2 a + 1 the way back.
-
-    Args:
-        graph: the network.
-        prices: per node, to begin with.
-
-    Attributes:
-        paths: along which flow was pushed.
-        scanned: arcs that were looked at.
     """
 
     __slots__ = ("_cost", "_excess", "_from", "_head", "_price", "_room", "paths", "scanned")
@@ -154,7 +207,6 @@ class Residual:
         raise InfeasibleError(f"node {source} supplies {excess[source]} more than finds a way")
 
     def flows(self) -> tuple[int, ...]:
-        """Per arc of the graph."""
         return tuple(self._room[1::2])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from volery.architectures.quincy.flow.graph import Graph
+from volery.architectures.quincy.solver import Graph
 
 NODES = 7
 

@@ -1,4 +1,4 @@
-"""Randomised first fit: who finds room, how likely each machine is, and what a picky job considers."""
+"""Randomised first fit, and the packing of a cell's state in messages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.architectures.omega.firstfit import NOWHERE, PlacementProblem, Rings, place, stretch
+from volery.architectures.omega.placement import NOWHERE, Layout, PlacementProblem, Rings, place, stretch
 from volery.core.model import Cluster, Task
 from volery.core.resources import Packing
+from volery.core.streams import Streams
+
+
+def test_free_amounts_survive_their_packing() -> None:
+    cluster = Cluster((0b01, 0b11), (2, 3))
+    layout = Layout(cluster, Rings(cluster, Streams(0).of("rings")))
+    octets = layout.encode(layout.whole)
+    assert (len(octets), layout.decode(octets)) == (2 * layout.state_bytes, layout.whole)
+    assert layout.fits_somewhere(Task(0, 0, 0b10))
+    assert not layout.fits_somewhere(Task(0, 0, 0b100))
 
 
 def problem(

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from volery.architectures.hybrid.placement import LeastWait
+from volery.architectures.hybrid.central import LeastWait
 from volery.core.model import SECOND
 
 ALL = np.arange(6)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.architectures.tetrisched.drawn import ncks
 
-from volery.architectures.tetrisched.expressions import Max, Min, ncks
-from volery.architectures.tetrisched.text import written
-from volery.architectures.tetrisched.wishes import FLOOR, TimeGrid, Wishes, value_at, wizard
+from volery.architectures.tetrisched.expressions import Max, Min, written
+from volery.architectures.tetrisched.machines import TimeGrid
+from volery.architectures.tetrisched.requests import FLOOR, Wishes, value_at, wizard
 from volery.core.model import NEVER, SECOND
 
 MINUTE = 60 * SECOND
