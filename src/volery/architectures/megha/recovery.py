@@ -7,13 +7,12 @@ list of active tasks, back to the GMs that own them, which alone number attempts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import NewsRecord
-from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import Join, Lost, Report
 from volery.core.component import Sends, sent_to
 from volery.core.events import Drain, Moved, Reassignment, TimerFired
@@ -55,8 +54,9 @@ class Recovery(Protocol):
     def answers(self, gm: Address) -> bool:
         """Find out whether a GM is sent news of room."""
 
-    def drained(self, node: Address) -> bool:
-        """Find out whether nothing is placed on a node by order."""
+    @property
+    def drained(self) -> Container[Address]:
+        """Nodes on which nothing is placed by order."""
 
     def reachable(self, node: Address) -> bool:
         """Find out whether a node is known to be there."""
@@ -95,7 +95,7 @@ class Alone:
     opened = True
 
     def __init__(self) -> None:
-        self._drained: set[Address] = set()
+        self.drained: set[Address] = set()
 
     def join(self, lm: LocalMaster) -> None:
         self._lm = lm
@@ -109,14 +109,11 @@ class Alone:
     def answers(self, gm: Address) -> bool:
         return True
 
-    def drained(self, node: Address) -> bool:
-        return node in self._drained
-
     def reachable(self, node: Address) -> bool:
         return True
 
     def usable(self, node: Address) -> bool:
-        return node not in self._drained
+        return node not in self.drained
 
     def run(self, task: Task, active: Active, node: Address) -> None:
         self._lm.launch(task, active, node)
@@ -126,15 +123,13 @@ class Alone:
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         allocations = self._lm.allocations
-        assert isinstance(allocations, AmountAllocations), "slots are killed one by one"
         for task in tasks:
-            allotment = allocations.active.get(task)
-            if allotment is not None:
-                node = self._lm.layout.nodes[allotment.partition][allotment.position]
-                self._lm.send(node, Kill(task, allotment.active.attempt))
+            node = allocations.node_of(task)
+            if node:
+                self._lm.send(node, Kill(task, self._lm.there[node][task].attempt))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        (self._drained.add if message.drained else self._drained.discard)(message.node)
+        (self.drained.add if message.drained else self.drained.discard)(message.node)
         self._lm.close(message.node, closed=message.drained)
         self._lm.maybe_arm(now)
         self._lm.tell_askers_soon(now)
@@ -215,8 +210,9 @@ class Paired:
         """Find out whether a request of a GM in a term is void: its jobs were moved to another since."""
         return bool(self._relieved) and term < self._relieved.get(gm, 0)
 
-    def drained(self, node: Address) -> bool:
-        return node in self.leadership.drained
+    @property
+    def drained(self) -> Container[Address]:
+        return self.leadership.drained
 
     def reachable(self, node: Address) -> bool:
         return self.leadership.reachable(node)

@@ -324,7 +324,7 @@ class WeightedShares:
         there = self._allocations.active.get(task)
         if there is None or task in self._claimed or message.user in self._losers.get(task, ()):
             return False
-        active = there.active
+        active = self._lm.there[self._allocations.node_of(task)][task]
         runs_there = (there.partition, there.position) == (message.partition, message.position)
         if self._lm.recovery.paired and active.attempt % ATTEMPTS >= PREEMPTIONS_MAX:
             return False
@@ -367,7 +367,7 @@ class WeightedShares:
         claim.agreed = True
         for task in claim.wanted.victims:
             if task in claim.victims:
-                self._lm.recovery.evict(claim.node, self._allocations.active[task].active)
+                self._lm.recovery.evict(claim.node, self._lm.there[claim.node][task])
         self._maybe_launch(claim, now)
 
     def is_victim(self, task: TaskId) -> bool:
