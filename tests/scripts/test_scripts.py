@@ -230,7 +230,7 @@ def megha2021_masters_die() -> str:
     return transcript(title, "megha-2021", two, parameters=SURVIVING, plan=plan, quiet=QUIET)
 
 
-QUIET = frozenset({"JobAccepted", "Inquire", "Standing", "Deposed"})
+QUIET = frozenset({"JobAccepted", "Standing", "Deposed"})
 
 
 def test_a_worker_that_dies_costs_one_attempt_and_its_logical_node_goes_back_once() -> None:

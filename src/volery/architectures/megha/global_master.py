@@ -48,7 +48,7 @@ from volery.core.events import (
 )
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
 from volery.policies.match import positions
-from volery.roles.recovery.leases import Inquire
+from volery.roles.recovery.leases import Standing
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 Rescheduling = Literal["head", "tail"]
@@ -375,6 +375,6 @@ class GlobalMaster(Component):
         Report: of_part("recovery", "on_report"),
         Lost: of_part("recovery", "on_lost"),
         Moved: of_part("recovery", "on_moved"),
-        Inquire: of_part("recovery", "on_inquire"),
+        Standing: of_part("recovery", "on_standing"),
     }
     sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `emits` has those of one

@@ -19,7 +19,6 @@ from volery.core.shares import ShareChange
 from volery.roles import node
 from volery.roles.recovery import leases
 from volery.roles.recovery.channel import LINK_MESSAGES
-from volery.roles.recovery.election import PAIR_MESSAGES
 from volery.roles.recovery.leases import Active
 
 UNIT_SHIFT: Final = 24
@@ -281,5 +280,5 @@ class Picture(Message, frozen=True):
 MESSAGES: Final[frozenset[type[Message]]] = node.NODE_MESSAGES | {
     Request, Withdraw, Ask, Ended, StateUpdate, Refusal, Preempt, Yield, Answer, Taken, Denied, Holdings, Ousted,
     Lost, Join, Report, Picture, Moved,
-    *leases.NODE_MESSAGES, *PAIR_MESSAGES, *LINK_MESSAGES,
+    *leases.NODE_MESSAGES, *LINK_MESSAGES,
 }  # fmt: skip

@@ -20,7 +20,7 @@ from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
-from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status, Stop
+from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
@@ -156,7 +156,7 @@ class Paired:
 
     takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
-        pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget, Fence) | sent_to("gm", Report, Lost)
+        pair_sends("lm", "gm") | sent_to("node", Run, Kill, Forget, Fence) | sent_to("gm", Report, Lost)
     )
     paired = True
 
@@ -236,7 +236,7 @@ class Paired:
         return known is not None and known.attempt == active.attempt
 
     def evict(self, node: Address, active: Active) -> None:
-        self._lm.send(node, Stop(active.task, self.leadership.epoch, active.attempt))
+        self._lm.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
@@ -252,7 +252,7 @@ class Paired:
         for node, there in self._lm.there.items():
             for number in there:
                 if number in wanted:
-                    self._lm.send(node, Stop(number))
+                    self._lm.send(node, Kill(number))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         self.leadership.on_drain(message, source, now)

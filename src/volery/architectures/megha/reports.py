@@ -33,7 +33,7 @@ from volery.architectures.megha.recovery import pair_of
 from volery.core.component import Sends, sent_to
 from volery.core.events import Moved, Reassignment, Submit
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
-from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire
+from volery.roles.recovery.leases import Active, Deposed, Forget, Standing
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
@@ -130,7 +130,7 @@ class ReportRecovery:
         moves: of jobs from one GM to another, of which this component knows.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Report, Lost, Moved, Inquire})
+    takes: ClassVar[frozenset[type]] = frozenset({Report, Lost, Moved, Standing})
     sends: ClassVar[Sends] = sent_to("lm", Forget, Join, Moved, Deposed)
     paired: ClassVar[bool] = True
 
@@ -368,6 +368,6 @@ class ReportRecovery:
         self._place_again(list(dead))
         self._gm.fairness.enforce()
 
-    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
         """Send the epoch that is known."""
         self._gm.send(source, Deposed(self.epochs[self._gm.lm_at[source]], self.term))

@@ -34,8 +34,7 @@ from volery.faults import draw, run_scenario
 from volery.live.runtime.port import LivePort
 from volery.live.runtime.snapshots import first_difference, obstacle, read_snapshot, write_snapshot
 from volery.roles.node import Completed, Node
-from volery.roles.recovery.election import Standing
-from volery.roles.recovery.leases import Active, Deposed, Fenced, Forget, GuardedNode, Inquire, Result, Status
+from volery.roles.recovery.leases import Active, Deposed, Fenced, Forget, GuardedNode, Result, Standing, Status
 
 SLOTS = Cluster.uniform(8)
 ROOM = Cluster((0,) * 8, (1,) * 8, "room", ("cpu_milli",), ((1000,),) * 8)
@@ -89,7 +88,7 @@ def samples() -> dict[type, Message]:
         for one in (
             Report(0, True, True, update, (), ()), Lost(()), Join(), Picture((), ()), Holdings(1, (), ()), Taken(1),
             Preempt(1, 0, 0, task, 0, 0, 1, ()), Answer(1, False), Yield(1, 0, 0, ()), Ousted(1, 0), Moved(()),
-            Denied(1, (), False, update), Standing(0, False), Deposed(0), Inquire(), Forget(()), Fenced(0, 0),
+            Denied(1, (), False, update), Standing(0, False), Deposed(0), Forget(()), Fenced(0, 0),
             Status(0, (), ()), Result(Active(1, 1, 0, "gm/0", 0)), Completed(1),
         )
     }  # fmt: skip

@@ -28,8 +28,9 @@ from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.core.shares import ShareChange
 from volery.core.streams import Streams
+from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked
-from volery.roles.recovery.leases import Active, Lead, Result, Run, Status, Stop
+from volery.roles.recovery.leases import Active, Lead, Result, Run, Status
 from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 CLUSTER = Cluster.uniform(4)
@@ -117,9 +118,9 @@ def test_a_node_ends_attempts_for_the_master_that_it_obeys_alone() -> None:
     node, task = Inside("node/0", shares="a:1+b:1"), Task(1, 0)
     assert [one for one in node.hear(Run(0, task, 3, "gm/0", 0, 1)) if isinstance(one, Launched)]
     node.hear(Lead(1), "lm/0/standby")
-    assert not [one for one in node.hear(Stop(1, 0, 3)) if isinstance(one, Killed)]
-    assert not [one for one in node.hear(Stop(1, 1, 2), "lm/0/standby") if isinstance(one, Killed)]
-    assert [one for one in node.hear(Stop(1, 1, 3), "lm/0/standby") if isinstance(one, Killed)]
+    assert not [one for one in node.hear(Kill(1, 3, 0)) if isinstance(one, Killed)]
+    assert not [one for one in node.hear(Kill(1, 2, 1), "lm/0/standby") if isinstance(one, Killed)]
+    assert [one for one in node.hear(Kill(1, 3, 1), "lm/0/standby") if isinstance(one, Killed)]
     effects = node.hear(TaskFinished(task, 3, "killed"), "node/0")
     ((to, ended),) = messages(effects, Result)
     assert (to, ended.evicted) == ("lm/0/standby", True), "it has no result, and may run here again"
