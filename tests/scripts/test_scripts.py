@@ -201,9 +201,7 @@ def test_a_preemption_costs_the_loser_its_work_and_the_winner_seven_hops() -> No
     """Request and refusal, which says who runs there; Preempt, Yield, Answer, Kill, Launch: 3.5 ms."""
     text = megha_preemption()
     assert counter(text, "preemptions") == counter(text, "inconsistencies") == 1
-    steps = [
-        text.index(step) for step in ("Preempt(", "Yield(", "Answer(", "Kill(", "killed=True", "Ousted(", "runs t2")
-    ]
+    steps = [text.index(step) for step in ("Preempt(", "Yield(", "Answer(", "Kill(", "killed=True", "Lost(", "runs t2")]
     assert steps == sorted(steps)
     assert responses(text) == [2.003, 1.004]
 

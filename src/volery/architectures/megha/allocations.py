@@ -81,7 +81,7 @@ class Allocations(Protocol):
         """The machine that a task runs on; nowhere: ""."""
 
     def close(self, node: Address, *, closed: bool) -> None:
-        """What a drained node has free counts as taken from now on; what runs there goes on."""
+        """Take what a drained node has free for taken from now on; what runs there goes on."""
 
     # Where anything may crash, or users have shares.
 

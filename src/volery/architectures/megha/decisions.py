@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import KINDS_MAX, WeightedFairness
 from volery.architectures.megha.messages import (
-    Denied,
     Ended,
     Lost,
-    Ousted,
     Refusal,
     Report,
     StateUpdate,
@@ -30,7 +28,7 @@ from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-NEWS: Final = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield, Report, Lost)
+NEWS: Final = (StateUpdate, Ended, Refusal, Yield, Report, Lost)
 """Messages of a Local Master with news of its cluster."""
 REASONS: Final = (Reason.CONSTRAINT, Reason.RESOURCE, Reason.BUSY, Reason.SHARE)
 

@@ -18,7 +18,6 @@ from volery.architectures.megha.messages import (
     Ask,
     Ended,
     Join,
-    Picture,
     Preempt,
     Request,
     Withdraw,
@@ -108,9 +107,8 @@ class LocalMaster(Component):
         return ALWAYS | self.shares.takes | self.recovery.takes
 
     def emits(self) -> Sends:
-        """Return the messages that its parts send; a leader alone sends pictures."""
-        sends = self.allocations.sends | self.shares.sends | self.recovery.sends
-        return sends if self.recovery.paired else sends - {(Picture, "gm")}
+        """Return the messages that its parts send."""
+        return self.allocations.sends | self.shares.sends | self.recovery.sends
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message of a part's."""

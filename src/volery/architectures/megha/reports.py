@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from volery.architectures.megha.messages import (
     ATTEMPTS,
     MOVE_SHIFT,
-    Denied,
     Ended,
     Holdings,
     Join,
     Lost,
-    Ousted,
     Refusal,
     Report,
     StateUpdate,
@@ -38,8 +36,9 @@ from volery.roles.recovery.leases import Active, Deposed, Forget, Standing
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-FROM_LEADERS: Final = frozenset({Ended, StateUpdate, Refusal, Lost, Holdings, Denied, Taken, Yield, Ousted})
-"""The messages of a Local Master that are void unless it leads. A report names its epoch itself."""
+FROM_LEADERS: Final = frozenset({Ended, StateUpdate, Refusal, Lost, Holdings, Taken, Yield})
+"""The messages of a Local Master that are void unless it leads. A report names its epoch itself, and whole holdings go
+before one."""
 
 
 class StateRecovery(Protocol):
@@ -267,7 +266,9 @@ class ReportRecovery:
 
     def heeds(self, message: Message, source: Address) -> bool:
         """Find out whether a message is of the leader of a cluster, or not one that leaders alone send."""
-        return type(message) not in FROM_LEADERS or self._gm.lms[self._gm.lm_at[source]] == source
+        if type(message) not in FROM_LEADERS or (isinstance(message, Holdings) and message.whole):
+            return True
+        return self._gm.lms[self._gm.lm_at[source]] == source
 
     def on_report(self, message: Report, source: Address, now: Time) -> None:
         """Adopt the report of a leader; what goes with it may have come before this GM began anew."""

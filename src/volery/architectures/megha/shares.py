@@ -19,12 +19,11 @@ from volery.architectures.megha.messages import (
     ATTEMPTS,
     UNIT_SHIFT,
     Answer,
-    Denied,
     Holding,
     Holdings,
-    Ousted,
-    Picture,
+    Lost,
     Preempt,
+    Refusal,
     Taken,
     Yield,
 )
@@ -203,7 +202,7 @@ class WeightedShares:
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})
-    sends: ClassVar[Sends] = sent_to("gm", Holdings, Yield, Taken, Denied, Ousted, Picture)
+    sends: ClassVar[Sends] = sent_to("gm", Holdings, Yield, Taken, Refusal, Lost)
 
     def __init__(self, others: int, allocations: AmountAllocations) -> None:
         self._others = others
@@ -272,7 +271,7 @@ class WeightedShares:
             for active in running
             if active.owner == address and active.task in self._claimed and self._claimed[active.task].agreed
         ]
-        self._lm.send(address, Picture(others, tuple(leaving)))
+        self._lm.send(address, Holdings(0, (), others, whole=True, leaving=tuple(leaving)))
 
     # Preemption.
 
@@ -337,7 +336,7 @@ class WeightedShares:
         owner.lacks[message.partition - self._lm.partitions.start] |= 1 << message.position
         self._lm.tell_ended(owner)
         self._allocations.consider()
-        self._lm.send(owner.address, Denied(message.task.id, gone, kept, self._allocations.delta(owner)))
+        self._lm.send(owner.address, Refusal((message.task.id,), self._allocations.delta(owner), gone, kept))
 
     def on_answer(self, message: Answer, source: Address, now: Time) -> None:
         """End the victims, or let them run on; the answer of a GM whose tasks were moved to another is void."""
@@ -379,7 +378,7 @@ class WeightedShares:
             return False
         self._lm.observe(Counted("preemptions"))
         self._lm.observe(claim.preemption(now, active.task, active.attempt))
-        self._lm.send(active.owner, Ousted(active.task, active.attempt))
+        self._lm.send(active.owner, Lost((active,), preempted=True))
         return True
 
     def victim_ended(self, active: Active, node: Address) -> None:

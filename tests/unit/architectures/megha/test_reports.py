@@ -10,13 +10,13 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Answer,
-    Denied,
     Ended,
+    Holdings,
     Join,
     Lost,
     PartitionState,
-    Picture,
     Preempt,
+    Refusal,
     Report,
     Request,
     StateUpdate,
@@ -134,7 +134,7 @@ def test_preemptions_on_a_machine_that_is_away_are_refused_for_a_while() -> None
     lm = Inside("lm/0", shares="a:1+b:1")
     lm.hear(place(1, 0, 0, Task(1, 0)), "gm/0")
     lm.hear(PeerLost("node/0"))
-    ((to, denied),) = messages(lm.hear(preempt(1, 1), "gm/1"), Denied)
+    ((to, denied),) = messages(lm.hear(preempt(1, 1), "gm/1"), Refusal)
     assert (to, denied.kept) == ("gm/1", True)
 
 
@@ -147,7 +147,7 @@ def test_a_new_leader_knows_of_no_preemption_and_an_old_claim_is_void() -> None:
     runs = Active(1, 0, 0, "gm/0", 0, (), 0)
     for node in range(4):
         effects = standby.hear(Status(1, (runs,) if not node else (), ()), f"node/{node}")
-    assert [others.others[0].task for to, others in messages(effects, Picture) if to == "gm/1"] == [1]
+    assert [others.started[0].task for to, others in messages(effects, Holdings) if to == "gm/1"] == [1]
     assert not standby.hear(preempt(2, 1), "gm/1"), "it names the epoch of before"
 
 
@@ -171,7 +171,7 @@ def test_a_global_master_gives_nothing_up_before_it_knows_all_that_its_users_hav
     gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
     running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
     gm.hear(submitted(3), SUBMITTER)
-    gm.hear(Picture((), ()))
+    gm.hear(Holdings(0, (), (), whole=True))
     gm.hear(report(*running, settled=False))
     assert messages(gm.hear(Yield(1, 0, 0, (2,))), Answer) == [("lm/0", Answer(1, False))]
     gm.hear(Report(0, False, True, StateUpdate(2, 0, (), 0), (), ()))
@@ -184,7 +184,7 @@ def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> No
     gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
     running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
     gm.hear(submitted(3), SUBMITTER)
-    gm.hear(Picture((), (2,)))
+    gm.hear(Holdings(0, (), (), whole=True, leaving=(2,)))
     gm.hear(report(*running))
     assert messages(gm.hear(Yield(1, 0, 0, (1,))), Answer) == [("lm/0", Answer(1, False))]
     assert not messages(gm.hear(Ended((0,), 0)), Request), "nothing waits"
