@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.messages import (
@@ -44,11 +44,11 @@ KINDS_MAX: Final = 16
 SPARED: Final = "spared"
 
 
-class Fairness(Protocol):
-    """The account of what users have, in the view of one Global Master."""
+class NoFairness:
+    """No account of what users have: they are served as they come, and nobody preempts."""
 
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
+    takes: ClassVar[frozenset[type]] = frozenset()
+    sends: ClassVar[Sends] = frozenset()
 
     def join(self, gm: GlobalMaster) -> None: ...
 
@@ -60,6 +60,7 @@ class Fairness(Protocol):
 
     def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
         """Users of tasks, for a request."""
+        return ()
 
     def took(self, claim: Task, partition: int, position: int) -> None:
         """Count what a task was given in the view."""
@@ -69,6 +70,7 @@ class Fairness(Protocol):
 
     def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
         """Take ended tasks off; return how many have no place: they had been given up, or never begun; per job."""
+        return {}
 
     def refused(self, message: Refusal, now: Time) -> None:
         """Take refused tasks off: nobody can take anything from them, and nothing was preempted for them."""
@@ -80,6 +82,7 @@ class Fairness(Protocol):
 
     def pictured(self, source: Address) -> bool:
         """Find out whether the picture that belongs to a whole report has come."""
+        return True
 
     def adopt_picture(self, source: Address, lm: int) -> None: ...
     def reported(self, source: Address) -> None:
@@ -96,39 +99,6 @@ class Fairness(Protocol):
 
     def check(self) -> None:
         """Raise AssertionError where the account and the view differ."""
-
-
-class NoFairness:
-    """No account: users are served as they come, and nobody preempts."""
-
-    takes: ClassVar[frozenset[type]] = frozenset()
-    sends: ClassVar[Sends] = frozenset()
-
-    def join(self, gm: GlobalMaster) -> None: ...
-    def submitted(self, job: Job) -> None: ...
-    def scheduled(self, tasks: Sequence[Task]) -> None: ...
-
-    def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
-        return ()
-
-    def took(self, claim: Task, partition: int, position: int) -> None: ...
-    def promised(self, tasks: Sequence[Task], sign: int) -> None: ...
-
-    def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
-        return {}
-
-    def refused(self, message: Refusal, now: Time) -> None: ...
-    def enforce(self) -> None: ...
-
-    def pictured(self, source: Address) -> bool:
-        return True
-
-    def adopt_picture(self, source: Address, lm: int) -> None: ...
-    def reported(self, source: Address) -> None: ...
-    def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None: ...
-    def followed(self, task: Task, active: Active) -> None: ...
-    def part_with(self, task: TaskId) -> None: ...
-    def check(self) -> None: ...
 
 
 class WeightedFairness:
@@ -492,3 +462,6 @@ class WeightedFairness:
         assert ours <= self.account.held.keys(), "placed tasks that count for nobody"
         assert self._yielded <= self._placed.keys(), "tasks were given up that are not placed"
         assert self._prey.keys() == {one for claimed in self._claims.values() for one in claimed}, "prey of nobody"
+
+
+Fairness = NoFairness | WeightedFairness

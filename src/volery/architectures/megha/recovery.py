@@ -7,8 +7,8 @@ list of active tasks, back to the GMs that own them, which alone number attempts
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
@@ -31,63 +31,13 @@ def pair_of(lm: int) -> tuple[Address, Address]:
     return f"lm/{lm}", f"lm/{lm}/standby"
 
 
-class Recovery(Protocol):
-    """The leader of a cluster, and the nodes that are there."""
-
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
-    paired: bool
-
-    @property
-    def opened(self) -> bool:
-        """It leads, and knows what runs on all nodes that it can reach."""
-
-    def join(self, lm: LocalMaster) -> None:
-        """Become the recovery of this Local Master."""
-
-    def bind(self, port: Port) -> None: ...
-    def start(self, now: Time) -> None: ...
-
-    def heeds(self, gm: Address, epoch: int, term: int) -> bool:
-        """Find out whether a request of a GM is valid."""
-
-    def answers(self, gm: Address) -> bool:
-        """Find out whether a GM is sent news of room."""
-
-    @property
-    def drained(self) -> Container[Address]:
-        """Nodes on which nothing is placed by order."""
-
-    def reachable(self, node: Address) -> bool:
-        """Find out whether a node is known to be there."""
-
-    def usable(self, node: Address) -> bool:
-        """Find out whether tasks may be placed on a node."""
-
-    def run(self, task: Task, active: Active, node: Address) -> None:
-        """Have a node launch an attempt."""
-
-    def evict(self, node: Address, active: Active) -> None:
-        """Have a node end an attempt for another task's sake."""
-
-    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        """Have nodes end what still runs of these."""
-
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Place nothing on a node, or again."""
-
-    def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """Find out whether a timer is its own, or nothing is to be sent."""
-
-    def term_of(self, gm: Address) -> int:
-        """The term of a GM."""
-
-    def check_rest(self) -> None:
-        """Raise AssertionError where anything is left."""
-
-
 class Alone:
-    """The only master of a cluster, which never crashes."""
+    """The only master of a cluster, which never crashes.
+
+    Attributes:
+        opened: whether it leads, and knows what runs on all nodes that it can reach.
+        drained: nodes on which nothing is placed by order.
+    """
 
     takes: ClassVar[frozenset[type]] = frozenset({Completed})
     sends: ClassVar[Sends] = sent_to("node", Launch, Kill)
@@ -98,46 +48,56 @@ class Alone:
         self.drained: set[Address] = set()
 
     def join(self, lm: LocalMaster) -> None:
+        """Become the recovery of this Local Master."""
         self._lm = lm
 
     def bind(self, port: Port) -> None: ...
     def start(self, now: Time) -> None: ...
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
+        """Find out whether a request of a GM is valid."""
         return True
 
     def answers(self, gm: Address) -> bool:
+        """Find out whether a GM is sent news of room."""
         return True
 
     def reachable(self, node: Address) -> bool:
+        """Find out whether a node is known to be there."""
         return True
 
     def usable(self, node: Address) -> bool:
+        """Find out whether tasks may be placed on a node."""
         return node not in self.drained
 
     def run(self, task: Task, active: Active, node: Address) -> None:
+        """Have a node launch an attempt."""
         self._lm.launch(task, active, node)
 
     def evict(self, node: Address, active: Active) -> None:
+        """Have a node end an attempt for another task's sake."""
         self._lm.send(node, Kill(active.task, active.attempt))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        allocations = self._lm.allocations
+        """Have nodes end what still runs of these."""
         for task in tasks:
-            node = allocations.node_of(task)
+            node = self._lm.allocations.node_of(task)
             if node:
                 self._lm.send(node, Kill(task, self._lm.there[node][task].attempt))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
+        """Place nothing on a node, or again."""
         (self.drained.add if message.drained else self.drained.discard)(message.node)
         self._lm.close(message.node, closed=message.drained)
         self._lm.maybe_arm(now)
         self._lm.tell_askers_soon(now)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
+        """Find out whether a timer is its own, or nothing is to be sent."""
         return False
 
     def term_of(self, gm: Address) -> int:
+        """The term of a GM."""
         return 0
 
     def check_rest(self) -> None:
@@ -175,6 +135,7 @@ class Paired:
         lm.leadership = self.leadership = Leadership(
             self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation
         )
+        self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()
 
@@ -209,10 +170,6 @@ class Paired:
     def _is_void(self, gm: Address, term: int) -> bool:
         """Find out whether a request of a GM in a term is void: its jobs were moved to another since."""
         return bool(self._relieved) and term < self._relieved.get(gm, 0)
-
-    @property
-    def drained(self) -> Container[Address]:
-        return self.leadership.drained
 
     def reachable(self, node: Address) -> bool:
         return self.leadership.reachable(node)
@@ -458,3 +415,6 @@ class Paired:
             assert self.leadership.settled, "nodes have not answered"
             self._lm.allocations.check_rest()
             self._lm.shares.check_rest()
+
+
+Recovery = Alone | Paired

@@ -9,7 +9,7 @@ take back what they had given up, and what they had claimed, when another begins
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -41,16 +41,17 @@ PREEMPTIONS_MAX: Final = ATTEMPTS // 2
 other attempts are for what is lost."""
 
 
-class Shares(Protocol):
-    """Holdings of users in a cluster, and claims to them."""
+class NoShares:
+    """Nobody is due anything, and nobody preempts: no account of holdings of users in a cluster, and of claims."""
 
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
+    takes: ClassVar[frozenset[type]] = frozenset()
+    sends: ClassVar[Sends] = frozenset()
 
     def join(self, lm: LocalMaster) -> None: ...
 
     def reserved(self, here: int, position: int) -> int:
         """Amount that is set aside on a machine, packed."""
+        return 0
 
     def tell_holdings(self, told: NewsRecord) -> None:
         """Send a GM the ends and starts of others' tasks, before a state that contains them."""
@@ -63,6 +64,7 @@ class Shares(Protocol):
 
     def is_victim(self, task: TaskId) -> bool:
         """Find out whether another task gets what a task has once it ends."""
+        return False
 
     def victim_ended(self, active: Active, node: Address) -> None:
         """Set aside what a victim had."""
@@ -72,6 +74,7 @@ class Shares(Protocol):
 
     def evicted(self, active: Active, now: Time) -> bool:
         """Find out whether a killed attempt was ended for another task; then its GM has it back."""
+        return False
 
     def go_on(self, node: Address, now: Time) -> None:
         """Launch what waits for victims there that have ended."""
@@ -84,6 +87,7 @@ class Shares(Protocol):
 
     def named(self, active: Active) -> Active:
         """An attempt on the account of a user whom the tree names."""
+        return active
 
     def met_anew(self, told: NewsRecord) -> None:
         """A GM has begun anew: it has claimed nothing, and answers nothing that its predecessor was asked."""
@@ -101,45 +105,6 @@ class Shares(Protocol):
 
     def check_rest(self) -> None:
         """Raise AssertionError where a claim is left."""
-
-
-class NoShares:
-    """Nobody is due anything, and nobody preempts."""
-
-    takes: ClassVar[frozenset[type]] = frozenset()
-    sends: ClassVar[Sends] = frozenset()
-
-    def join(self, lm: LocalMaster) -> None: ...
-
-    def reserved(self, here: int, position: int) -> int:
-        return 0
-
-    def tell_holdings(self, told: NewsRecord) -> None: ...
-    def tell_heard(self) -> None: ...
-    def started(self, active: Active) -> None: ...
-
-    def is_victim(self, task: TaskId) -> bool:
-        return False
-
-    def victim_ended(self, active: Active, node: Address) -> None: ...
-    def gone(self, active: Active) -> None: ...
-
-    def evicted(self, active: Active, now: Time) -> bool:
-        return False
-
-    def go_on(self, node: Address, now: Time) -> None: ...
-    def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None: ...
-    def clear(self) -> None: ...
-
-    def named(self, active: Active) -> Active:
-        return active
-
-    def met_anew(self, told: NewsRecord) -> None: ...
-    def skip(self, told: NewsRecord) -> None: ...
-    def tell_picture(self, told: NewsRecord, running: list[Active]) -> None: ...
-    def node_dead(self, node: Address) -> None: ...
-    def check(self) -> None: ...
-    def check_rest(self) -> None: ...
 
 
 class _News:
@@ -461,3 +426,6 @@ class WeightedShares:
     def check_rest(self) -> None:
         assert not self._claims, "claims are left"
         assert not self._asked, "unanswered"
+
+
+Shares = NoShares | WeightedShares
