@@ -13,6 +13,8 @@ from volery.core.component import Component, Sends, role_of, sent_to
 from volery.core.events import TaskFinished
 from volery.core.model import Address, Message, Task, TaskId, Time
 
+NO_EPOCH: Final = -1
+
 
 class Launch(Message, frozen=True):
     """Master > node: run the attempt. Numbers grow, so that a repeated or overtaken launch is recognised."""
@@ -23,10 +25,16 @@ class Launch(Message, frozen=True):
 
 
 class Kill(Message, frozen=True):
-    """Master > node: end the attempt, if it still runs; Completed follows."""
+    """Master > node: end the attempt, if it still runs; Completed or, from a guarded node, Result follows.
+
+    Args:
+        attempt: to a guarded node without an epoch, nothing: whichever attempt runs there is ended.
+        epoch: where given, the attempt is evicted for another task, if the master still leads.
+    """
 
     task: TaskId
     attempt: int = 0
+    epoch: int = NO_EPOCH
 
 
 class Completed(Message, frozen=True):

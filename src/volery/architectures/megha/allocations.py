@@ -69,6 +69,22 @@ class Allocations(Protocol):
 
     def join(self, lm: LocalMaster) -> None: ...
 
+    # Where nothing may crash and nobody has a share: no record of attempts, and one loop without calls per task.
+
+    def launch_all(self, message: Request, told: NewsRecord, number: int, send: Callable[..., None]) -> list[TaskId]:
+        """Launch each task that there is room for, by numbers above this one; returns the others."""
+
+    def end(self, task: TaskId) -> NewsRecord | None:
+        """Free what a task had; returns its owner if this is the first of its tasks that ends in this instant."""
+
+    def node_of(self, task: TaskId) -> Address:
+        """The machine that a task runs on; nowhere: ""."""
+
+    def close(self, node: Address, *, closed: bool) -> None:
+        """Take what a drained node has free for taken from now on; what runs there goes on."""
+
+    # Where anything may crash, or users have shares.
+
     def expect(self, told: NewsRecord, message: Request) -> None:
         """The GM takes what it requests for taken."""
 
@@ -158,10 +174,9 @@ class SlotAllocations:
                 masks[node] = (partition, masks.get(node, (partition, 0))[1] | 1 << position)
         return masks
 
-    # Where nothing may crash: no record of attempts but the slot.
+    # Where nothing may crash.
 
     def launch_all(self, message: Request, told: NewsRecord, number: int, send: Callable[..., None]) -> list[TaskId]:
-        """Launch each task whose slot is free; returns the others."""
         partition = message.partition
         bits, nodes, owned = self._layout.bits, self._layout.nodes[partition], self._owned
         busy, wanted, refused = self._busy[partition], 0, []
@@ -180,7 +195,6 @@ class SlotAllocations:
         return refused
 
     def end(self, task: TaskId) -> NewsRecord | None:
-        """Free the slot of a task; returns its owner if this is the first of its tasks that ends in this instant."""
         owned = self._owned.pop(task, None)
         if owned is None:
             return None
@@ -194,14 +208,12 @@ class SlotAllocations:
         return told if len(told.ended) == 1 else None
 
     def node_of(self, task: TaskId) -> Address:
-        """The machine that a task runs on; nowhere: ""."""
         if task not in self._owned:
             return ""
         partition, bit, _ = self._owned[task]
         return self._layout.nodes[partition][bit.bit_length() - 1]
 
     def close(self, node: Address, *, closed: bool) -> None:
-        """Slots of a drained node count as taken from now on; what runs there goes on."""
         partition, mask = self._masks.get(node, (0, 0))
         shut = self._closed.pop(partition, 0) & ~mask
         if closed:

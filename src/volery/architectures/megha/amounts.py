@@ -6,7 +6,7 @@ that there is of it (arXiv 2103.08413, section IV-B4).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from volery.core.component import Sends, sent_to
 from volery.core.events import Counted
 from volery.core.model import Address, Message, TaskId
 from volery.policies.match import positions, vector_bytes
+from volery.roles.node import Launch
 from volery.roles.recovery.leases import Active
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Allotment(NamedTuple):
-    """Amounts that an attempt has.
+    """Amounts that a task has.
 
     Args:
         partition, position: of its machine.
@@ -42,7 +43,6 @@ class Allotment(NamedTuple):
         guest: the partition that its logical node was split off for; -1: it runs on the machine itself.
     """
 
-    active: Active
     partition: int
     position: int
     took: int
@@ -96,6 +96,62 @@ class AmountAllocations:
     def join(self, lm: LocalMaster) -> None:
         self._lm = lm
 
+    # Where nothing may crash and nobody has a share.
+
+    def launch_all(self, message: Request, told: NewsRecord, number: int, send: Callable[..., None]) -> list[TaskId]:
+        partition, packing, guards, first = message.partition, self.packing, self._guards, self._first
+        free, nodes, drained = self.free[partition - first], self._layout.nodes[partition], self._lm.recovery.drained
+        before, changed, lacks, refused = number, 0, 0, []
+        guest = self._guest_of(partition, told)
+        for task, position in zip(message.tasks, message.positions, strict=True):
+            took = packing[task.request]
+            left = free[position] - took
+            if left & guards != guards or (drained and nodes[position] in drained):
+                refused.append(task.id)
+                lacks |= 1 << position
+                continue
+            free[position] = packing.settled(left)
+            changed |= 1 << position
+            self.active[task.id] = Allotment(partition, position, took, told, guest)
+            number += 1
+            send(nodes[position], Launch(number, task))
+        told.lacks[partition - first] |= lacks
+        told.changed[partition - first] |= changed
+        self._states.pop(partition - first, None)
+        if guest >= 0 and changed:
+            self._lm.observe(Counted("repartitions", number - before))
+        return refused
+
+    def end(self, task: TaskId) -> NewsRecord | None:
+        allotment = self.active.pop(task, None)
+        if allotment is None:
+            return None
+        partition, position, took, told, _ = allotment
+        here, drained = partition - self._first, self._lm.recovery.drained
+        if drained and self._layout.nodes[partition][position] in drained:
+            self._lack(here, position, None)
+        else:
+            free = self.free[here]
+            free[position] = self.packing.settled(free[position] + took)
+            told.changed[here] |= 1 << position
+            if self._twice:
+                told.lacks[here] |= 1 << position
+            self._states.pop(here, None)
+        told.ended.append(task)
+        return told if len(told.ended) == 1 else None
+
+    def node_of(self, task: TaskId) -> Address:
+        if task not in self.active:
+            return ""
+        allotment = self.active[task]
+        return self._layout.nodes[allotment.partition][allotment.position]
+
+    def close(self, node: Address, *, closed: bool) -> None:
+        if node in self._seats:
+            self._count_anew(node, [task for task in self.active if self.node_of(task) == node])
+
+    # Where anything may crash, or users have shares.
+
     def expect(self, told: NewsRecord, message: Request) -> None:
         """Nothing: a GM is sent no news of what it requests."""
 
@@ -116,9 +172,11 @@ class AmountAllocations:
     def _allotment_of(self, active: Active) -> Allotment:
         partition, position = place_of(active.unit)
         owner = self._lm.gms[active.owner]
+        return Allotment(partition, position, self.packing[active.request], owner, self._guest_of(partition, owner))
+
+    def _guest_of(self, partition: int, owner: NewsRecord) -> int:
         own = self._first + owner.number
-        guest = own if self._repartition and partition != own else -1
-        return Allotment(active, partition, position, self.packing[active.request], owner, guest)
+        return own if self._repartition and partition != own else -1
 
     def hand_over(self, active: Active) -> None:
         self.active[active.task] = self._allotment_of(active)
@@ -169,16 +227,19 @@ class AmountAllocations:
 
     def node_changed(self, node: Address) -> bool:
         """Count anew what the machine has free; all GMs lack it."""
+        self._count_anew(node, self._lm.there[node])
+        return True
+
+    def _count_anew(self, node: Address, tasks: Iterable[TaskId]) -> None:
         here, position = self._seats[node]
         free = self._guards
         if self._lm.recovery.usable(node):
             free = self._whole_free[here][position]
-            for task in self._lm.there[node]:
+            for task in tasks:
                 free -= self.active[task].took
             free -= self._lm.shares.reserved(here, position)
         self.free[here][position] = self.packing.settled(free)
         self._lack(here, position, None)
-        return True
 
     def set_aside(self, here: int, position: int, packed: int, owner: NewsRecord) -> None:
         """Something is set aside for a task of this owner, who lacks it, too; the others when they are considered."""
@@ -279,7 +340,7 @@ class AmountAllocations:
         """Amounts that are neither free nor taken by an active task."""
         for node, (here, position) in self._seats.items():
             if not self._lm.recovery.usable(node):
-                taken = sum(self.active[task].took for task in self._lm.there[node])
+                taken = sum(one.took for task, one in self.active.items() if self.node_of(task) == node)
                 yield here, position, self._whole_free[here][position] - self._guards - taken
             elif reserved := self._lm.shares.reserved(here, position):
                 yield here, position, reserved

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.fairness import KINDS_MAX, WeightedFairness
 from volery.architectures.megha.messages import (
-    Denied,
     Ended,
     Lost,
-    Ousted,
     Refusal,
     Report,
     StateUpdate,
@@ -30,22 +28,24 @@ from volery.core.why import Chosen, Decision, Reason, Rejection, Scope
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-NEWS: Final = (StateUpdate, Ended, Refusal, Denied, Ousted, Yield, Report, Lost)
+NEWS: Final = (StateUpdate, Ended, Refusal, Yield, Report, Lost)
 """Messages of a Local Master with news of its cluster."""
 REASONS: Final = (Reason.CONSTRAINT, Reason.RESOURCE, Reason.BUSY, Reason.SHARE)
 
 
-class Narrator(Protocol):
-    """Reports of what a Global Master decides; it places tasks by the view, and reports what each one met."""
+class SilentNarrator:
+    """No reports of what a Global Master decides: it places tasks by the view."""
 
     def join(self, gm: GlobalMaster) -> None:
         """Become the narrator of this Global Master."""
+        self._view = gm.view
 
     def start(self, now: Time) -> None:
         """Begin: the view is that of an empty cluster, which is true now."""
 
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks by the view; return those that fit nowhere."""
+        return self._view.place(tasks)
 
     def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
         """Report tasks that waited for these units."""
@@ -66,24 +66,6 @@ class Narrator(Protocol):
 
     def lost(self, tasks: Iterable[TaskId]) -> None:
         """Report tasks whose attempts are dead."""
-
-
-class SilentNarrator:
-    def join(self, gm: GlobalMaster) -> None:
-        self._view = gm.view
-
-    def start(self, now: Time) -> None: ...
-
-    def place(self, tasks: Iterable[Task]) -> list[Task]:
-        return self._view.place(tasks)
-
-    def requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None: ...
-    def refused(self, tasks: Iterable[TaskId]) -> None: ...
-    def dequeued(self, task: Task, partition: int, offered: int, free: int) -> None: ...
-    def dropped(self, tasks: Iterable[Task]) -> None: ...
-    def claimed(self, task: Task) -> None: ...
-    def ousted(self, task: TaskId) -> None: ...
-    def lost(self, tasks: Iterable[TaskId]) -> None: ...
 
 
 class DecisionNarrator:
@@ -291,3 +273,6 @@ class FirstCalls:
             if not enough[losing]:
                 machines[partition] |= 1 << position
         return machines
+
+
+Narrator = SilentNarrator | DecisionNarrator

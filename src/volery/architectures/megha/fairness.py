@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from volery.architectures.megha.capacity_view import CapacityView
 from volery.architectures.megha.messages import (
     Answer,
-    Denied,
     Holding,
     Holdings,
-    Ousted,
-    Picture,
+    Lost,
     Preempt,
+    Refusal,
     Taken,
     Yield,
     place_of,
@@ -45,11 +44,11 @@ KINDS_MAX: Final = 16
 SPARED: Final = "spared"
 
 
-class Fairness(Protocol):
-    """The account of what users have, in the view of one Global Master."""
+class NoFairness:
+    """No account of what users have: they are served as they come, and nobody preempts."""
 
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
+    takes: ClassVar[frozenset[type]] = frozenset()
+    sends: ClassVar[Sends] = frozenset()
 
     def join(self, gm: GlobalMaster) -> None: ...
 
@@ -61,6 +60,7 @@ class Fairness(Protocol):
 
     def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
         """Users of tasks, for a request."""
+        return ()
 
     def took(self, claim: Task, partition: int, position: int) -> None:
         """Count what a task was given in the view."""
@@ -70,9 +70,10 @@ class Fairness(Protocol):
 
     def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
         """Take ended tasks off; return how many have no place: they had been given up, or never begun; per job."""
+        return {}
 
-    def refused(self, tasks: Sequence[TaskId]) -> None:
-        """Take refused tasks off: nobody can take anything from them."""
+    def refused(self, message: Refusal, now: Time) -> None:
+        """Take refused tasks off: nobody can take anything from them, and nothing was preempted for them."""
 
     def enforce(self) -> None:
         """Preempt for users that wait and have less than their share."""
@@ -81,6 +82,7 @@ class Fairness(Protocol):
 
     def pictured(self, source: Address) -> bool:
         """Find out whether the picture that belongs to a whole report has come."""
+        return True
 
     def adopt_picture(self, source: Address, lm: int) -> None: ...
     def reported(self, source: Address) -> None:
@@ -99,39 +101,6 @@ class Fairness(Protocol):
         """Raise AssertionError where the account and the view differ."""
 
 
-class NoFairness:
-    """No account: users are served as they come, and nobody preempts."""
-
-    takes: ClassVar[frozenset[type]] = frozenset()
-    sends: ClassVar[Sends] = frozenset()
-
-    def join(self, gm: GlobalMaster) -> None: ...
-    def submitted(self, job: Job) -> None: ...
-    def scheduled(self, tasks: Sequence[Task]) -> None: ...
-
-    def users_of(self, tasks: Sequence[Task]) -> tuple[int, ...]:
-        return ()
-
-    def took(self, claim: Task, partition: int, position: int) -> None: ...
-    def promised(self, tasks: Sequence[Task], sign: int) -> None: ...
-
-    def ended(self, tasks: Sequence[TaskId]) -> dict[JobId, int]:
-        return {}
-
-    def refused(self, tasks: Sequence[TaskId]) -> None: ...
-    def enforce(self) -> None: ...
-
-    def pictured(self, source: Address) -> bool:
-        return True
-
-    def adopt_picture(self, source: Address, lm: int) -> None: ...
-    def reported(self, source: Address) -> None: ...
-    def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None: ...
-    def followed(self, task: Task, active: Active) -> None: ...
-    def part_with(self, task: TaskId) -> None: ...
-    def check(self) -> None: ...
-
-
 class WeightedFairness:
     """Accounts of users by weight, and preemption under contention.
 
@@ -143,7 +112,7 @@ class WeightedFairness:
         lines: the queues of users.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Reweigh, Holdings, Denied, Taken, Yield, Ousted, TimerFired})
+    takes: ClassVar[frozenset[type]] = frozenset({Reweigh, Holdings, Taken, Yield, Lost, TimerFired})
     sends: ClassVar[Sends] = sent_to("lm", Preempt, Answer)
 
     def __init__(self, users: Users, spared_us: Time, view: CapacityView) -> None:
@@ -162,7 +131,7 @@ class WeightedFairness:
         self._untouchable: set[TaskId] = set()
         self._hopeless: set[int] = set()
         self._spared: set[int] = set()
-        self._pictures: dict[Address, Picture] = {}
+        self._pictures: dict[Address, Holdings] = {}
         self._leaving: set[TaskId] = set()
 
     def join(self, gm: GlobalMaster) -> None:
@@ -344,14 +313,27 @@ class WeightedFairness:
                 given_up[job] = given_up.get(job, 0) + 1
         return given_up
 
-    def refused(self, tasks: Sequence[TaskId]) -> None:
-        for task in tasks:
+    def refused(self, message: Refusal, now: Time) -> None:
+        """See `Fairness`; a refused preemption is tried again with other victims."""
+        for task in message.tasks:
+            claimed = self._settle(task)
+            for victim, held in claimed.items():
+                self._yielded.discard(victim)
+                if victim not in self.account.held:
+                    self.account.hold(victim, held)
+            self._untouchable.update(claimed.keys() & message.gone)
+            if message.kept and claimed:
+                self._spared.add(next(iter(claimed.values())).user)
+                self._gm.set_timer(SPARED, now + self._spared_us)
             self._let_go(task)
             self._forget_prey(task)
             self._yielded.discard(task)
 
     def on_holdings(self, message: Holdings, source: Address, now: Time) -> None:
         """Learn which tasks of others run where; a repeat is stale, and may be older than another leader's news."""
+        if message.whole:
+            self._pictures[source] = message
+            return
         if message.number <= self._told[source]:
             return
         self._told[source] = message.number
@@ -379,22 +361,6 @@ class WeightedFairness:
                 self.account.hold(holding.task, HeldTask(holding.user, holding.partition, holding.position, request))
             self._hopeless.clear()
 
-    def on_denied(self, message: Denied, source: Address, now: Time) -> None:
-        """Nothing was preempted: learn what is true there and try again with others; a repeat is stale."""
-        if message.update.number <= self._gm.heard[source]:
-            return
-        claimed = self._settle(message.task)
-        for victim, held in claimed.items():
-            self._yielded.discard(victim)
-            if victim not in self.account.held:
-                self.account.hold(victim, held)
-        self._untouchable.update(claimed.keys() & message.gone)
-        if message.kept and claimed:
-            self._spared.add(next(iter(claimed.values())).user)
-            self._gm.set_timer(SPARED, now + self._spared_us)
-        self._gm.refuse((message.task,), message.update, source)
-        self.enforce()
-
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         self._spared.clear()
         self._hopeless.clear()
@@ -421,28 +387,28 @@ class WeightedFairness:
             loss = self.account.change(message.user, before)
         self._gm.send(source, Answer(message.number, agreed, loss))
 
-    def on_ousted(self, message: Ousted, source: Address, now: Time) -> None:
+    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """A task of ours was preempted: it is like a new one, at the tail of its user's queue. A repeat is stale."""
-        number, gm = message.task, self._gm
-        self._leaving.discard(number)
-        gm.recovery.ousted(number, message.attempt)
-        if number in self._placed and gm.attempt_of(number) == message.attempt:
+        gm = self._gm
+        for active in message.attempts:
+            number = active.task
+            self._leaving.discard(number)
+            gm.recovery.ousted(number, active.attempt)
+            if number not in self._placed or gm.attempt_of(number) != active.attempt:
+                continue
             gm.narrator.ousted(number)
             self._settle(number)
             self._let_go(number)
             task = self._view.oust(number)
             self._yielded.discard(number)
             self._forget_prey(number)
-            gm.attempts[number] = message.attempt + 1
+            gm.attempts[number] = active.attempt + 1
             for waiting in gm.place(gm.still_wanted([task])):
                 self.lines.push(waiting)
                 self._hopeless.discard(self.user_of(waiting))
             self.enforce()
 
     # Where components may crash.
-
-    def on_picture(self, message: Picture, source: Address, now: Time) -> None:
-        self._pictures[source] = message
 
     def pictured(self, source: Address) -> bool:
         return source in self._pictures
@@ -455,7 +421,7 @@ class WeightedFairness:
                 self._forget_prey(task)
                 self._let_go(task)
         self._leaving.update(picture.leaving)
-        self._learn_started(picture.others)
+        self._learn_started(picture.started)
 
     def reported(self, source: Address) -> None:
         self._pictures.pop(source, None)
@@ -496,3 +462,6 @@ class WeightedFairness:
         assert ours <= self.account.held.keys(), "placed tasks that count for nobody"
         assert self._yielded <= self._placed.keys(), "tasks were given up that are not placed"
         assert self._prey.keys() == {one for claimed in self._claims.values() for one in claimed}, "prey of nobody"
+
+
+Fairness = NoFairness | WeightedFairness

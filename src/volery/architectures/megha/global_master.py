@@ -13,12 +13,9 @@ from volery.architectures.megha.decisions import Narrator
 from volery.architectures.megha.fairness import Fairness, WeightedFairness
 from volery.architectures.megha.messages import (
     Ask,
-    Denied,
     Ended,
     Holdings,
     Lost,
-    Ousted,
-    Picture,
     Refusal,
     Report,
     Request,
@@ -48,7 +45,7 @@ from volery.core.events import (
 )
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
 from volery.policies.match import positions
-from volery.roles.recovery.leases import Inquire
+from volery.roles.recovery.leases import Standing
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 Rescheduling = Literal["head", "tail"]
@@ -138,8 +135,7 @@ class GlobalMaster(Component):
 
     def takes(self) -> Collection[type]:
         """Return the types of events that its parts know of."""
-        takes = ALWAYS | self.fairness.takes | self.recovery.takes
-        return takes | {Picture} if self.fairness.takes and self.recovery.takes else takes
+        return ALWAYS | self.fairness.takes | self.recovery.takes
 
     def emits(self) -> Sends:
         """Return the messages that its parts send."""
@@ -303,18 +299,17 @@ class GlobalMaster(Component):
                 self.view.offer(partition, positions(vector))
 
     def on_refusal(self, message: Refusal, source: Address, now: Time) -> None:
-        """Place refused tasks again; a repeat is stale."""
-        if message.update.number > self.heard[source]:
-            self.refuse(message.tasks, message.update, source)
-        self.fairness.enforce()
+        """Learn what is true there, then try the refused tasks again, before all others or after them.
 
-    def refuse(self, tasks: Sequence[TaskId], update: StateUpdate, source: Address) -> None:
-        """Learn what is true there, then try the refused tasks again, before all others or after them."""
-        self.narrator.refused(tasks)
-        self.fairness.refused(tasks)
-        back = [self.view.take_back(task) for task in tasks if task in self.placed]
+        A repeat is stale.
+        """
+        if message.update.number <= self.heard[source]:
+            return
+        self.narrator.refused(message.tasks)
+        self.fairness.refused(message, now)
+        back = [self.view.take_back(task) for task in message.tasks if task in self.placed]
         self.view.count_refused(self.lm_at[source], len(back))
-        freed = self.learn(update, source)
+        freed = self.learn(message.update, source)
         refused = self.still_wanted(back)
         queue = self.view.queue
         if self._tail:
@@ -326,6 +321,11 @@ class GlobalMaster(Component):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()
+        self.fairness.enforce()
+
+    def on_lost(self, message: Lost, source: Address, now: Time) -> None:
+        """Take tasks back whose attempts were preempted, or are dead."""
+        of_part("fairness" if message.preempted else "recovery", "on_lost")(self, message, source, now)
 
     def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
         """Refused tasks without those of cancelled jobs, which end here."""
@@ -366,15 +366,12 @@ class GlobalMaster(Component):
         Refusal: on_refusal,
         Reweigh: of_part("fairness", "on_reweigh"),
         Holdings: of_part("fairness", "on_holdings"),
-        Denied: of_part("fairness", "on_denied"),
         Taken: of_part("fairness", "on_taken"),
         Yield: of_part("fairness", "on_yield"),
-        Ousted: of_part("fairness", "on_ousted"),
-        Picture: of_part("fairness", "on_picture"),
         TimerFired: of_part("fairness", "on_timer"),
         Report: of_part("recovery", "on_report"),
-        Lost: of_part("recovery", "on_lost"),
+        Lost: on_lost,
         Moved: of_part("recovery", "on_moved"),
-        Inquire: of_part("recovery", "on_inquire"),
+        Standing: of_part("recovery", "on_standing"),
     }
     sends = OWN | WeightedFairness.sends | ReportRecovery.sends  # of all parts: `emits` has those of one

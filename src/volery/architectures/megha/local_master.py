@@ -18,7 +18,6 @@ from volery.architectures.megha.messages import (
     Ask,
     Ended,
     Join,
-    Picture,
     Preempt,
     Request,
     Withdraw,
@@ -26,7 +25,7 @@ from volery.architectures.megha.messages import (
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
 from volery.architectures.megha.recovery import Alone, Paired, Recovery
-from volery.architectures.megha.shares import Shares, WeightedShares
+from volery.architectures.megha.shares import NoShares, Shares, WeightedShares
 from volery.core.component import Component, Sends, UnknownMessageError, unknown
 from volery.core.events import Drain, Fact, Moved, TimerFired
 from volery.core.model import Address, Message, Task, TaskId, Time
@@ -56,7 +55,7 @@ class LocalMaster(Component):
 
     Attributes:
         gms: what each GM has been sent.
-        there: per node, the attempts that run there; nothing is kept of slots where nothing may crash.
+        there: per node, the attempts that run there; nothing is kept where nothing may crash and nobody has a share.
     """
 
     leadership: Leadership
@@ -78,8 +77,8 @@ class LocalMaster(Component):
         self.shares = shares
         self.recovery = recovery
         self.gms = {told.address: told for told in self._strangers()}
-        self._slots = allocations if isinstance(allocations, SlotAllocations) and not recovery.paired else None
-        nodes = () if self._slots else dict.fromkeys(node for at in partitions for node in layout.nodes[at])
+        self._plain = allocations if isinstance(shares, NoShares) and not recovery.paired else None
+        nodes = () if self._plain else dict.fromkeys(node for at in partitions for node in layout.nodes[at])
         self.there: dict[Address, dict[TaskId, Active]] = {node: {} for node in nodes}
         self._heartbeat_us = heartbeat_us
         self._askers: dict[Address, None] = {}
@@ -108,9 +107,8 @@ class LocalMaster(Component):
         return ALWAYS | self.shares.takes | self.recovery.takes
 
     def emits(self) -> Sends:
-        """Return the messages that its parts send; a leader alone sends pictures."""
-        sends = self.allocations.sends | self.shares.sends | self.recovery.sends
-        return sends if self.recovery.paired else sends - {(Picture, "gm")}
+        """Return the messages that its parts send."""
+        return self.allocations.sends | self.shares.sends | self.recovery.sends
 
     def send(self, to: Address, message: Message) -> None:
         """Send a message of a part's."""
@@ -128,11 +126,11 @@ class LocalMaster(Component):
         if message.number <= told.request or not self.recovery.heeds(source, message.epoch, message.term):
             return
         told.request = message.number
-        if self._slots is not None:
-            refused = self._slots.launch_all(message, told, self._launches, self._port.send)
+        if self._plain is not None:
+            refused = self._plain.launch_all(message, told, self._launches, self._port.send)
             self._launches += len(message.tasks) - len(refused)
             if refused:
-                self._port.send(source, self._slots.refusal(told, (), tuple(refused)))
+                self._port.send(source, self._plain.refusal(told, (), tuple(refused)))
         else:
             self._launch_each(message, told, source)
         if not self._armed:
@@ -146,7 +144,7 @@ class LocalMaster(Component):
         for (task, position, attempt), account in zip(wanted, message.users or repeat(0), strict=False):
             unit, node = partition << UNIT_SHIFT | position, nodes[position]
             active = Active(task.id, task.job, attempt, source, unit, task.request, account, message.term)
-            if not self.recovery.drained(node) and self.allocations.fits(active, node):
+            if node not in self.recovery.drained and self.allocations.fits(active, node):
                 self.begin(task, active, node)
             else:
                 refused.append(active)
@@ -181,9 +179,9 @@ class LocalMaster(Component):
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Kill what still runs; when the node reports the end, what it took is freed, and its GM is sent the end."""
-        if self._slots is not None:
+        if self._plain is not None:
             for task in message.tasks:
-                node = self._slots.node_of(task)
+                node = self._plain.node_of(task)
                 if node:
                     self._port.send(node, Kill(task))
             return
@@ -194,8 +192,8 @@ class LocalMaster(Component):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Free what the task had; its GM is sent all ends of this instant in one message."""
-        if self._slots is not None:
-            owner = self._slots.end(message.task)
+        if self._plain is not None:
+            owner = self._plain.end(message.task)
             if owner is not None:
                 self._note_first(owner, now)
             return
@@ -318,8 +316,8 @@ class LocalMaster(Component):
 
     def close(self, node: Address, *, closed: bool) -> None:
         """Take a node that is drained for full, or not any more."""
-        if self._slots is not None:
-            self._slots.close(node, closed=closed)
+        if self._plain is not None:
+            self._plain.close(node, closed=closed)
         elif node in self.there:
             self.allocations.node_changed(node)
 

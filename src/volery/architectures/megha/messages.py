@@ -19,7 +19,6 @@ from volery.core.shares import ShareChange
 from volery.roles import node
 from volery.roles.recovery import leases
 from volery.roles.recovery.channel import LINK_MESSAGES
-from volery.roles.recovery.election import PAIR_MESSAGES
 from volery.roles.recovery.leases import Active
 
 UNIT_SHIFT: Final = 24
@@ -124,10 +123,18 @@ class StateUpdate(Message, frozen=True):
 
 
 class Refusal(Message, frozen=True):
-    """LM > GM: these placements were invalid, an inconsistency; the state rides along."""
+    """LM > GM: these placements were invalid, an inconsistency; the state rides along.
+
+    Args:
+        gone: of a preemption, victims that cannot be had: they have ended, as was sent before, are being preempted for
+            somebody else, or hold a place that the beneficiary's user has lost before.
+        kept: of a preemption, whether the loser's GM has refused, because the user would have had less than its share.
+    """
 
     tasks: tuple[TaskId, ...]
     update: StateUpdate
+    gone: tuple[TaskId, ...] = ()
+    kept: bool = False
 
     @property
     def entries(self) -> int:
@@ -192,22 +199,6 @@ class Taken(Message, frozen=True):
     task: TaskId
 
 
-class Denied(Message, frozen=True):
-    """LM > GM: nothing was preempted for this task; the state rides along.
-
-    Args:
-        task: that was to run.
-        gone: victims that cannot be had: they have ended, as was sent before, are being preempted for somebody
-            else, or hold a place that the beneficiary's user has lost before.
-        kept: whether the loser's GM has refused, because the user would have had less than its share.
-    """
-
-    task: TaskId
-    gone: tuple[TaskId, ...]
-    kept: bool
-    update: StateUpdate
-
-
 class Holding(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A running task, whose it is and what it takes where."""
 
@@ -223,24 +214,22 @@ class Holdings(Message, frozen=True):
 
     Args:
         number: of these messages from this LM to this GM.
+        whole: it goes before a whole report, and shows all that runs here.
+        leaving: then, tasks of the GM that it, or an earlier incarnation, has given up and that have not ended yet.
     """
 
     number: int
     ended: tuple[TaskId, ...]
     started: tuple[Holding, ...]
-
-
-class Ousted(Message, frozen=True):
-    """LM > owning GM: this attempt was preempted; the task is yours again."""
-
-    task: TaskId
-    attempt: int
+    whole: bool = False
+    leaving: tuple[TaskId, ...] = ()
 
 
 class Lost(Message, frozen=True):
-    """LM > owning GM: these attempts are dead; place the tasks again."""
+    """LM > owning GM: these attempts are dead, or were preempted; the tasks are yours again."""
 
     attempts: tuple[Active, ...]
+    preempted: bool = False
 
 
 class Join(Message, frozen=True):
@@ -266,20 +255,8 @@ class Report(Message, frozen=True):
     fenced: int = 0
 
 
-class Picture(Message, frozen=True):
-    """LM > GM, before a whole report: all that runs here.
-
-    Args:
-        others: the tasks of other GMs.
-        leaving: tasks of its own that it, or an earlier incarnation, has given up and that have not ended yet.
-    """
-
-    others: tuple[Holding, ...]
-    leaving: tuple[TaskId, ...]
-
-
 MESSAGES: Final[frozenset[type[Message]]] = node.NODE_MESSAGES | {
-    Request, Withdraw, Ask, Ended, StateUpdate, Refusal, Preempt, Yield, Answer, Taken, Denied, Holdings, Ousted,
-    Lost, Join, Report, Picture, Moved,
-    *leases.NODE_MESSAGES, *PAIR_MESSAGES, *LINK_MESSAGES,
+    Request, Withdraw, Ask, Ended, StateUpdate, Refusal, Preempt, Yield, Answer, Taken, Holdings, Lost, Join,
+    Report, Moved,
+    *leases.NODE_MESSAGES, *LINK_MESSAGES,
 }  # fmt: skip

@@ -8,12 +8,11 @@ list of active tasks, back to the GMs that own them, which alone number attempts
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import NewsRecord
-from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.messages import Join, Lost, Report
 from volery.core.component import Sends, sent_to
 from volery.core.events import Drain, Moved, Reassignment, TimerFired
@@ -21,7 +20,7 @@ from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
-from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status, Stop
+from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, Result, Run, Status
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
@@ -32,62 +31,13 @@ def pair_of(lm: int) -> tuple[Address, Address]:
     return f"lm/{lm}", f"lm/{lm}/standby"
 
 
-class Recovery(Protocol):
-    """The leader of a cluster, and the nodes that are there."""
-
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
-    paired: bool
-
-    @property
-    def opened(self) -> bool:
-        """It leads, and knows what runs on all nodes that it can reach."""
-
-    def join(self, lm: LocalMaster) -> None:
-        """Become the recovery of this Local Master."""
-
-    def bind(self, port: Port) -> None: ...
-    def start(self, now: Time) -> None: ...
-
-    def heeds(self, gm: Address, epoch: int, term: int) -> bool:
-        """Find out whether a request of a GM is valid."""
-
-    def answers(self, gm: Address) -> bool:
-        """Find out whether a GM is sent news of room."""
-
-    def drained(self, node: Address) -> bool:
-        """Find out whether nothing is placed on a node by order."""
-
-    def reachable(self, node: Address) -> bool:
-        """Find out whether a node is known to be there."""
-
-    def usable(self, node: Address) -> bool:
-        """Find out whether tasks may be placed on a node."""
-
-    def run(self, task: Task, active: Active, node: Address) -> None:
-        """Have a node launch an attempt."""
-
-    def evict(self, node: Address, active: Active) -> None:
-        """Have a node end an attempt for another task's sake."""
-
-    def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        """Have nodes end what still runs of these."""
-
-    def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        """Place nothing on a node, or again."""
-
-    def takes_timer(self, event: TimerFired, now: Time) -> bool:
-        """Find out whether a timer is its own, or nothing is to be sent."""
-
-    def term_of(self, gm: Address) -> int:
-        """The term of a GM."""
-
-    def check_rest(self) -> None:
-        """Raise AssertionError where anything is left."""
-
-
 class Alone:
-    """The only master of a cluster, which never crashes."""
+    """The only master of a cluster, which never crashes.
+
+    Attributes:
+        opened: whether it leads, and knows what runs on all nodes that it can reach.
+        drained: nodes on which nothing is placed by order.
+    """
 
     takes: ClassVar[frozenset[type]] = frozenset({Completed})
     sends: ClassVar[Sends] = sent_to("node", Launch, Kill)
@@ -95,54 +45,59 @@ class Alone:
     opened = True
 
     def __init__(self) -> None:
-        self._drained: set[Address] = set()
+        self.drained: set[Address] = set()
 
     def join(self, lm: LocalMaster) -> None:
+        """Become the recovery of this Local Master."""
         self._lm = lm
 
     def bind(self, port: Port) -> None: ...
     def start(self, now: Time) -> None: ...
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
+        """Find out whether a request of a GM is valid."""
         return True
 
     def answers(self, gm: Address) -> bool:
+        """Find out whether a GM is sent news of room."""
         return True
 
-    def drained(self, node: Address) -> bool:
-        return node in self._drained
-
     def reachable(self, node: Address) -> bool:
+        """Find out whether a node is known to be there."""
         return True
 
     def usable(self, node: Address) -> bool:
-        return node not in self._drained
+        """Find out whether tasks may be placed on a node."""
+        return node not in self.drained
 
     def run(self, task: Task, active: Active, node: Address) -> None:
+        """Have a node launch an attempt."""
         self._lm.launch(task, active, node)
 
     def evict(self, node: Address, active: Active) -> None:
+        """Have a node end an attempt for another task's sake."""
         self._lm.send(node, Kill(active.task, active.attempt))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
-        allocations = self._lm.allocations
-        assert isinstance(allocations, AmountAllocations), "slots are killed one by one"
+        """Have nodes end what still runs of these."""
         for task in tasks:
-            allotment = allocations.active.get(task)
-            if allotment is not None:
-                node = self._lm.layout.nodes[allotment.partition][allotment.position]
-                self._lm.send(node, Kill(task, allotment.active.attempt))
+            node = self._lm.allocations.node_of(task)
+            if node:
+                self._lm.send(node, Kill(task, self._lm.there[node][task].attempt))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
-        (self._drained.add if message.drained else self._drained.discard)(message.node)
+        """Place nothing on a node, or again."""
+        (self.drained.add if message.drained else self.drained.discard)(message.node)
         self._lm.close(message.node, closed=message.drained)
         self._lm.maybe_arm(now)
         self._lm.tell_askers_soon(now)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
+        """Find out whether a timer is its own, or nothing is to be sent."""
         return False
 
     def term_of(self, gm: Address) -> int:
+        """The term of a GM."""
         return 0
 
     def check_rest(self) -> None:
@@ -161,7 +116,7 @@ class Paired:
 
     takes: ClassVar[frozenset[type]] = frozenset({Result, Forget, Join, Moved, *LEADERSHIP, *MOVES_AND_DRAINS})
     sends: ClassVar[Sends] = (
-        pair_sends("lm", "gm") | sent_to("node", Run, Stop, Forget, Fence) | sent_to("gm", Report, Lost)
+        pair_sends("lm", "gm") | sent_to("node", Run, Kill, Forget, Fence) | sent_to("gm", Report, Lost)
     )
     paired = True
 
@@ -180,6 +135,7 @@ class Paired:
         lm.leadership = self.leadership = Leadership(
             self, self._pair, self._me, lm.there, lm.gms, self._lease, self._incarnation
         )
+        self.drained = self.leadership.drained
         if not self.leadership.leading:
             self.forget_all()
 
@@ -215,9 +171,6 @@ class Paired:
         """Find out whether a request of a GM in a term is void: its jobs were moved to another since."""
         return bool(self._relieved) and term < self._relieved.get(gm, 0)
 
-    def drained(self, node: Address) -> bool:
-        return node in self.leadership.drained
-
     def reachable(self, node: Address) -> bool:
         return self.leadership.reachable(node)
 
@@ -240,7 +193,7 @@ class Paired:
         return known is not None and known.attempt == active.attempt
 
     def evict(self, node: Address, active: Active) -> None:
-        self._lm.send(node, Stop(active.task, self.leadership.epoch, active.attempt))
+        self._lm.send(node, Kill(active.task, active.attempt, self.leadership.epoch))
 
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
@@ -256,7 +209,7 @@ class Paired:
         for node, there in self._lm.there.items():
             for number in there:
                 if number in wanted:
-                    self._lm.send(node, Stop(number))
+                    self._lm.send(node, Kill(number))
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         self.leadership.on_drain(message, source, now)
@@ -462,3 +415,6 @@ class Paired:
             assert self.leadership.settled, "nodes have not answered"
             self._lm.allocations.check_rest()
             self._lm.shares.check_rest()
+
+
+Recovery = Alone | Paired

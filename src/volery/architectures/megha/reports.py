@@ -11,17 +11,15 @@ tasks of these jobs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from volery.architectures.megha.messages import (
     ATTEMPTS,
     MOVE_SHIFT,
-    Denied,
     Ended,
     Holdings,
     Join,
     Lost,
-    Ousted,
     Refusal,
     Report,
     StateUpdate,
@@ -33,17 +31,18 @@ from volery.architectures.megha.recovery import pair_of
 from volery.core.component import Sends, sent_to
 from volery.core.events import Moved, Reassignment, Submit
 from volery.core.model import Address, JobId, Message, Task, TaskId, Time
-from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire
+from volery.roles.recovery.leases import Active, Deposed, Forget, Standing
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-FROM_LEADERS: Final = frozenset({Ended, StateUpdate, Refusal, Lost, Holdings, Denied, Taken, Yield, Ousted})
-"""The messages of a Local Master that are void unless it leads. A report names its epoch itself."""
+FROM_LEADERS: Final = frozenset({Ended, StateUpdate, Refusal, Lost, Holdings, Taken, Yield})
+"""The messages of a Local Master that are void unless it leads. A report names its epoch itself, and whole holdings go
+before one."""
 
 
-class StateRecovery(Protocol):
-    """The leaders of clusters, and attempts there, as a Global Master follows them.
+class NoReports:
+    """No reports: one Local Master per cluster leads, and none ever crashes.
 
     Attributes:
         paired: whether each cluster has two Local Masters.
@@ -52,75 +51,45 @@ class StateRecovery(Protocol):
         first_attempt: number of a task's first attempt.
     """
 
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
-    paired: ClassVar[bool]
-    epochs: list[int]
-    term: int
-    first_attempt: int
-
-    def join(self, gm: GlobalMaster) -> None:
-        """Become the part of this Global Master."""
-
-    def start(self) -> None:
-        """Ask every cluster what runs there, after a restart."""
-
-    def masters_of(self, lm: int) -> tuple[Address, ...]:
-        """Addresses of the Local Masters of a cluster, the one that leads at first before the other."""
-
-    def knows_all(self) -> bool:
-        """Find out whether all that runs is known."""
-
-    def submitted(self, message: Submit) -> None:
-        """Note whether a job was moved here."""
-
-    def ready(self, tasks: Sequence[Task]) -> Sequence[Task] | None:
-        """Tasks that have to be scheduled; None: all are held back."""
-
-    def cancelled(self, job: JobId) -> None:
-        """Drop what is held back of a job."""
-
-    def ended(self, tasks: Sequence[TaskId], source: Address) -> Iterable[JobId]:
-        """Note who keeps the results of tasks, before their ends are counted; return their jobs."""
-
-    def maybe_forget(self, job: JobId) -> None:
-        """Have the results of a job dropped when it is done."""
-
-    def ousted(self, task: TaskId, attempt: int) -> None:
-        """Forget an attempt that was preempted."""
-
-
-class NoReports:
-    """Local Masters that never crash, one per cluster."""
-
     takes: ClassVar[frozenset[type]] = frozenset()
     sends: ClassVar[Sends] = frozenset()
     paired: ClassVar[bool] = False
     term = first_attempt = 0
 
     def join(self, gm: GlobalMaster) -> None:
+        """Become the part of this Global Master."""
         self.epochs = [0] * gm.layout.lm_count
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Ask every cluster what runs there, after a restart."""
 
     def masters_of(self, lm: int) -> tuple[Address, ...]:
+        """Addresses of the Local Masters of a cluster, the one that leads at first before the other."""
         return (f"lm/{lm}",)
 
     def knows_all(self) -> bool:
+        """Find out whether all that runs is known."""
         return True
 
-    def submitted(self, message: Submit) -> None: ...
+    def submitted(self, message: Submit) -> None:
+        """Note whether a job was moved here."""
 
     def ready(self, tasks: Sequence[Task]) -> Sequence[Task] | None:
+        """Tasks that have to be scheduled; None: all are held back."""
         return tasks
 
-    def cancelled(self, job: JobId) -> None: ...
+    def cancelled(self, job: JobId) -> None:
+        """Drop what is held back of a job."""
 
     def ended(self, tasks: Sequence[TaskId], source: Address) -> Iterable[JobId]:
+        """Note who keeps the results of tasks, before their ends are counted; return their jobs."""
         return ()
 
-    def maybe_forget(self, job: JobId) -> None: ...
-    def ousted(self, task: TaskId, attempt: int) -> None: ...
+    def maybe_forget(self, job: JobId) -> None:
+        """Have the results of a job dropped when it is done."""
+
+    def ousted(self, task: TaskId, attempt: int) -> None:
+        """Forget an attempt that was preempted."""
 
 
 class ReportRecovery:
@@ -130,7 +99,7 @@ class ReportRecovery:
         moves: of jobs from one GM to another, of which this component knows.
     """
 
-    takes: ClassVar[frozenset[type]] = frozenset({Report, Lost, Moved, Inquire})
+    takes: ClassVar[frozenset[type]] = frozenset({Report, Lost, Moved, Standing})
     sends: ClassVar[Sends] = sent_to("lm", Forget, Join, Moved, Deposed)
     paired: ClassVar[bool] = True
 
@@ -267,7 +236,9 @@ class ReportRecovery:
 
     def heeds(self, message: Message, source: Address) -> bool:
         """Find out whether a message is of the leader of a cluster, or not one that leaders alone send."""
-        return type(message) not in FROM_LEADERS or self._gm.lms[self._gm.lm_at[source]] == source
+        if type(message) not in FROM_LEADERS or (isinstance(message, Holdings) and message.whole):
+            return True
+        return self._gm.lms[self._gm.lm_at[source]] == source
 
     def on_report(self, message: Report, source: Address, now: Time) -> None:
         """Adopt the report of a leader; what goes with it may have come before this GM began anew."""
@@ -368,6 +339,9 @@ class ReportRecovery:
         self._place_again(list(dead))
         self._gm.fairness.enforce()
 
-    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
         """Send the epoch that is known."""
         self._gm.send(source, Deposed(self.epochs[self._gm.lm_at[source]], self.term))
+
+
+StateRecovery = NoReports | ReportRecovery

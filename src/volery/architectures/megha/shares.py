@@ -9,7 +9,7 @@ take back what they had given up, and what they had claimed, when another begins
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -19,12 +19,11 @@ from volery.architectures.megha.messages import (
     ATTEMPTS,
     UNIT_SHIFT,
     Answer,
-    Denied,
     Holding,
     Holdings,
-    Ousted,
-    Picture,
+    Lost,
     Preempt,
+    Refusal,
     Taken,
     Yield,
 )
@@ -42,16 +41,17 @@ PREEMPTIONS_MAX: Final = ATTEMPTS // 2
 other attempts are for what is lost."""
 
 
-class Shares(Protocol):
-    """Holdings of users in a cluster, and claims to them."""
+class NoShares:
+    """Nobody is due anything, and nobody preempts: no account of holdings of users in a cluster, and of claims."""
 
-    takes: ClassVar[frozenset[type]]
-    sends: ClassVar[Sends]
+    takes: ClassVar[frozenset[type]] = frozenset()
+    sends: ClassVar[Sends] = frozenset()
 
     def join(self, lm: LocalMaster) -> None: ...
 
     def reserved(self, here: int, position: int) -> int:
         """Amount that is set aside on a machine, packed."""
+        return 0
 
     def tell_holdings(self, told: NewsRecord) -> None:
         """Send a GM the ends and starts of others' tasks, before a state that contains them."""
@@ -64,6 +64,7 @@ class Shares(Protocol):
 
     def is_victim(self, task: TaskId) -> bool:
         """Find out whether another task gets what a task has once it ends."""
+        return False
 
     def victim_ended(self, active: Active, node: Address) -> None:
         """Set aside what a victim had."""
@@ -73,6 +74,7 @@ class Shares(Protocol):
 
     def evicted(self, active: Active, now: Time) -> bool:
         """Find out whether a killed attempt was ended for another task; then its GM has it back."""
+        return False
 
     def go_on(self, node: Address, now: Time) -> None:
         """Launch what waits for victims there that have ended."""
@@ -85,6 +87,7 @@ class Shares(Protocol):
 
     def named(self, active: Active) -> Active:
         """An attempt on the account of a user whom the tree names."""
+        return active
 
     def met_anew(self, told: NewsRecord) -> None:
         """A GM has begun anew: it has claimed nothing, and answers nothing that its predecessor was asked."""
@@ -102,45 +105,6 @@ class Shares(Protocol):
 
     def check_rest(self) -> None:
         """Raise AssertionError where a claim is left."""
-
-
-class NoShares:
-    """Nobody is due anything, and nobody preempts."""
-
-    takes: ClassVar[frozenset[type]] = frozenset()
-    sends: ClassVar[Sends] = frozenset()
-
-    def join(self, lm: LocalMaster) -> None: ...
-
-    def reserved(self, here: int, position: int) -> int:
-        return 0
-
-    def tell_holdings(self, told: NewsRecord) -> None: ...
-    def tell_heard(self) -> None: ...
-    def started(self, active: Active) -> None: ...
-
-    def is_victim(self, task: TaskId) -> bool:
-        return False
-
-    def victim_ended(self, active: Active, node: Address) -> None: ...
-    def gone(self, active: Active) -> None: ...
-
-    def evicted(self, active: Active, now: Time) -> bool:
-        return False
-
-    def go_on(self, node: Address, now: Time) -> None: ...
-    def withdraw(self, tasks: tuple[TaskId, ...], now: Time) -> None: ...
-    def clear(self) -> None: ...
-
-    def named(self, active: Active) -> Active:
-        return active
-
-    def met_anew(self, told: NewsRecord) -> None: ...
-    def skip(self, told: NewsRecord) -> None: ...
-    def tell_picture(self, told: NewsRecord, running: list[Active]) -> None: ...
-    def node_dead(self, node: Address) -> None: ...
-    def check(self) -> None: ...
-    def check_rest(self) -> None: ...
 
 
 class _News:
@@ -203,7 +167,7 @@ class WeightedShares:
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})
-    sends: ClassVar[Sends] = sent_to("gm", Holdings, Yield, Taken, Denied, Ousted, Picture)
+    sends: ClassVar[Sends] = sent_to("gm", Holdings, Yield, Taken, Refusal, Lost)
 
     def __init__(self, others: int, allocations: AmountAllocations) -> None:
         self._others = others
@@ -272,7 +236,7 @@ class WeightedShares:
             for active in running
             if active.owner == address and active.task in self._claimed and self._claimed[active.task].agreed
         ]
-        self._lm.send(address, Picture(others, tuple(leaving)))
+        self._lm.send(address, Holdings(0, (), others, whole=True, leaving=tuple(leaving)))
 
     # Preemption.
 
@@ -324,7 +288,7 @@ class WeightedShares:
         there = self._allocations.active.get(task)
         if there is None or task in self._claimed or message.user in self._losers.get(task, ()):
             return False
-        active = there.active
+        active = self._lm.there[self._allocations.node_of(task)][task]
         runs_there = (there.partition, there.position) == (message.partition, message.position)
         if self._lm.recovery.paired and active.attempt % ATTEMPTS >= PREEMPTIONS_MAX:
             return False
@@ -337,7 +301,7 @@ class WeightedShares:
         owner.lacks[message.partition - self._lm.partitions.start] |= 1 << message.position
         self._lm.tell_ended(owner)
         self._allocations.consider()
-        self._lm.send(owner.address, Denied(message.task.id, gone, kept, self._allocations.delta(owner)))
+        self._lm.send(owner.address, Refusal((message.task.id,), self._allocations.delta(owner), gone, kept))
 
     def on_answer(self, message: Answer, source: Address, now: Time) -> None:
         """End the victims, or let them run on; the answer of a GM whose tasks were moved to another is void."""
@@ -367,7 +331,7 @@ class WeightedShares:
         claim.agreed = True
         for task in claim.wanted.victims:
             if task in claim.victims:
-                self._lm.recovery.evict(claim.node, self._allocations.active[task].active)
+                self._lm.recovery.evict(claim.node, self._lm.there[claim.node][task])
         self._maybe_launch(claim, now)
 
     def is_victim(self, task: TaskId) -> bool:
@@ -379,7 +343,7 @@ class WeightedShares:
             return False
         self._lm.observe(Counted("preemptions"))
         self._lm.observe(claim.preemption(now, active.task, active.attempt))
-        self._lm.send(active.owner, Ousted(active.task, active.attempt))
+        self._lm.send(active.owner, Lost((active,), preempted=True))
         return True
 
     def victim_ended(self, active: Active, node: Address) -> None:
@@ -462,3 +426,6 @@ class WeightedShares:
     def check_rest(self) -> None:
         assert not self._claims, "claims are left"
         assert not self._asked, "unanswered"
+
+
+Shares = NoShares | WeightedShares

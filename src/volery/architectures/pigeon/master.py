@@ -7,7 +7,7 @@ from random import Random
 from typing import Final, Literal
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Kill, Launch, Withdraw, Withdrawn
+from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Launch, Withdraw, Withdrawn
 from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Drain, Measured, TaskFinished, TimerFired
@@ -15,8 +15,9 @@ from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import MatchPolicy, positions
 from volery.policies.queues import ConstraintQueue
+from volery.roles.node import Kill
 from volery.roles.recovery.election import LEADERSHIP, Leadership
-from volery.roles.recovery.leases import Fenced, Result, Stop
+from volery.roles.recovery.leases import Fenced, Result
 
 WeightCounting = Literal["paper", "published-code"]
 PLAIN: Final = frozenset({GroupTasks, Completed})
@@ -185,7 +186,7 @@ class Master(Component):
         for task in message.tasks:
             unit = self.owned.get(task)
             if unit is not None:
-                self._port.send(self._group.node_of[unit], Kill(task) if recovery is None else Stop(task))
+                self._port.send(self._group.node_of[unit], Kill(task))
         dropped = [task.id for queue in (self._high, self._low) for task in queue.remove(lambda t: t.id in unwanted)]
         if dropped:
             for task in dropped:

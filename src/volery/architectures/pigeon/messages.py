@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from volery.core.model import Address, Message, Task, TaskId
+from volery.roles.node import Kill
 from volery.roles.recovery.channel import LINK_MESSAGES
-from volery.roles.recovery.election import PAIR_MESSAGES
 from volery.roles.recovery.leases import NODE_MESSAGES, Active
 
 
@@ -39,12 +39,6 @@ class Launch(Message, frozen=True):
     number: int
     task: Task
     distributor: Address
-
-
-class Kill(Message, frozen=True):
-    """Master > node: end the task; Completed follows."""
-
-    task: TaskId
 
 
 class Completed(Message, frozen=True):
@@ -81,7 +75,5 @@ class Report(Message, frozen=True):
 
 
 MESSAGES: Final[frozenset[type[Message]]] = frozenset({GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed})
-RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {Deal, Lost, Report, *NODE_MESSAGES, *PAIR_MESSAGES, *LINK_MESSAGES}
-)
+RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Deal, Lost, Report, *NODE_MESSAGES, *LINK_MESSAGES})
 """Those of masters and machines that may crash."""

@@ -17,8 +17,9 @@ from volery.core.events import Reassignment
 from volery.core.model import Address, JobId, Task, TaskId
 from volery.core.port import Port
 from volery.policies.match import positions
+from volery.roles.node import Kill
 from volery.roles.recovery.election import Leadership, pair_sends, seated
-from volery.roles.recovery.leases import Active, Deposed, Forget, Lease, Result, Run, Status, Stop
+from volery.roles.recovery.leases import Active, Deposed, Forget, Lease, Result, Run, Status
 
 
 def pair_of(group: int) -> tuple[Address, Address]:
@@ -122,7 +123,7 @@ class MasterRecovery:
 
     sends: ClassVar[Sends] = (
         pair_sends("master", "distributor")
-        | sent_to("node", Run, Stop)
+        | sent_to("node", Run, Kill)
         | sent_to("distributor", Result, Withdrawn, Lost, Report)
     )
     _master: GroupMaster

@@ -28,31 +28,13 @@ from msgspec.structs import replace
 
 from volery.core.component import Handler, Sends, sent_to
 from volery.core.events import Counted, Drain, Event, PeerBack, PeerLost, Reassignment, TimerFired
-from volery.core.model import NEVER, Address, Message, TaskId, Time
+from volery.core.model import Address, TaskId, Time
 from volery.core.port import Port
+from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.leases import NO_EPOCH, Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
+from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Lead, Lease, Standing, Status, Unseat
 
 CLAIM: Final = "claim"
-
-
-class Standing(Message, frozen=True):
-    """Master > its partner: the highest epoch that I know, and whether I lead.
-
-    Args:
-        epoch, leading: these.
-        node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
-            the node was lost to it for a lease as well. Empty: neither.
-        at_us: when the leader's lease was over, by its own clock; the answer repeats it.
-    """
-
-    epoch: int
-    leading: bool
-    node: Address = ""
-    at_us: Time = NEVER
-
-
-PAIR_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Standing})
 
 
 def pair_sends(own: str, client: str) -> Sends:
@@ -62,7 +44,7 @@ def pair_sends(own: str, client: str) -> Sends:
         own: their role.
         client: the role of those that place tasks on their nodes.
     """
-    return sent_to(own, Standing) | sent_to("node", Lead, Inquire, Unseat) | sent_to(client, Inquire)
+    return sent_to(own, Standing) | sent_to("node", Lead, Standing, Unseat) | sent_to(client, Standing)
 
 
 class Led(Protocol):
@@ -190,9 +172,8 @@ class Leadership:
     def start(self, now: Time) -> None:
         """A restarted master asks who leads."""
         if self._restarted:
-            self._port.send(self._partner, Standing(self.epoch, False))
-            for address in (*self._nodes, *self._clients):
-                self._port.send(address, Inquire())
+            for address in (self._partner, *self._nodes, *self._clients):
+                self._port.send(address, Standing(self.epoch, False))
 
     def reachable(self, node: Address) -> bool:
         """Find out whether a node is known to be there."""

@@ -14,11 +14,11 @@ import msgspec
 
 from volery.core.component import Component, sent_to
 from volery.core.events import Adopted, PeerBack, PeerLost, Reassignment, TaskFinished, TimerFired
-from volery.core.model import Address, Amounts, JobId, Message, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Amounts, JobId, Message, Task, TaskId, Time
+from volery.roles.node import NO_EPOCH, Kill
 from volery.roles.recovery.channel import LinkPort, Renewed
 
 FENCE: Final = "fence"
-NO_EPOCH: Final = -1
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -78,27 +78,28 @@ class Run(Message, frozen=True):
     term: int = 0
 
 
-class Stop(Message, frozen=True):
-    """Master > node: end this task; Result follows.
-
-    Args:
-        task: whichever attempt at it runs.
-        epoch, attempt: where given, this attempt alone is evicted for another task, if the master still leads.
-    """
-
-    task: TaskId
-    epoch: int = NO_EPOCH
-    attempt: int = 0
-
-
 class Lead(Message, frozen=True):
     """Master > node: obey me and no older master; send your status."""
 
     epoch: int
 
 
-class Inquire(Message, frozen=True):
-    """Restarted master > node or client: send me the epoch that you know."""
+class Standing(Message, frozen=True):
+    """Master > its partner: the highest epoch that I know, and whether I lead.
+
+    A restarted master sends it to nodes and clients, too, which answer with the epoch that they know.
+
+    Args:
+        epoch, leading: these.
+        node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
+            the node was lost to it for a lease as well. Empty: neither.
+        at_us: when the leader's lease was over, by its own clock; the answer repeats it.
+    """
+
+    epoch: int
+    leading: bool
+    node: Address = ""
+    at_us: Time = NEVER
 
 
 class Deposed(Message, frozen=True):
@@ -170,7 +171,7 @@ class Forget(Message, frozen=True):
 
 
 NODE_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {Run, Stop, Lead, Inquire, Deposed, Status, Unseat, Fence, Fenced, Result, Forget}
+    {Run, Kill, Lead, Standing, Deposed, Status, Unseat, Fence, Fenced, Result, Forget}
 )
 
 
@@ -239,7 +240,7 @@ class GuardedNode(Component):
         self._running[task.id] = active
         self._port.launch(task, message.attempt, note=msgspec.msgpack.encode(active))
 
-    def on_stop(self, message: Stop, source: Address, now: Time) -> None:
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, or the attempt alone, if it still runs."""
         active = self._running.get(message.task)
         if active is None:
@@ -294,7 +295,7 @@ class GuardedNode(Component):
         self._watch_master(now)
         self._tell_status(source)
 
-    def on_inquire(self, message: Inquire, source: Address, now: Time) -> None:
+    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
         """Send the epoch that is obeyed here."""
         self._port.send(source, Deposed(self._epoch))
 
@@ -362,10 +363,10 @@ class GuardedNode(Component):
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Run: on_run,
-        Stop: on_stop,
+        Kill: on_kill,
         Forget: on_forget,
         Lead: on_lead,
-        Inquire: on_inquire,
+        Standing: on_standing,
         Unseat: on_unseat,
         Fence: on_fence,
         Adopted: on_adopted,

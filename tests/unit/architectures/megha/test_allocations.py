@@ -44,10 +44,10 @@ def slots(*, twice: bool = False) -> tuple[SlotAllocations, Any]:
     return allocations, around(allocations)
 
 
-def amounts(*, repartition: bool = False) -> tuple[AmountAllocations, Any]:
+def amounts(*, repartition: bool = False, twice: bool = False) -> tuple[AmountAllocations, Any]:
     layout = Layout(ROOM, 2, 1, by_machine=True)
     allocations = AmountAllocations(
-        layout, Capacities(ROOM, layout), range(2), snapshots=False, twice=False, repartition=repartition
+        layout, Capacities(ROOM, layout), range(2), snapshots=False, twice=twice, repartition=repartition
     )
     return allocations, around(allocations)
 
@@ -83,14 +83,59 @@ def test_the_end_of_a_task_is_repeated_to_its_owner_only_where_it_is_told_twice(
 def test_slots_of_a_drained_machine_stay_taken_when_their_tasks_end() -> None:
     held, lm = slots()
     held.launch_all(Request(1, 0, (Task(1, 0),), (0,)), lm.gms["gm/0"], 0, lambda to, message: None)
-    lm.recovery._drained.add("node/0")
+    lm.recovery.drained.add("node/0")
     held.close("node/0", closed=True)
     held.end(1)
     held.check()
-    lm.recovery._drained.clear()
+    lm.recovery.drained.clear()
     held.close("node/0", closed=False)
     held.check()
     held.check_rest()
+
+
+def test_machines_take_the_tasks_of_a_request_as_long_as_they_have_enough() -> None:
+    held, lm = amounts(repartition=True)
+    sent: list[tuple[str, object]] = []
+    tasks = tuple(Task(number, 0, request=(amount,)) for number, amount in enumerate((600, 600, 400, 600)))
+    wanted, owner = Request(1, 0, tasks, (0, 0, 0, 1)), lm.gms["gm/0"]
+    assert held.launch_all(wanted, owner, 0, lambda to, message: sent.append((to, message))) == [1]
+    launched = [("node/0", Launch(1, tasks[0])), ("node/0", Launch(2, tasks[2])), ("node/1", Launch(3, tasks[3]))]
+    assert sent == launched
+    assert owner.lacks[0] == 0b01
+    held.consider()
+    assert lm.gms["gm/1"].lacks[0] == 0b11
+    held.check()
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_an_end_gives_amounts_back_once_and_the_owner_lacks_it_if_it_is_told_twice(twice: bool) -> None:
+    held, lm = amounts(twice=twice)
+    owner: NewsRecord = lm.gms["gm/0"]
+    held.launch_all(Request(1, 0, (Task(1, 0, request=(600,)),), (0,)), owner, 0, lambda to, message: None)
+    assert held.node_of(1) == "node/0"
+    assert held.end(1) is owner
+    assert held.end(1) is None
+    assert held.node_of(1) == ""
+    held.check()
+    held.consider()
+    assert [told.lacks[0] for told in lm.gms.values()] == [int(twice), 1]
+
+
+def test_a_drained_machine_has_nothing_free_until_it_is_back() -> None:
+    held, lm = amounts()
+    small, owner = Task(1, 0, request=(0,)), lm.gms["gm/0"]
+    held.launch_all(Request(1, 0, (Task(0, 0, request=(600,)),), (0,)), owner, 0, lambda to, message: None)
+    lm.recovery.drained.add("node/0")
+    held.close("node/0", closed=True)
+    held.check()
+    assert held.launch_all(Request(2, 0, (small,), (0,)), owner, 1, lambda to, message: None) == [1]
+    held.end(0)
+    held.check()
+    assert [told.lacks[0] for told in lm.gms.values()] == [1, 1]
+    lm.recovery.drained.clear()
+    held.close("node/0", closed=False)
+    held.check()
+    assert held.fits(active(2, 0, 1000), "node/0")
 
 
 def test_what_a_task_took_comes_back_once_and_all_but_its_owner_lack_it() -> None:

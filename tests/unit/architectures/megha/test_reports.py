@@ -10,13 +10,13 @@ from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
     UNIT_SHIFT,
     Answer,
-    Denied,
     Ended,
+    Holdings,
     Join,
     Lost,
     PartitionState,
-    Picture,
     Preempt,
+    Refusal,
     Report,
     Request,
     StateUpdate,
@@ -29,8 +29,9 @@ from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.core.shares import ShareChange
 from volery.core.streams import Streams
+from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked
-from volery.roles.recovery.leases import Active, Lead, Result, Run, Status, Stop
+from volery.roles.recovery.leases import Active, Lead, Result, Run, Status
 from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 CLUSTER = Cluster.uniform(4)
@@ -118,9 +119,9 @@ def test_a_node_ends_attempts_for_the_master_that_it_obeys_alone() -> None:
     node, task = Inside("node/0", shares="a:1+b:1"), Task(1, 0)
     assert [one for one in node.hear(Run(0, task, 3, "gm/0", 0, 1)) if isinstance(one, Launched)]
     node.hear(Lead(1), "lm/0/standby")
-    assert not [one for one in node.hear(Stop(1, 0, 3)) if isinstance(one, Killed)]
-    assert not [one for one in node.hear(Stop(1, 1, 2), "lm/0/standby") if isinstance(one, Killed)]
-    assert [one for one in node.hear(Stop(1, 1, 3), "lm/0/standby") if isinstance(one, Killed)]
+    assert not [one for one in node.hear(Kill(1, 3, 0)) if isinstance(one, Killed)]
+    assert not [one for one in node.hear(Kill(1, 2, 1), "lm/0/standby") if isinstance(one, Killed)]
+    assert [one for one in node.hear(Kill(1, 3, 1), "lm/0/standby") if isinstance(one, Killed)]
     effects = node.hear(TaskFinished(task, 3, "killed"), "node/0")
     ((to, ended),) = messages(effects, Result)
     assert (to, ended.evicted) == ("lm/0/standby", True), "it has no result, and may run here again"
@@ -134,7 +135,7 @@ def test_preemptions_on_a_machine_that_is_away_are_refused_for_a_while() -> None
     lm = Inside("lm/0", shares="a:1+b:1")
     lm.hear(place(1, 0, 0, Task(1, 0)), "gm/0")
     lm.hear(PeerLost("node/0"))
-    ((to, denied),) = messages(lm.hear(preempt(1, 1), "gm/1"), Denied)
+    ((to, denied),) = messages(lm.hear(preempt(1, 1), "gm/1"), Refusal)
     assert (to, denied.kept) == ("gm/1", True)
 
 
@@ -147,7 +148,7 @@ def test_a_new_leader_knows_of_no_preemption_and_an_old_claim_is_void() -> None:
     runs = Active(1, 0, 0, "gm/0", 0, (), 0)
     for node in range(4):
         effects = standby.hear(Status(1, (runs,) if not node else (), ()), f"node/{node}")
-    assert [others.others[0].task for to, others in messages(effects, Picture) if to == "gm/1"] == [1]
+    assert [others.started[0].task for to, others in messages(effects, Holdings) if to == "gm/1"] == [1]
     assert not standby.hear(preempt(2, 1), "gm/1"), "it names the epoch of before"
 
 
@@ -171,7 +172,7 @@ def test_a_global_master_gives_nothing_up_before_it_knows_all_that_its_users_hav
     gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
     running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
     gm.hear(submitted(3), SUBMITTER)
-    gm.hear(Picture((), ()))
+    gm.hear(Holdings(0, (), (), whole=True))
     gm.hear(report(*running, settled=False))
     assert messages(gm.hear(Yield(1, 0, 0, (2,))), Answer) == [("lm/0", Answer(1, False))]
     gm.hear(Report(0, False, True, StateUpdate(2, 0, (), 0), (), ()))
@@ -184,7 +185,7 @@ def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> No
     gm = Inside("gm/0", incarnation=1, shares="a:1+b:1")
     running = [Active(k, 0, 0, "gm/0", (k // 2) << UNIT_SHIFT | k % 2, (), 0) for k in range(3)]
     gm.hear(submitted(3), SUBMITTER)
-    gm.hear(Picture((), (2,)))
+    gm.hear(Holdings(0, (), (), whole=True, leaving=(2,)))
     gm.hear(report(*running))
     assert messages(gm.hear(Yield(1, 0, 0, (1,))), Answer) == [("lm/0", Answer(1, False))]
     assert not messages(gm.hear(Ended((0,), 0)), Request), "nothing waits"

@@ -10,14 +10,15 @@ from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures import configure, lookup
 from volery.architectures.megha.messages import (
+    UNIT_SHIFT,
     Answer,
-    Denied,
     Ended,
     Holding,
     Holdings,
-    Ousted,
+    Lost,
     PartitionState,
     Preempt,
+    Refusal,
     Request,
     StateUpdate,
     Taken,
@@ -38,6 +39,7 @@ from volery.core.why import Reason
 from volery.live.config.plan import FederationPlan
 from volery.policies.match import vector_bytes
 from volery.roles.node import Completed, Kill, Launch
+from volery.roles.recovery.leases import Active
 from volery.sim import Options, simulate
 from volery.sim.effects import Observed, Sent, TimerSet
 
@@ -135,10 +137,10 @@ def test_the_next_victim_is_tried_where_the_first_is_gone_and_the_queue_when_nob
     master = contended(*FOUR_OF_A)
     master.hear(job(1, 1, "b"))
     assert not master.hear(Holdings(2, (103,), ()), "lm/0")
-    (again,) = sent(master.hear(Denied(10, (103,), False, update(2, 1, **FULL)), "lm/0"), Preempt)
+    (again,) = sent(master.hear(Refusal((10,), update(2, 1, **FULL), (103,), False), "lm/0"), Preempt)
     assert again.victims == (102,), "a has three in the view, and may lose one of them"
     assert not master.hear(Holdings(3, (102,), ()), "lm/0")
-    assert not master.hear(Denied(10, (102,), False, update(3, 2, **FULL)), "lm/0"), "two are what a is due"
+    assert not master.hear(Refusal((10,), update(3, 2, **FULL), (102,), False), "lm/0"), "two are what a is due"
     asked = sent(master.hear(update(4, 2, node3=1), "lm/0"), Request)
     assert [one.tasks[0].id for one in asked] == [10], "it was in the queue"
 
@@ -148,7 +150,7 @@ def test_what_cannot_be_had_is_asked_for_once() -> None:
     master = contended(*FOUR_OF_A)
     master.hear(job(1, 1, "b"))
     for number, victim in enumerate((103, 102, 101, 100), 1):
-        again = sent(master.hear(Denied(10, (victim,), False, update(1 + number, number, **FULL)), "lm/0"), Preempt)
+        again = sent(master.hear(Refusal((10,), update(1 + number, number, **FULL), (victim,), False), "lm/0"), Preempt)
         assert [one.victims for one in again] == ([(victim - 1,)] if victim > 100 else [])
     assert not sent(master.hear(job(2, 1, "b")), Preempt)
 
@@ -158,14 +160,14 @@ def test_users_of_one_gm_are_asked_for_the_same_task_once() -> None:
     master.hear(job(0, 4, "a"))
     master.hear(StateUpdate(1, 4, (), 0), "lm/0")
     master.hear(job(1, 1, "b"))
-    (again,) = sent(master.hear(Denied(10, (3,), False, StateUpdate(2, 5, (), 0)), "lm/0"), Preempt)
+    (again,) = sent(master.hear(Refusal((10,), StateUpdate(2, 5, (), 0), (3,), False), "lm/0"), Preempt)
     assert again.victims == (2,)
 
 
 def test_a_user_whose_gm_has_refused_is_spared_for_a_heartbeat() -> None:
     master = contended(*FOUR_OF_A)
     master.hear(job(1, 1, "b"))
-    kept = master.hear(Denied(10, (), True, update(2, 1, **FULL)), "lm/0", 7)
+    kept = master.hear(Refusal((10,), update(2, 1, **FULL), (), True), "lm/0", 7)
     assert kept == [TimerSet("spared", 10_000_007)]
     assert not sent(master.hear(update(3, 1, **FULL), "lm/0"), Preempt)
     assert len(sent(master.hear(TimerFired("spared")), Preempt)) == 1
@@ -175,7 +177,7 @@ def test_repeated_news_changes_nothing() -> None:
     master = contended(*FOUR_OF_A)
     master.hear(job(1, 1, "b"))
     assert not master.hear(Holdings(1, (103,), ()), "lm/0")
-    denied = Denied(10, (103,), False, update(2, 1, **FULL))
+    denied = Refusal((10,), update(2, 1, **FULL), (103,), False)
     assert master.hear(denied, "lm/0")
     assert not master.hear(denied, "lm/0")
 
@@ -208,8 +210,8 @@ def test_what_may_still_be_refused_does_not_count_when_tasks_are_given_up() -> N
 def test_a_lost_task_waits_like_a_new_one_and_comes_as_the_next_attempt() -> None:
     master = owner()
     master.hear(Yield(1, HEARD, A, (0,)), "lm/0")
-    assert not master.hear(Ousted(0, 0), "lm/0")
-    assert not master.hear(Ousted(0, 0), "lm/0"), "a repeat"
+    assert not master.hear(Lost((Active(0, 0, 0, "gm/0", 0),), preempted=True), "lm/0")
+    assert not master.hear(Lost((Active(0, 0, 0, "gm/0", 0),), preempted=True), "lm/0"), "a repeat"
     (asked,) = sent(master.hear(Ended((1,), 4), "lm/0"), Request)
     assert (asked.tasks[0].id, asked.attempts) == (0, (1,))
 
@@ -289,17 +291,19 @@ def test_the_lm_asks_the_losers_gm_evicts_and_launches_when_the_node_says_so() -
     effects = local.port.drain()
     assert [one.fact for one in effects if isinstance(one, Observed)][1] == Preemption(70, 3, 0, 10)
     assert [one.message for one in effects if isinstance(one, Sent)] == [
-        Ousted(3, 0), Launch(5, task(10), 0), Taken(10),
-    ]  # fmt: skip
+        Lost((Active(3, 0, 0, "gm/0", 1 << UNIT_SHIFT | 1, account=A),), preempted=True),
+        Launch(5, task(10), 0),
+        Taken(10),
+    ]
     assert not local.hear(Completed(3, 0, killed=True), "node/3", 71), "a repeat"
 
 
 def test_a_gm_that_keeps_its_tasks_lets_them_run_on() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    denied = sent(local.hear(Answer(1, False), "gm/0"), Denied)
-    assert [(one.task, one.gone, one.kept) for one in denied] == [(10, (), True)]
-    assert not sent(local.hear(Answer(1, False), "gm/0"), Denied), "a repeat"
+    denied = sent(local.hear(Answer(1, False), "gm/0"), Refusal)
+    assert [(one.tasks, one.gone, one.kept) for one in denied] == [((10,), (), True)]
+    assert not sent(local.hear(Answer(1, False), "gm/0"), Refusal), "a repeat"
     assert sent(local.hear(preempt(2, 3), "gm/1"), Yield), "it can be asked for again"
 
 
@@ -309,7 +313,7 @@ def test_a_gm_that_keeps_its_tasks_lets_them_run_on() -> None:
     ids=["it has ended", "it runs elsewhere", "it is another user's", "nothing would be free"],
 )
 def test_the_lm_refuses_what_is_not_true_and_tells_the_state(stale: Preempt) -> None:
-    (denied,) = sent(busy_lm().hear(stale, "gm/1"), Denied)
+    (denied,) = sent(busy_lm().hear(stale, "gm/1"), Refusal)
     assert (denied.gone, denied.kept) == (stale.victims, False)
     assert denied.update.number == 1
 
@@ -317,7 +321,7 @@ def test_the_lm_refuses_what_is_not_true_and_tells_the_state(stale: Preempt) -> 
 def test_one_task_is_preempted_for_one_other_only() -> None:
     local = busy_lm()
     local.hear(preempt(1, 3), "gm/1")
-    (denied,) = sent(local.hear(preempt(2, 3, beneficiary=11), "gm/1"), Denied)
+    (denied,) = sent(local.hear(preempt(2, 3, beneficiary=11), "gm/1"), Refusal)
     assert denied.gone == (3,)
 
 
@@ -327,7 +331,7 @@ def test_who_has_lost_a_place_never_takes_it_back_from_those_who_got_it() -> Non
     local.hear(Answer(1, True), "gm/0")
     local.hear(Completed(3, 0, killed=True), "node/3")
     back = Preempt(3, 1, 1, task(5), A, 0, B, (10,))
-    assert sent(local.hear(back, "gm/0"), Denied)[0].gone == (10,)
+    assert sent(local.hear(back, "gm/0"), Refusal)[0].gone == (10,)
     stranger = Preempt(4, 1, 1, task(6), OTHERS, 0, B, (10,))
     assert sent(local.hear(stranger, "gm/0"), Yield), "somebody else may"
 
@@ -338,7 +342,7 @@ def test_all_or_none_of_the_victims_are_preempted() -> None:
     local.hear(preempt(1, 3), "gm/1")
     local.hear(Completed(2), "node/2")
     on_two = Preempt(3, 1, 0, task(11), A, 0, A, (3,))
-    assert sent(local.hear(on_two, "gm/0"), Denied)[0].gone == (3,), "node/2 would be free, but 3 is not to be had"
+    assert sent(local.hear(on_two, "gm/0"), Refusal)[0].gone == (3,), "node/2 would be free, but 3 is not to be had"
 
 
 def test_a_gm_preempts_its_own_users_tasks_without_being_asked_again() -> None:

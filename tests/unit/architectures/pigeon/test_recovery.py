@@ -9,8 +9,9 @@ from tests.unit.architectures.parts import Alone, submit
 from volery.architectures.pigeon.messages import Deal, Lost, Report, Withdraw, Withdrawn
 from volery.core.events import Cancel, JobDone, PeerLost
 from volery.core.model import Address, Cluster, Task
+from volery.roles.node import Kill
 from volery.roles.recovery.channel import Linked
-from volery.roles.recovery.leases import Active, Deposed, Forget, Inquire, Lead, Result, Run, Status, Stop
+from volery.roles.recovery.leases import Active, Deposed, Forget, Lead, Result, Run, Standing, Status
 from volery.sim.effects import Observed, RecordingPort, Sent
 
 FIRST, STANDBY, DEALER = "master/0", "master/0/standby", "distributor/0"
@@ -53,7 +54,7 @@ def test_tasks_that_a_settled_leader_does_not_know_of_are_sent_again() -> None:
     assert not one.hear(Report(1, whole=False, settled=True, running=()), STANDBY), "a leader's first report is whole"
     assert not one.hear(Report(1, whole=True, settled=False, running=(active(0),)), STANDBY)
     assert dealt(one.hear(Report(1, whole=False, settled=True, running=()), STANDBY)) == [(STANDBY, 1, (1,), (1,))]
-    assert one.hear(Inquire(), FIRST) == [(FIRST, Deposed(1))]
+    assert one.hear(Standing(-1, False), FIRST) == [(FIRST, Deposed(1))]
     assert not one.hear(Report(0, whole=True, settled=True, running=()), FIRST), "deposed"
 
 
@@ -99,7 +100,7 @@ def test_a_leader_serves_its_queues_and_passes_results_on() -> None:
 
 def test_what_waits_is_withdrawn_and_what_runs_is_stopped() -> None:
     one = master_with_one_task()
-    assert one.hear(Withdraw((0, 1)), DEALER) == [("node/0", Stop(0)), (DEALER, Withdrawn((1,)))]
+    assert one.hear(Withdraw((0, 1)), DEALER) == [("node/0", Kill(0)), (DEALER, Withdrawn((1,)))]
     one.hear(Result(active(0)), "node/0")
     one.component.check_rest()
 

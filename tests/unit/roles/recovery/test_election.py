@@ -11,8 +11,8 @@ from volery.core.events import PeerBack, PeerLost, Reassignment, TimerFired
 from volery.core.model import SECOND, Address, Message, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, Standing, seated
-from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Inquire, Lead, Lease, Status, Unseat
+from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, seated
+from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Lead, Lease, Standing, Status, Unseat
 from volery.sim.effects import RecordingPort, TimerCancelled, TimerSet
 
 PAIR = ("m/0", "m/0/standby")
@@ -160,7 +160,7 @@ def test_of_two_leaders_the_one_of_the_lower_epoch_steps_down() -> None:
 
 def test_a_restarted_master_asks_everybody_and_of_two_that_follow_the_first_leads() -> None:
     bench = Bench(0, incarnation=1)
-    assert bench.sent() == [(PAIR[1], Standing(-1, False)), *((to, Inquire()) for to in (*NODES, "gm/0"))]
+    assert bench.sent() == [(to, Standing(-1, False)) for to in (PAIR[1], *NODES, "gm/0")]
     assert bench.take(Standing(3, False), PAIR[1]) == ["forget"]
     assert bench.master.leadership.epoch == 4
     second = Bench(1, incarnation=1)

@@ -6,19 +6,19 @@ import msgspec
 
 from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, Address, Message, Task, Time
+from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Linked, LinkSetting, Renewed
 from volery.roles.recovery.leases import (
     FENCE,
-    NO_EPOCH,
     Active,
     Deposed,
     Forget,
     GuardedNode,
-    Inquire,
     Lead,
     Lease,
     Result,
     Run,
+    Standing,
     Status,
 )
 from volery.sim.effects import Killed, Launched, RecordingPort, TimerCancelled, TimerSet
@@ -88,7 +88,7 @@ def test_it_obeys_the_highest_epoch_and_refuses_the_older_master() -> None:
     assert bench.take(run(0), PAIR[0]) == [(PAIR[0], Deposed(1))]
     assert bench.take(Lead(0), PAIR[0]) == [(PAIR[0], Deposed(1))]
     assert Launched(TASK, 0) not in bench.port.drain()
-    assert bench.take(Inquire(), PAIR[0]) == [(PAIR[0], Deposed(1))]
+    assert bench.take(Standing(-1, False), PAIR[0]) == [(PAIR[0], Deposed(1))]
 
 
 def test_an_epoch_of_a_masters_earlier_life_is_refused_but_a_repeated_one_is_not() -> None:
