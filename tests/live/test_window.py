@@ -15,8 +15,8 @@ from tests.live.bench import LIMIT_S
 from tests.live.serving import at_work, serving
 
 from volery.live.dashboard.html import duration
-from volery.live.service import history
-from volery.live.service.tokens import TokenFile
+from volery.live.service import reports as history
+from volery.live.service.authentication import TokenFile
 
 EVIL = "<script>alert(1)</script>\"'&"
 

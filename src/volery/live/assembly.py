@@ -16,6 +16,7 @@ import msgspec
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SUBMITTER, Address
+from volery.live.clock import unix_now_us
 from volery.live.config.accounts import Accounts
 from volery.live.config.federation import ALL, DISCOVERED, Federation, located
 from volery.live.config.limits import JournalSize
@@ -25,15 +26,13 @@ from volery.live.node.executor import Executor, Recorder
 from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
 from volery.live.node.runtime import NodeRuntime, node_runtime
 from volery.live.node.supervisor_client import SupervisorLost
-from volery.live.runtime.failure_detector import WatchList, watched_by
+from volery.live.runtime.failure_detector import Presence, WatchList, watched_by
 from volery.live.runtime.host import Host
 from volery.live.runtime.incarnations import host_lock, next_incarnation, persist_incarnation
 from volery.live.runtime.journal import Header, JournalWriter, journal_path
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.runtime.presence import Presence
-from volery.live.runtime.segments import SegmentedJournal
+from volery.live.runtime.snapshots import SegmentedJournal
 from volery.live.runtime.submitter import Frontend, MakeFrontend, SubmitterSite
-from volery.live.times import unix_now_us
 from volery.live.transport.codec import Codec
 from volery.live.transport.transport import Transport
 

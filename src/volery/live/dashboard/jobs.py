@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from volery.core.misses import amount_text
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import Column, PageView, pager, slice_of, state_of, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -32,16 +32,14 @@ from volery.live.dashboard.html import (
     tag,
     whole,
 )
-from volery.live.dashboard.logs import logs
-from volery.live.dashboard.reasons import reasons
-from volery.live.dashboard.tables import Column, pager, slice_of, table
+from volery.live.dashboard.tasks import logs, reasons
 from volery.live.dashboard.users import last_preemptions
 from volery.live.jobs import JobDescription
-from volery.live.service.listings import ORDERS, JobOrder, JobQuery
 from volery.live.service.outputs import Outputs
+from volery.live.service.queries import FederationView
 from volery.live.service.requests import choice, number, principal
-from volery.live.service.view import FederationView
-from volery.live.status import ENDED_TASKS, UNCONFINED, JobState, JobStatus, TaskStatus, TaskUsage
+from volery.live.service.rows import ORDERS, JobOrder, JobQuery
+from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 
 COMMAND_SHOWN: Final = 2_000
 CELLS: Final = 500
@@ -127,11 +125,6 @@ def _row(job: JobStatus) -> Sequence[Piece]:
 def user_of(user: str, most: int = 120) -> Markup:
     """A user, and the way to their jobs."""
     return link(address(frame.JOBS, {"user": user}), name_of(user, most)) if user else tag("i", "nobody", class_="soft")
-
-
-def state_of(state: str) -> Markup:
-    """A state, with its colour."""
-    return tag("span", state, class_=f"state {state}")
 
 
 def progress(job: JobStatus) -> Markup:
@@ -306,34 +299,3 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     )
     until = f" to {duration(span)} later; one line per task, as its last attempt left it"
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))
-
-
-async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> PageView:
-    """One task.
-
-    Args:
-        outputs: finds the output of tasks; None: it is not known.
-    """
-    why = await queries.explain(task.job, task.index)
-    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
-    took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
-    known = facts(
-        ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
-        ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
-        ("exit code", NOTHING if task.exit_code is None else task.exit_code),
-        ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
-        ("took", duration(took)), *_used(task.usage),
-    )  # fmt: skip
-    said = None if outputs is None else await logs(task, outputs)
-    live = joined((known, section("Why", reasons(why) if why else None), said))
-    idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
-    return PageView(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
-
-
-def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
-    """The usage of the last attempt, as far as it is known."""
-    if usage is None:
-        return []
-    peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
-    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
-    return [*known, ("held", usage.held or UNCONFINED)]

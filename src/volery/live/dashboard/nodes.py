@@ -12,7 +12,7 @@ from volery.core.misses import amount_text
 from volery.core.model import Address
 from volery.live.config.machine import ATTRIBUTES, LABEL
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import Column, PageView, pager, slice_of, state_of, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -28,11 +28,10 @@ from volery.live.dashboard.html import (
     tag,
     whole,
 )
-from volery.live.dashboard.jobs import state_of, user_of
-from volery.live.dashboard.tables import Column, pager, slice_of, table
+from volery.live.dashboard.jobs import user_of
 from volery.live.service.operator_api import is_asked_for
+from volery.live.service.queries import FederationView
 from volery.live.service.requests import choice, principal
-from volery.live.service.view import FederationView
 from volery.live.status import AttributeValue, HostStatus, NodeState, NodeStatus, held_by
 
 RUNS_MAX: Final = 200

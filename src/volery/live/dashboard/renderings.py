@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from volery.live.dashboard.frame import Again, PageView
+from volery.live.service.authentication import Principal
 from volery.live.service.requests import Traffic
-from volery.live.service.tokens import Principal
 
 KEPT_MAX: Final = 64
 """A page has some 150 KB at most."""

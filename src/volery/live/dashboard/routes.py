@@ -20,17 +20,19 @@ from volery.live.dashboard import frame
 from volery.live.dashboard.forecasts import forecast_view, plan_view
 from volery.live.dashboard.frame import PageView, live_part, page
 from volery.live.dashboard.html import address, joined, link, tag
-from volery.live.dashboard.jobs import job_view, jobs_view, task_view
-from volery.live.dashboard.logs import NewOutput, news
+from volery.live.dashboard.jobs import job_view, jobs_view
 from volery.live.dashboard.nodes import hosts_view, node_view, nodes_view
 from volery.live.dashboard.overview import overview
 from volery.live.dashboard.renderings import Pacer, Renderings
+from volery.live.dashboard.tasks import NewOutput, news, task_view
 from volery.live.dashboard.users import preemptions_view, users_view
 from volery.live.node.output import STREAMS
+from volery.live.service.authentication import Principal, Sessions, is_foreign, names_origin
+from volery.live.service.figures import Pacing
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.job_service import JobService
 from volery.live.service.outputs import Outputs
-from volery.live.service.queries import JobQueries
+from volery.live.service.queries import FederationView, JobQueries
 from volery.live.service.requests import (
     FOREIGN,
     NotAllowedError,
@@ -42,10 +44,6 @@ from volery.live.service.requests import (
     refusal,
     seen_job,
 )
-from volery.live.service.sessions import Sessions, is_foreign, names_origin
-from volery.live.service.summary import Pacing
-from volery.live.service.tokens import Principal
-from volery.live.service.view import FederationView
 from volery.live.status import JobStatus, TaskStatus
 from volery.look import base_style, field_script
 

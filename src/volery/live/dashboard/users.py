@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import ROWS, ROWS_MAX, Column, PageView, pager, slice_of, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -26,9 +26,8 @@ from volery.live.dashboard.html import (
     tag,
     whole,
 )
-from volery.live.dashboard.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
+from volery.live.service.queries import FederationView
 from volery.live.service.requests import number, principal
-from volery.live.service.view import FederationView
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 
 LAST: Final = 10

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from volery.core.errors import InputError
-from volery.live.locks import opened_lock
+from volery.live.files import opened_lock
 from volery.live.runtime.journal import journalled_incarnation
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from volery.core.component import Component
 from volery.core.events import Event, Outcome, TaskFinished
 from volery.core.model import COALESCE_US, SECOND, SUBMITTER, Address, Key, Message, Task, Time
+from volery.live.clock import Clock, clock_from_now
 from volery.live.messages import HostName, TaskReport
 from volery.live.node.executor import Recorder
-from volery.live.times import Clock, clock_from_now
 from volery.live.transport.codec import Parcel
 
 Handle = Callable[[Event, Address, Time], None]

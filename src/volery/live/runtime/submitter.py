@@ -11,7 +11,7 @@ from volery.core.model import Address
 from volery.live.config.federation import Federation
 from volery.live.messages import HostName
 from volery.live.node.reporter import reporter_of
-from volery.live.runtime.presence import HostRegister
+from volery.live.runtime.failure_detector import HostRegister
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""

@@ -29,23 +29,25 @@ import volery
 from volery.core.errors import InputError
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
+from volery.live.service.authentication import Authenticator, Principal, Sessions
+from volery.live.service.figures import summary_operation
 from volery.live.service.forecaster import Forecaster, forecast_operations
 from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
 from volery.live.service.intake import Intake
 from volery.live.service.job_service import JobService
-from volery.live.service.listings import JobQuery
-from volery.live.service.openapi import Operation, describe
 from volery.live.service.operator_api import operator_operations
 from volery.live.service.outputs import Outputs, output_answer
 from volery.live.service.queries import JobQueries
 from volery.live.service.requests import (
     NotAllowedError,
     NotThereError,
+    Operation,
     Traffic,
     as_json,
     body_of,
     by_whom,
     choice,
+    describe,
     described,
     guarded,
     intake,
@@ -55,9 +57,7 @@ from volery.live.service.requests import (
     refusal,
     seen_job,
 )
-from volery.live.service.sessions import Sessions
-from volery.live.service.summary import summary_operation
-from volery.live.service.tokens import Authenticator, Principal
+from volery.live.service.rows import JobQuery
 from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobPlan, JobState, JobStatus, Receipt, TaskStatus, Why
 
 LIMIT_MAX: Final = 10_000

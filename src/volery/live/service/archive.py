@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND, JobId
+from volery.live.clock import unix_now_us
 from volery.live.config.limits import Retention
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.forecast_inputs import reading
-from volery.live.service.listings import NOTE_COLUMN
+from volery.live.service.rows import NOTE_COLUMN
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
-from volery.live.times import unix_now_us
 
 PERIOD_S: Final = 600.0
 """Between two looks for jobs that are old enough."""

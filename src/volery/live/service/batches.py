@@ -16,9 +16,9 @@ from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
+from volery.live.clock import unix_now_us
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
-from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""

@@ -18,9 +18,9 @@ from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
 from volery.core.events import PeerBack, PeerLost, Reassignment
 from volery.core.model import SECOND, Address, JobId, Message, Time
+from volery.live.clock import unix_now_us
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import AssignmentLedger
-from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""

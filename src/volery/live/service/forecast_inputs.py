@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from volery.core.errors import InputError
 from volery.core.forecast import ActiveJob, FederationState, ForecastResult, Lifetime, RunningTask, WaitingTasks
 from volery.core.model import Address, Amounts, Cluster, JobId, Time
+from volery.live.clock import unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
-from volery.live.times import unix_now_us
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""

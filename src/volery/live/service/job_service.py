@@ -37,16 +37,13 @@ from volery.live.messages import (
     PreemptionReport,
     TaskReport,
 )
-from volery.live.runtime.decisions import DecisionBook
-from volery.live.runtime.presence import HostRegister
-from volery.live.service.admission import admit, planned_jobs
+from volery.live.runtime.failure_detector import HostRegister
 from volery.live.service.batches import BatchWriter
-from volery.live.service.history import AttemptCounts
-from volery.live.service.node_table import NodeTable
 from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
+from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions, Outgoing
+from volery.live.service.submissions import JobSubmissions, Outgoing, admit, planned_jobs
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 

@@ -13,13 +13,22 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.core.model import Address
+from volery.live.service.figures import MEDIA_TYPE, exposition
 from volery.live.service.forecaster import Forecaster
-from volery.live.service.history import Sample
 from volery.live.service.job_service import JobService
-from volery.live.service.meters import MEDIA_TYPE, exposition
-from volery.live.service.openapi import Operation
 from volery.live.service.queries import JobQueries
-from volery.live.service.requests import NotThereError, Traffic, as_json, by_whom, choice, number, principal, seen_job
+from volery.live.service.reports import Sample
+from volery.live.service.requests import (
+    NotThereError,
+    Operation,
+    Traffic,
+    as_json,
+    by_whom,
+    choice,
+    number,
+    principal,
+    seen_job,
+)
 from volery.live.status import (
     HostStatus,
     NodeState,

@@ -18,11 +18,11 @@ from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
 from volery.core.shares import Share
+from volery.live.clock import unix_now_us
 from volery.live.messages import PreemptionReport
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
-from volery.live.times import unix_now_us
 
 Written = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Writes in the next batch, and returns what that gave when it is committed."""

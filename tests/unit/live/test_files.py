@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from volery.live.locks import opened_lock
+from volery.live.files import opened_lock
 
 
 def test_a_lock_that_others_could_hold_is_closed_to_them(tmp_path: Path) -> None:
