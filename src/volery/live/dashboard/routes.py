@@ -25,7 +25,7 @@ from volery.live.dashboard.nodes import hosts_view, node_view, nodes_view
 from volery.live.dashboard.overview import overview
 from volery.live.dashboard.renderings import Pacer, Renderings
 from volery.live.dashboard.tasks import NewOutput, news, task_view
-from volery.live.dashboard.users import preemptions_view, users_view
+from volery.live.dashboard.users import filtered_job, preemptions_view, users_view
 from volery.live.node.output import STREAMS
 from volery.live.service.authentication import Principal, Sessions, is_foreign, names_origin
 from volery.live.service.figures import Pacing
@@ -194,9 +194,8 @@ class _Views:
         return users_view(self._queries, request)
 
     async def preemptions(self, request: Request) -> PageView:
-        job = request.query_params.get("job", "")
-        if job.isdigit() and len(job) < 19:
-            self._known(request, int(job))
+        if (job := filtered_job(request)) is not None:
+            self._known(request, job)
         return preemptions_view(self._queries, request)
 
     def one_job(self, request: Request) -> JobStatus:

@@ -174,7 +174,7 @@ def preemptions_view(queries: FederationView, request: Request) -> PageView:
     Raises:
         InputError: the query holds something else than it may.
     """
-    user, job = request.query_params.get("user") or None, number(request, "job", None)
+    user, job = request.query_params.get("user") or None, filtered_job(request)
     before, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
     who = principal(request)
     found = queries.sharing.preemptions(user, job, before, max(1, rows) + 1, who.sees)
@@ -193,6 +193,15 @@ def preemptions_view(queries: FederationView, request: Request) -> PageView:
         "form", *fields, tag("button", "show"), clear, class_="controls", action=frame.PREEMPTIONS, role="search"
     )  # fmt: skip
     return PageView("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
+
+
+def filtered_job(request: Request) -> int | None:
+    """The number of the job in a query; None where the field of the form was left empty.
+
+    Raises:
+        InputError: it is no number.
+    """
+    return number(request, "job", None) if request.query_params.get("job") else None
 
 
 def last_preemptions(queries: FederationView, request: Request, job: int | None) -> Markup | None:

@@ -401,7 +401,6 @@ class ApiServer:
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
         self._server = HttpServer(config, self._socket, (bounds or ConnectionLimits()).held())
-        self._intake = app.state.intake
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -169,6 +169,8 @@ class BatchWriter:
                 self.closed = True
                 for write in (*writes, *self._writes):
                     write.fail(error)
+                self._committed.set()
+                return
             else:
                 self._ends.committed(ends, durable=bool(writes))
             self._committed.set()

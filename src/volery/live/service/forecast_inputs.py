@@ -177,7 +177,7 @@ def standing(
 
     Raises:
         InputError: constraints of the planned job that the fleet gives no meaning to.
-        UnaskableError: too much is under way, or not the job in question.
+        UnplayableError: too much is under way, or not the job in question.
         sqlite3.Error: the store cannot be read.
     """
     sql = reading(path)
@@ -216,7 +216,7 @@ def startable(found: FederationState, cluster: Cluster) -> FederationState:
     """The same without tasks of other jobs that no usable machine can run: they wait until one is used again.
 
     Raises:
-        UnaskableError: the job in question has such tasks.
+        UnplayableError: the job in question has such tasks.
     """
     usable = sorted(set(range(len(cluster.constraints))) - set(found.drained))
     amounts = cluster.capacities or ((),) * len(cluster.constraints)

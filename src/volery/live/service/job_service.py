@@ -60,7 +60,6 @@ class JobService(Component):
 
     Args:
         submissions: the jobs that have not ended.
-        outputs: asks other hosts for the output of tasks.
         capacity: asks schedulers for their views; None: they do not answer.
         order: sends a message to a component.
         observe: is called with each report of an attempt.

@@ -160,6 +160,8 @@ class NodeTable:
     def report(self, event: TaskReport) -> bool:
         """Take in a report of an attempt; true if it has ended."""
         state, key = event.state, (event.task, event.attempt)
+        if event.node not in self.machines:  # its host is faulty, or still has the nodes of an earlier layout
+            return state != "running"
         if state == "running":
             self._running[key] = event.node
             before = self._latest.get(event.task)

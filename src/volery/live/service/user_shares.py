@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any, Final
@@ -159,7 +160,7 @@ class UserShares:
                 return
             except UnwrittenError:
                 continue
-            except InputError:  # the federation is shutting down
+            except (InputError, sqlite3.Error):  # the federation is shutting down, or its store has failed
                 return
 
     def why_again(self, job: JobId, place: int, attempt: int) -> str:

@@ -98,6 +98,13 @@ def test_an_attempt_runs_on_its_node_until_its_end_is_reported() -> None:
     assert [status.running for status in nodes.statuses()] == [1, 0]
 
 
+def test_a_report_of_a_node_that_the_federation_does_not_have_is_passed_over() -> None:
+    nodes = table()
+    assert not nodes.report(report(1, "running", node="node/999"))
+    assert nodes.taken() == {} and nodes.running_on("node/999", 9) == []
+    assert nodes.report(report(1, "finished", node="node/999"))
+
+
 def test_a_later_attempt_takes_the_place_of_one_whose_end_nobody_reports() -> None:
     nodes = table()
     nodes.report(report(1, "running"))
