@@ -198,7 +198,6 @@ class LogPiece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset of the next piece."""
         return self.start + len(self.content)
 
 
@@ -327,7 +326,6 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def headers(self) -> dict[str, str]:
-        """Headers that resume the stream where it stopped."""
         return {} if self.last is None else {"last-event-id": str(self.last)}
 
     def feed(self, line: str) -> JobStatus | TaskStatus | None:
@@ -387,6 +385,5 @@ class Credentials:
 
 
 def unreachable(api: str, error: httpx2.TransportError) -> InputError:
-    """The error for an API that does not answer."""
     problem = f"no federation answers there ({error}); start one with `volery up`, or name one with --api"
     return InputError(api, f"{problem} or {API_VARIABLE}")

@@ -156,13 +156,7 @@ def _greet(
     front: Frontend | None, reporter: Reporter | None, layout: Mapping[HostName, Collection[Address]],
     nodes: Collection[Address], peer: HostName, known: bool,
 ) -> None:  # fmt: skip
-    """Repeat to an incarnation of another host what it may have missed.
-
-    Args:
-        front, reporter: of this host.
-        layout: host -> addresses of its components.
-        known: whether an earlier incarnation of it was known.
-    """
+    """Repeat to an incarnation of another host what it may have missed."""
     schedulers = [address for address in layout[peer] if address not in nodes]
     if front is not None and schedulers:
         front.restarted(schedulers)
@@ -226,7 +220,6 @@ def _layout(federation: Federation, name: HostName, deployment: Deployment) -> d
 
 
 def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
-    """The host of each component and of each reporter."""
     where = located(layout)
     for host, addresses in layout.items():
         if any(address in deployment.machines for address in addresses):

@@ -90,11 +90,7 @@ class PlainLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as an object: time, level, logger, message, host, and the exception where there is one.
-
-    Args:
-        host: the name of the host of the federation.
-    """
+    """Formats a record as an object: time, level, logger, message, host, and the exception where there is one."""
 
     def __init__(self, host: str) -> None:
         super().__init__()

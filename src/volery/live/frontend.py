@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 class JobFrontend(Frontend):
     """The job service with its API.
 
-    Args:
-        site: the host that it runs on.
-
     Raises:
         InputError: the store or the API's address cannot be had.
     """

@@ -226,7 +226,6 @@ def _group(one: PlannedGroup) -> Markup:
 
 
 def _record(record: ForecastRecord) -> Markup:
-    """The accuracy of earlier forecasts."""
     rows = [
         (MOMENTS[one.moment], whole(one.settled), share(one.covered, one.settled), duration(one.off_us))
         for one in record.moments

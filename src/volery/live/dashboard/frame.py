@@ -104,7 +104,6 @@ NEVER: Final = Again()
 
 
 def live_part(view: PageView, again: Again) -> Response:
-    """The live part of a page, as a fragment."""
     return HTMLResponse(str(_live(view, again)), headers=again.headers())
 
 
@@ -194,7 +193,6 @@ def order(title: str, where: str, question: str, key: str, body: str = "", then:
 
     Args:
         where: the address that takes the order.
-        key: the button's own name on the page.
         body: of the order, as JSON.
         then: the page that follows; the id of the answer comes after it. Empty: the same page.
     """
@@ -205,12 +203,7 @@ def order(title: str, where: str, question: str, key: str, body: str = "", then:
 
 
 def setting(title: str, where: str, question: str, key: str, name: str, value: int) -> Markup:
-    """A button that puts a number, which is asked for with the question, in the place of another.
-
-    Args:
-        where: the address that takes it.
-        key: the button's own name on the page.
-    """
+    """A button that puts a number, which is asked for with the question, in the place of another."""
     return tag(
         "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,
         data_number=name, data_value=value,
@@ -258,7 +251,6 @@ class Slice(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> str:
-        """The sort order, as the query has it."""
         return f"-{self.key}" if self.falling else self.key
 
 

@@ -128,7 +128,6 @@ def user_of(user: str, most: int = 120) -> Markup:
 
 
 def progress(job: JobStatus) -> Markup:
-    """A bar of a job's tasks by state."""
     counts, begin, bars = [(state, getattr(job, state)) for state in _PARTS], 0.0, []
     for state, count in counts:
         if count:
@@ -145,7 +144,6 @@ async def job_view(
     """One job.
 
     Args:
-        request: who asks, and from which task on.
         outputs: finds the output of tasks; None: it is not known.
         foretells: whether forecasts are made here.
 

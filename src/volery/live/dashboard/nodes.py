@@ -62,7 +62,6 @@ def nodes_view(queries: FederationView, request: Request, owners: Mapping[Addres
     """All nodes, filtered, sorted, cut into pages.
 
     Args:
-        request: who asks, and for which.
         owners: the components responsible for each node.
 
     Raises:
@@ -143,7 +142,6 @@ def _place(node: NodeStatus) -> str:
 
 
 def _draining(node: NodeStatus) -> Markup:
-    """The order that changes whether a node is used."""
     word = "undrain" if node.drained else "drain"
     question = (
         f"Use {node.address} again?"

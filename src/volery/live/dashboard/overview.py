@@ -107,7 +107,6 @@ def _unusable(found: FederationSummary) -> list[tuple[str, Piece]]:
 
 
 def partitions(found: Sequence[ClusterStatus]) -> Markup | None:
-    """Nodes by who is in charge of them."""
     rows = [
         (
             one.name, whole(one.nodes), whole(one.drained), whole(one.lost), whole(one.slots), whole(one.running),

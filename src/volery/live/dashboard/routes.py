@@ -206,8 +206,6 @@ class _Views:
 
 
 class _Lab:
-    """The pages that ask the lab for forecasts."""
-
     def __init__(self, queries: JobQueries, foreteller: Forecaster | None, views: _Views) -> None:
         self._queries = queries
         self._foreteller = foreteller
@@ -227,8 +225,6 @@ class _Lab:
 
 
 class _Access:
-    """Access to pages: sign-in, sign-out and live updates."""
-
     def __init__(self, service: JobService, sessions: Sessions, traffic: Traffic) -> None:
         self._service = service
         self._queries = service.queries
@@ -290,7 +286,6 @@ class _Access:
         return page(found.view, who, again=again)
 
     async def form(self, request: Request) -> Response:
-        """The page that asks for a token."""
         return self._form(_then(request.query_params.get("then")), ENDED if request.query_params.get("ended") else "")
 
     def _form(self, then: str, problem: str = "", status: int = 200) -> Response:

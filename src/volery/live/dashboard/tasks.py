@@ -114,7 +114,6 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     """The end of an output, at most what was written since an offset; None: it is nowhere.
 
     Args:
-        stream: one of `STREAMS`.
         since: the offset; None: whatever is at its end.
 
     Raises:
@@ -259,7 +258,6 @@ def steps(found: Sequence[FunnelStep]) -> Markup:
 
 
 def decisions(why: Why) -> Markup:
-    """The history of a task's decisions."""
     if not why.explained:
         return tag("p", UNREPORTED, class_="soft")
     rows = [_row(step) for step in why.decisions]
@@ -295,7 +293,6 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
 
 
 def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
-    """The usage of the last attempt, as far as it is known."""
     if usage is None:
         return []
     peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"

@@ -158,7 +158,6 @@ def _share(one: ShareStatus, changed: Mapping[str, WeightChange], *, may: bool) 
 
 
 def _changing(one: ShareStatus) -> Markup:
-    """The order that gives another weight."""
     name = one.name if len(one.name) <= NAME_SHOWN else f"{one.name[:NAME_SHOWN]}\N{HORIZONTAL ELLIPSIS}"
     question = (
         f"Give {name} another weight? It is {one.weight} now. Whoever has more than its share then may lose running "

@@ -99,7 +99,6 @@ class FailureDetector:
     Attributes:
         news: events for components; the host that handles them clears it.
         deadline_us: when the next peer will be given up, unless it proves that it runs.
-        period_us: between two beats.
     """
 
     def __init__(
@@ -116,7 +115,6 @@ class FailureDetector:
         self.deadline_us = now + self.patience_us
 
     def beat(self, now: Time) -> None:
-        """Send a heartbeat to all peers."""
         self.look(now)
         for name, peer in self._peers.items():
             self._beat(name, peer, now)
@@ -233,7 +231,6 @@ class HostRegister:
     Args:
         layout: host -> addresses on it.
         me: the API's host.
-        clock_us: microseconds since 1970.
         assigned: gives how many jobs are assigned to a component, for the log.
     """
 
@@ -276,7 +273,6 @@ class HostRegister:
                 log.error("%s", self.absent_words(host, entry.others))
 
     def _counts(self) -> Mapping[Address, int]:
-        """Component -> jobs, as of not long ago."""
         now_us = self._clock_us()
         if self._counted_us is None or not 0 <= now_us - self._counted_us < COUNTED_US:
             self._counted, self._counted_us = self._assigned(), now_us
@@ -299,13 +295,11 @@ class HostRegister:
         return f"{name} {since}" + (f"; {jobs:,} jobs are assigned to it" if jobs else "")
 
     def absent(self) -> list[str]:
-        """A sentence about each host that does not answer."""
         gone = [(host, entry) for host, entry in self._entries.items() if entry.missed >= MISSED_MAX]
         return [self.absent_words(host, entry.others) for host, entry in gone]
 
     @property
     def lost_nodes(self) -> frozenset[Address]:
-        """The nodes on hosts that do not answer."""
         return self._lost_nodes
 
     def place_of(self, node: Address) -> tuple[HostName, str]:
@@ -315,7 +309,6 @@ class HostRegister:
         return host, told.hostname if told is not None else ""
 
     def statuses(self) -> list[HostStatus]:
-        """All hosts, in the order of the federation's file."""
         assigned = self._counts()
         return [self._status(host, entry, assigned) for host, entry in self._entries.items()]
 

@@ -182,7 +182,6 @@ class Host:
             self._beat()
 
     def ended(self, address: Address) -> OnEnd:
-        """The callback of executors for attempts on a node of this host."""
         return self._mailboxes[address].ended
 
     async def run(self) -> None:
@@ -224,7 +223,6 @@ class Host:
 
     @property
     def refused(self) -> int:
-        """The number of frames and messages of other hosts that were rejected."""
         return self._ingress.refused
 
     # The ways in.

@@ -160,7 +160,6 @@ def snapshot_apart(path: Path, full: Path, components: Mapping[Address, Componen
 
     Args:
         full: the journal's file that leads to this state; it is on the disk before the snapshot is.
-        components, problems: the state.
 
     Raises:
         OSError: there can be no further process.

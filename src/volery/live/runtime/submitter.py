@@ -55,7 +55,6 @@ class Frontend:
     """A submitter without anything to open and to close around it, such as a load generator.
 
     Args:
-        component: has the address `SUBMITTER`.
         register: of all hosts, if the frontend shows it; otherwise its host has one of its own.
 
     Attributes:

@@ -135,7 +135,6 @@ def make_app(
 
     Args:
         outputs: the folder of the folders of attempts.
-        gate: finds the principal of a request.
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
         pages: makes the routes of the dashboard; None: there is none.

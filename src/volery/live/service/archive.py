@@ -58,10 +58,7 @@ class Archive:
 
     Args:
         written: has a write made in the next batch of the store.
-        path: of the store's file.
         folder: of the files; made when it is needed.
-        rules: select old jobs.
-        now_us: the wall clock, microseconds since 1970.
     """
 
     def __init__(
@@ -152,7 +149,6 @@ def _clearing(store: JobStore, piece: Sequence[tuple[JobId, int, int]]) -> Calla
 
 
 def paths_of(folder: Path, file: int) -> tuple[Path, Path]:
-    """The files of a number: jobs and tasks."""
     return folder / f"jobs-{file:06}.parquet", folder / f"tasks-{file:06}.parquet"
 
 

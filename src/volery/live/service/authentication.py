@@ -148,7 +148,6 @@ class TokenFile:
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[AccessToken, ...]]:
-        """Lock the tokens, and change them."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = opened_lock(self.path.with_suffix(".lock"))
@@ -251,12 +250,7 @@ class _Session(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    """The sessions of browsers.
-
-    Args:
-        gate: finds the principal of a request.
-        clock_s: seconds that never go back.
-    """
+    """The sessions of browsers."""
 
     def __init__(self, gate: Authenticator, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._gate = gate
@@ -293,7 +287,6 @@ class Sessions:
         return True
 
     def end(self, request: HTTPConnection, answer: Response) -> None:
-        """Forget a session, and have the browser forget it."""
         self._sessions.pop(request.cookies.get(_name(request), ""), None)
         self._set(request, answer, "", 0)
 

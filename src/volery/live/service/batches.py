@@ -33,8 +33,6 @@ class UnwrittenError(Exception):
 
 
 class _Write:
-    """One write of the next batch, and the future of its result."""
-
     __slots__ = ("_error", "_future", "_given", "_write")
 
     def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
@@ -52,14 +50,12 @@ class _Write:
             self._error = error
 
     def succeed(self) -> None:
-        """Set the result of the committed write."""
         if self._error is not None:
             self.fail(self._error)
         elif not self._future.done():  # whoever waits may have given up
             self._future.set_result(self._given)
 
     def fail(self, error: Exception) -> None:
-        """Set the error of the write."""
         if not self._future.done():
             self._future.set_exception(error)
 
@@ -69,7 +65,6 @@ class BatchWriter:
 
     Args:
         store: of jobs; the writer closes it.
-        order: sends a message to a component.
 
     Attributes:
         closed: whether it takes nothing more.
@@ -223,11 +218,7 @@ LOG_PAGES_MAX: Final = 16_384
 
 
 class Checkpoints:
-    """Checkpoints of a database that is written in batches.
-
-    Args:
-        checkpoint: see `Database.checkpoint`.
-    """
+    """Checkpoints of a database that is written in batches."""
 
     def __init__(self, checkpoint: Callable[[bool], int]) -> None:
         self._checkpoint = checkpoint
@@ -313,7 +304,6 @@ class Acknowledgements:
         self._heard.setdefault(agent, []).append(end)
 
     def batch(self) -> Ends:
-        """The ends that the batch which begins now takes in."""
         heard, self._heard = self._heard, {}
         return heard
 

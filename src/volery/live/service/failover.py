@@ -73,7 +73,6 @@ class Failover:
         self._all_written.set()
 
     def entry(self, job: JobId, user: str) -> Address:
-        """The address of the scheduler that has a job."""
         return self._assignments.owner(job, user).entry
 
     def owner(self, job: JobId, user: str) -> Owner:
@@ -89,11 +88,9 @@ class Failover:
 
     @property
     def is_settled(self) -> bool:
-        """True when every move is committed, so that nothing waits to be sent."""
         return not self._unwritten
 
     async def settled(self) -> None:
-        """Wait until every move is committed."""
         await self._all_written.wait()
 
     def assign(self, job: JobId, user: str) -> None:

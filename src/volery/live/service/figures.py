@@ -122,7 +122,6 @@ def counts(nodes: Sequence[NodeStatus]) -> dict[str, Any]:
 
 
 def clusters(nodes: Sequence[NodeStatus], owners: Mapping[Address, Sequence[Address]]) -> tuple[ClusterStatus, ...]:
-    """Nodes by who is in charge of them."""
     found: dict[str, list[NodeStatus]] = {}
     for node in nodes:
         found.setdefault(", ".join(owners.get(node.address, ())) or "all", []).append(node)
@@ -144,7 +143,6 @@ def allocation(found: Sequence[int]) -> AllocationPercentiles | None:
 
 
 def summary_operation(queries: JobQueries) -> Operation:
-    """The summary as an operation."""
     owners: dict[Address, tuple[Address, ...]] = {}
 
     async def summary(request: Request) -> Response:

@@ -50,9 +50,6 @@ class ForecastRequest(msgspec.Struct, frozen=True):
     """Request to the forecast process.
 
     Args:
-        store: path of the store of jobs.
-        architecture, parameters: that run.
-        machines, slots, resources, capacities: of the fleet.
         nodes: address of each node -> number of its machine.
         job: in question; the number of one that is under way.
         budget_s: processor time for the runs.
@@ -99,7 +96,6 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _took(sql: sqlite3.Connection, number: JobId) -> tuple[Time, ...]:
-    """Durations of some finished tasks of a job, in order."""
     return tuple(sorted(max(0, row[0]) for row in sql.execute(_TOOK, (number, TASKS_READ))))
 
 
@@ -137,7 +133,6 @@ class Lifetimes:
         self.found: list[Lifetime] = []
 
     def place(self, user: str, called: str, estimated_us: Time) -> int:
-        """The place of a kind among those that were found."""
         key = (user, called, estimated_us)
         if key not in self._places:
             self._places[key] = len(self.found)

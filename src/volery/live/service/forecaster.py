@@ -264,9 +264,6 @@ _CAME: Final = "SELECT min(started_us), min(ended_us), max(started_us), max(ende
 class ForecastLedger:
     """The file of forecasts; it may be used by several threads.
 
-    Args:
-        path: of the file, made where it is missing.
-
     Raises:
         sqlite3.Error: it cannot be opened.
     """
@@ -290,9 +287,7 @@ class ForecastLedger:
         """Remember a forecast.
 
         Args:
-            made_us: when it was made, microseconds since 1970.
             next_job: the first job number that was free then.
-            moments: that were foretold.
         """
         row = (made_us, next_job, job.user, encoded(merged(job)), msgspec.json.encode(moments))
         with self._lock:

@@ -284,7 +284,6 @@ def job_service(
     Args:
         store: of jobs; closed with the service.
         entry: the address that a job of a user is submitted to.
-        nodes: address of each node -> number of its machine.
         post: hands an event to the service in the host's next turn.
         owners_of, due, shares, weight_subscribers, answers_queries, standins, detection_us: see `Deployment`.
         reports_late_s: a job that is answered waits so long for reports of its tasks.

@@ -256,7 +256,6 @@ class ArchiveLedger:
         self._read = read
 
     def used(self) -> ArchivedKey:
-        """The numbers that are used up."""
         row = self._sql.execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
         return ArchivedKey(*(value or 0 for value in row))
 

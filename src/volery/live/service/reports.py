@@ -98,11 +98,7 @@ def ended_of(told: Mapping[str, int]) -> int:
 
 
 class ThroughputMeter:
-    """Counts over time.
-
-    Args:
-        clock_s: seconds that never go back.
-    """
+    """Counts over time."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -186,15 +182,12 @@ class NodeTable:
 
     @property
     def can_drain(self) -> bool:
-        """True if nodes can be drained here."""
         return self._owners_of is not None
 
     def masters(self, node: Address) -> tuple[Address, ...]:
-        """The components in charge of a node, where the scheduler names them."""
         return self._owners_of(node) if self._owners_of is not None else ()
 
     def partitions(self) -> dict[Address, tuple[Address, ...]]:
-        """The components in charge of each node."""
         return {} if self._owners_of is None else {node: self.masters(node) for node in self.machines}
 
     def running_on(self, node: Address, limit: int) -> list[TaskId]:
@@ -245,7 +238,6 @@ class NodeTable:
         return self._statuses[:]
 
     def _empty(self) -> list[NodeStatus]:
-        """All nodes, without tasks."""
         found, cluster = [], self._fleet.cluster
         capacities = cluster.capacities or [()] * len(cluster.slots)
         for address, number in sorted(self.machines.items(), key=lambda item: (item[1], item[0])):
@@ -270,9 +262,6 @@ RECENT_STEPS: Final = 30
 
 class DecisionBook:
     """Decisions that schedulers report: of a task the first and the last ones, and counts per pair of components.
-
-    Args:
-        clock_s: seconds that never go back.
 
     Attributes:
         heard: whether there has been any.

@@ -78,7 +78,6 @@ register_url_convertor("number", _Number())
 
 
 def principal(request: Request) -> Principal:
-    """The principal of a request that was authorized."""
     found: Principal = request.state.principal
     return found
 
@@ -173,7 +172,6 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
 
 
 def refusal(place: str, problem: str, status: int) -> Response:
-    """The answer to what cannot be done."""
     response = as_json(ErrorResponse(ErrorDetail(place, problem)), status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
@@ -181,7 +179,6 @@ def refusal(place: str, problem: str, status: int) -> Response:
 
 
 def as_json(content: Any, status: int = 200) -> Response:
-    """An answer of structs."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
@@ -274,7 +271,6 @@ _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
 
 
 def describe(operations: Iterable[Operation]) -> dict[str, Any]:
-    """An OpenAPI 3.1 document."""
     operations = list(operations)
     types = [kind for operation in operations for kind in (operation.answers, operation.takes) if _is_type(kind)]
     schemas, components = msgspec.json.schema_components(

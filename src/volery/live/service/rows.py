@@ -219,7 +219,6 @@ class JobRow(msgspec.Struct):
     """What it adds to its user's load."""
 
     def count(self, state: TaskState, by: int) -> None:
-        """Count so many more of its tasks in a state."""
         if state == "running":
             self.running += by
         elif state == "finished":
@@ -230,7 +229,6 @@ class JobRow(msgspec.Struct):
             self.killed += by
 
     def load(self) -> Counts:
-        """The load that it adds to its user."""
         if self.ended_us is not None:
             return NOTHING
         ended = self.finished + self.failed + self.killed + self.unsatisfiable
@@ -350,7 +348,6 @@ class UsageTable:
         self._rows: list[tuple[Any, ...]] = []
 
     def note(self, job: JobId, place: int, report: TaskReport) -> None:
-        """Note the usage in a report about the task at a place of a job."""
         if (used := report.usage) is not None:
             peak = used.memory_peak_bytes
             self._rows.append((job, place, report.number, used.cpu_us, peak, used.out_of_memory, used.held))

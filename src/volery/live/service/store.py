@@ -100,7 +100,6 @@ class JobStore:
         """Of the last change that is committed."""
 
     def _refused_jobs(self) -> set[JobId]:
-        """The jobs that the scheduler does not take for now."""
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
         return {number for (number,) in self._read.execute(query, (_REFUSED,))}
 
@@ -127,7 +126,6 @@ class JobStore:
         return row[0] if row else None
 
     def cancelling(self, number: JobId) -> bool:
-        """True if a job is given up."""
         row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
         return bool(row and row[0])
 

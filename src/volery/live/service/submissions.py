@@ -376,7 +376,6 @@ def admit(
     """Write jobs into the batch that is under way; nothing is written before all of them are known to be sound.
 
     Args:
-        store, jobs, now_us: where, which and when.
         assign: chooses the scheduler of a new job of a user.
 
     Raises:

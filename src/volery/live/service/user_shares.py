@@ -65,7 +65,6 @@ class UserShares:
 
     @property
     def can_change(self) -> bool:
-        """True if the scheduler accepts other weights."""
         return self._shares_by is not None
 
     def _known(self) -> tuple[Share, ...]:
@@ -85,7 +84,6 @@ class UserShares:
         return {share.name: share.due for share in self._shares if not share.members}
 
     def weights(self) -> Mapping[str, int]:
-        """Per user who has one, its weight."""
         return {share.name: share.weight for share in self._shares if not share.members}
 
     def listed(self, user: str | None = None) -> list[ShareStatus]:
@@ -176,7 +174,6 @@ class UserShares:
         """Preemptions, the last one first; see `ShareHistory.preemptions`.
 
         Args:
-            user, job, before, limit: which.
             sees: the user whose jobs alone may be seen; the other side is left out then. None: all users'.
         """
         if sees is None:
