@@ -342,3 +342,21 @@ def pager(shown: Slice, here: int, more: bool, total: int | None = None) -> Mark
 def state_of(state: str) -> Markup:
     """A state, with its colour."""
     return tag("span", state, class_=f"state {state}")
+
+
+def text_field(words: str, name: str, value: str | int | None, size: int, **attributes: str) -> Markup:
+    """A field of a form, with words before it."""
+    shown = "" if value is None else value
+    return tag("label", words, tag("input", name=name, value=shown, size=size, **attributes))
+
+
+def choice_field(name: str, known: Iterable[str], chosen: str | None) -> Markup:
+    """A field of a form that takes one of a few words, or any."""
+    options = (tag("option", one or "any", value=one, selected=one == (chosen or "")) for one in ("", *known))
+    return tag("label", f"{name} ", tag("select", *options, name=name))
+
+
+def filter_form(path: str, fields: Iterable[Piece], *, filled: bool) -> Markup:
+    """The form that asks a page for some of its rows."""
+    clear = link(path, "clear") if filled else None
+    return tag("form", *fields, tag("button", "show"), clear, class_="controls", action=path, role="search")

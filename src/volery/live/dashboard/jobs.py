@@ -93,17 +93,13 @@ async def jobs_view(queries: FederationView, request: Request) -> PageView:
 
 
 def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
-    states = [
-        tag("option", state or "any", value=state, selected=state == (asked["state"] or ""))
-        for state in ("", *get_args(JobState))
+    fields = [
+        frame.choice_field("state", get_args(JobState), asked["state"]),
+        frame.text_field("user ", "user", asked["user"], 12) if others else None,
+        frame.text_field("name contains ", "name", asked["name"], 12),
+        frame.text_field("reason contains ", "reason", asked["reason"], 16),
     ]
-    fields = [tag("label", "state ", tag("select", *states, name="state"))]
-    if others:
-        fields.append(tag("label", "user ", tag("input", name="user", value=asked["user"] or "", size=12)))
-    fields.append(tag("label", "name contains ", tag("input", name="name", value=asked["name"] or "", size=12)))
-    fields.append(tag("label", "reason contains ", tag("input", name="reason", value=asked["reason"] or "", size=16)))
-    clear = link(frame.JOBS, "clear") if any(asked.values()) else None
-    return tag("form", *fields, tag("button", "show"), clear, class_="controls", action=frame.JOBS, role="search")
+    return frame.filter_form(frame.JOBS, fields, filled=any(asked.values()))
 
 
 def _row(job: JobStatus) -> Sequence[Piece]:

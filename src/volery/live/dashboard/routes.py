@@ -39,10 +39,12 @@ from volery.live.service.requests import (
     NotThereError,
     Traffic,
     as_json,
+    body_of,
     number,
     principal,
     refusal,
     seen_job,
+    status_of,
 )
 from volery.live.status import JobStatus, TaskStatus
 from volery.look import base_style, field_script
@@ -76,10 +78,8 @@ def window_routes(
         foreteller: makes forecasts; None: there are none.
     """
     access = _Access(service, sessions, traffic)
-    views, one_job = (
-        _Views(service.queries, outputs, service.queries.pace, foretells=foreteller is not None),
-        f"{frame.JOBS}/{{id:number}}",
-    )
+    views = _Views(service.queries, outputs, service.queries.pace, foretells=foreteller is not None)
+    one_job = f"{frame.JOBS}/{{id:number}}"
     lab = _Lab(service.queries, foreteller, views)
     return [
         *(Route(path, access.shown(show)) for path, show in _pages(views)),
@@ -244,12 +244,8 @@ class _Access:
             request.state.principal = who
             try:
                 return await self._rendered(request, who, lambda: show(request))
-            except InputError as error:
-                return page(problem_view(error.place, error.problem), who, status=422)
-            except NotAllowedError as error:
-                return page(problem_view(error.place, error.problem), who, status=403)
-            except NotThereError as error:
-                return page(problem_view(error.place, error.problem), who, status=404)
+            except (InputError, NotThereError) as error:
+                return page(problem_view(error.place, error.problem), who, status=status_of(error))
 
         return answer
 
@@ -263,10 +259,8 @@ class _Access:
             request.state.principal = who
             try:
                 return as_json(await fetch(request))
-            except InputError as error:
-                return refusal(error.place, error.problem, 422)
-            except NotThereError as error:
-                return refusal(error.place, error.problem, 404)
+            except (InputError, NotThereError) as error:
+                return refusal(error.place, error.problem, status_of(error))
 
         return answer
 
@@ -324,11 +318,10 @@ class _Access:
         of_form = _kind(request) == FORM
         if (refused := _refused(request, of_form=of_form)) is not None:
             return refused
-        body = bytearray()
-        async for block in request.stream():
-            body += block
-            if len(body) > BODY_BYTES_MAX:
-                return refusal("body", "is too long", 422)
+        try:
+            body = await body_of(request, BODY_BYTES_MAX, "is too long")
+        except InputError as error:
+            return refusal(error.place, error.problem, 422)
         if of_form:
             given = dict(parse_qsl(body.decode("utf-8", "replace")))
             then = _then(given.get("then"))

@@ -184,13 +184,11 @@ def preemptions_view(queries: FederationView, request: Request) -> PageView:
         older = address(frame.PREEMPTIONS, {**asked, "before": here[-1].number})
         links.append(link(older, "older", id="page-next", rel="next"))
     pages = tag("nav", joined(links, " "), class_="pager", aria_label="pages") if links else None
-    fields = [tag("label", "job ", tag("input", name="job", value=job, size=8, inputmode="numeric"))]
-    if who.sees is None:
-        fields.insert(0, tag("label", "user ", tag("input", name="user", value=user or "", size=12)))
-    clear = link(frame.PREEMPTIONS, "clear") if user or job is not None else None
-    form = tag(
-        "form", *fields, tag("button", "show"), clear, class_="controls", action=frame.PREEMPTIONS, role="search"
-    )  # fmt: skip
+    fields = [
+        frame.text_field("user ", "user", user, 12) if who.sees is None else None,
+        frame.text_field("job ", "job", job, 8, inputmode="numeric"),
+    ]
+    form = frame.filter_form(frame.PREEMPTIONS, fields, filled=bool(user) or job is not None)
     return PageView("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
 
 

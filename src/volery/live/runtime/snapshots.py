@@ -39,6 +39,7 @@ from volery.core.component import Architecture, Component
 from volery.core.errors import InputError
 from volery.core.model import Address, Key
 from volery.live.config.limits import Durability, JournalSize
+from volery.live.files import UNFINISHED, replacing
 from volery.live.runtime.journal import (
     SUFFIX,
     Header,
@@ -51,7 +52,6 @@ from volery.live.runtime.journal import (
 from volery.live.runtime.port import Effect, LivePort
 
 MAGIC: Final = b"volery snapshot 1\n"
-UNFINISHED: Final = ".new"
 NICE: Final = 5
 LIMIT_S: Final = 300
 """A process that has not written a snapshot by then is ended by the kernel, with its host or without."""
@@ -185,7 +185,8 @@ def _write_and_exit(
         _leave_host()
         descriptor = os.open(full, os.O_RDONLY)
         os.fsync(descriptor)
-        _write_durably(fresh, path, components, problems)
+        with replacing(path) as file:  # nobody else may read the commands and their environment that it holds
+            write_snapshot(file, components, problems)
         status = 0
     except BaseException as error:
         fresh.write_text(repr(error)[:REASON_BYTES])
@@ -206,19 +207,6 @@ def _leave_host() -> None:
         os.dup2(nothing, standard)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.nice(NICE)
-
-
-def _write_durably(
-    fresh: Path, path: Path, components: Mapping[Address, Component], problems: Problems
-) -> None:  # fmt: skip
-    # it holds commands and their environment, which nobody else may read
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        write_snapshot(file, components, problems)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    os.fsync(folder)
 
 
 def failure_of(path: Path) -> str:

@@ -32,7 +32,7 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.live.clock import unix_now_us
-from volery.live.files import opened_lock
+from volery.live.files import opened_lock, replacing
 
 FILE: Final = "tokens.json"
 PREFIX: Final = "volery"
@@ -161,15 +161,10 @@ class TokenFile:
 
     def _write(self, tokens: tuple[AccessToken, ...]) -> None:
         """The whole file or, when this fails, the old one."""
-        fresh = self.path.with_suffix(".new")
         content = msgspec.json.format(msgspec.json.encode(_File(tokens)), indent=2) + b"\n"
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
+            with replacing(self.path) as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
         except OSError as error:
             raise InputError(str(self.path), f"the tokens cannot be written: {error.strerror}") from None
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -24,6 +24,8 @@ AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
 
 T = TypeVar("T")
+Written = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+"""Writes in the next batch, and returns what that gave when it is committed."""
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from volery.core.errors import InputError
 from volery.core.events import PeerBack, PeerLost, Reassignment
 from volery.core.model import SECOND, Address, JobId, Message, Time
 from volery.live.clock import unix_now_us
-from volery.live.service.batches import UnwrittenError
+from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import AssignmentLedger
 
 AGAIN_S: Final = 0.5
@@ -49,7 +49,7 @@ class Failover:
         standins: Sequence[Address],
         detection_us: Time,
         book: AssignmentLedger,
-        written: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
+        written: Written,
         order: Callable[[Address, Message], None],
         submit_again: Callable[[Sequence[JobId]], Coroutine[Any, Any, None]],
     ) -> None:

@@ -5,7 +5,6 @@ The text format of Prometheus is version 0.0.4; names end in their unit.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import resource
 from collections.abc import Iterable, Mapping, Sequence
@@ -143,12 +142,9 @@ def allocation(found: Sequence[int]) -> AllocationPercentiles | None:
 
 
 def summary_operation(queries: JobQueries) -> Operation:
-    owners: dict[Address, tuple[Address, ...]] = {}
-
     async def summary(request: Request) -> Response:
         """The federation at a glance: use, throughput, allocation times, clusters, what schedulers' views are worth."""
-        if not owners:  # it never changes, and takes seconds where there are ten thousand nodes
-            owners.update(await asyncio.to_thread(queries.partitions))
+        owners = await queries.owners()
         return as_json(summary_of(queries, queries.pace, owners, principal(request).sees, queries.nodes()))
 
     return Operation("GET", "/summary", summary, FederationSummary)

@@ -69,19 +69,8 @@ class JobService(Component):
     """
 
     __slots__ = (
-        "_book",
-        "_capacity",
-        "_counts",
-        "_fleet",
-        "_numbers",
-        "_observe",
-        "_order",
-        "_store",
-        "_submissions",
-        "nodes",
-        "outputs",
-        "queries",
-        "writer",
+        "_book", "_capacity", "_counts", "_fleet", "_numbers", "_observe", "_order", "_store", "_submissions", "nodes",
+        "outputs", "queries", "writer",
     )  # fmt: skip
 
     def __init__(

@@ -31,6 +31,8 @@ from volery.live.status import ErrorDetail, ErrorResponse, JobStatus
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10
+LIMIT_MAX: Final = 10_000
+"""Rows of one answer."""
 UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
 FOREIGN: Final = "pages of other sites give no orders here"
 
@@ -48,6 +50,11 @@ class NotThereError(Exception):
 
 class NotAllowedError(NotThereError):
     """The asker may not do this."""
+
+
+_STATUSES: Final = (
+    (ConflictError, 409), (AwayError, 504), (InputError, 422), (NotAllowedError, 403), (NotThereError, 404),
+)  # fmt: skip
 
 
 class Traffic:
@@ -104,7 +111,10 @@ def intake(request: Request) -> Intake:
     return found
 
 
-async def body_of(request: Request) -> bytearray:
+TOO_LONG: Final = f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs"
+
+
+async def body_of(request: Request, bytes_max: int = BODY_BYTES_MAX, problem: str = TOO_LONG) -> bytearray:
     """A request's body.
 
     Raises:
@@ -113,8 +123,8 @@ async def body_of(request: Request) -> bytearray:
     body = bytearray()
     async for block in request.stream():
         body += block
-        if len(body) > BODY_BYTES_MAX:
-            raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
+        if len(body) > bytes_max:
+            raise InputError("body", problem)
     return body
 
 
@@ -151,24 +161,21 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
         began = time.perf_counter()
         try:
             response = await answer(request)
-        except ConflictError as error:
-            response = refusal(error.place, error.problem, 409)
-        except AwayError as error:
-            response = refusal(error.place, error.problem, 504)
-        except InputError as error:
-            response = refusal(error.place, error.problem, 422)
         except UnwrittenError as error:
             response = refusal("jobs", f"{error}; nothing was changed, ask again", 503)
-        except NotAllowedError as error:
-            response = refusal(error.place, error.problem, 403)
-        except NotThereError as error:
-            response = refusal(error.place, error.problem, 404)
+        except (InputError, NotThereError) as error:
+            response = refusal(error.place, error.problem, status_of(error))
         traffic.answers[operation.method, operation.path, response.status_code] += 1
         which = operation.method, operation.path
         traffic.seconds[which] = traffic.seconds.get(which, 0.0) + time.perf_counter() - began
         return response
 
     return counted
+
+
+def status_of(error: InputError | NotThereError) -> int:
+    """The HTTP status of what cannot be done."""
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))
 
 
 def refusal(place: str, problem: str, status: int) -> Response:

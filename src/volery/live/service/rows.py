@@ -18,8 +18,7 @@ from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskU
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
 """Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
 JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
-_TASK_FIELDS: Final = TaskStatus.__struct_fields__[:-1]
-TASK_COLUMNS: Final = ", ".join("place" if name == "index" else name for name in _TASK_FIELDS)
+TASK_COLUMNS: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
 ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
 """What jobs can be sorted by."""
 _WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?", "instr(name, ?)")
@@ -65,7 +64,15 @@ NEWEST: Final = JobOrder()
 
 def job_status(row: Sequence[Any]) -> JobStatus:
     """A job from a row of `JOB_COLUMNS`."""
-    return JobStatus(**dict(zip(JobStatus.__struct_fields__, row, strict=True)))
+    (
+        number, name, user, state, reason, tasks, running, finished, failed, killed, unsatisfiable, submitted_us,
+        started_us, ended_us, moved, revision,
+    ) = row  # fmt: skip
+    return JobStatus(
+        id=number, name=name, user=user, state=state, reason=reason, tasks=tasks, running=running, finished=finished,
+        failed=failed, killed=killed, unsatisfiable=unsatisfiable, submitted_us=submitted_us, started_us=started_us,
+        ended_us=ended_us, moved=moved, revision=revision,
+    )  # fmt: skip
 
 
 SLICE: Final = 4_096
@@ -263,7 +270,11 @@ def key_of(user: str, key: str) -> str | None:
 
 def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
     """A task from a row of `TASK_COLUMNS`, with the usage of its last attempt."""
-    return TaskStatus(**dict(zip(_TASK_FIELDS, row, strict=True)), usage=usage)
+    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = row
+    return TaskStatus(
+        job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
+        started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
+    )  # fmt: skip
 
 
 class UserLoad(NamedTuple):

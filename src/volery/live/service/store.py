@@ -81,6 +81,7 @@ class JobStore:
         self._database = Database(path)
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
+        self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
@@ -109,12 +110,6 @@ class JobStore:
 
     def close(self) -> None:
         self._database.close()
-
-    def checkpoint(self, whole: bool) -> int:
-        return self._database.checkpoint(whole)
-
-    def sync(self) -> None:
-        self._database.sync()
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -21,12 +21,9 @@ from volery.core.model import Address, JobId, Message
 from volery.core.shares import Share
 from volery.live.clock import unix_now_us
 from volery.live.messages import PreemptionReport
-from volery.live.service.batches import UnwrittenError
+from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
-
-Written = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Writes in the next batch, and returns what that gave when it is committed."""
 
 WHY: Final[Mapping[str, str]] = {
     "share": "who gained had less than its share, and who lost more",

@@ -101,7 +101,8 @@ def test_an_attempt_runs_on_its_node_until_its_end_is_reported() -> None:
 def test_a_report_of_a_node_that_the_federation_does_not_have_is_passed_over() -> None:
     nodes = table()
     assert not nodes.report(report(1, "running", node="node/999"))
-    assert nodes.taken() == {} and nodes.running_on("node/999", 9) == []
+    assert nodes.taken() == {}
+    assert nodes.running_on("node/999", 9) == []
     assert nodes.report(report(1, "finished", node="node/999"))
 
 
