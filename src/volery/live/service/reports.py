@@ -98,7 +98,7 @@ def ended_of(told: Mapping[str, int]) -> int:
 
 
 class ThroughputMeter:
-    """Counts over time."""
+    """Counts ended attempts over time."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
