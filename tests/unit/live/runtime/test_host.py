@@ -99,14 +99,12 @@ def test_a_peer_is_lost_while_nothing_comes_and_back_after_it(tmp_path: Path) ->
     async def scenario() -> None:
         async with at_work(folder=tmp_path) as pair:
             pair.cut(True)
-            for address, other in (("watcher/0", "watcher/1"), ("watcher/1", "watcher/0")):
-                it = pair.watchers[address]
-                await it.until(lambda it=it, other=other: it.heard[:1] == [f"PeerLost {other}"])  # type: ignore[misc]
+            one, other = pair.watchers["watcher/0"], pair.watchers["watcher/1"]
+            await one.until(lambda: one.heard == ["PeerLost watcher/1"])
+            await other.until(lambda: other.heard == ["PeerLost watcher/0"])
             pair.cut(False)
-            for address, other in (("watcher/0", "watcher/1"), ("watcher/1", "watcher/0")):
-                it = pair.watchers[address]
-                await it.until(lambda it=it, other=other: f"PeerBack {other}" in it.heard)  # type: ignore[misc]
-            assert pair.path is not None
+            await one.until(lambda: one.heard[1:] == ["PeerBack watcher/1"])
+            await other.until(lambda: other.heard[1:] == ["PeerBack watcher/0"])
 
     asyncio.run(scenario())
     kept = [entry[2] for turn in JournalReader(tmp_path / "one-1.journal").turns({Note}) for entry in turn.entries]
