@@ -42,8 +42,8 @@ from volery.core.component import Component, Deployment
 from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import SECOND, Address, Job, JobId, Message, Task, Time
 from volery.live.assembly import running
+from volery.live.clock import run_loop
 from volery.live.config.federation import API_HOST, Federation, read_federation
-from volery.live.loop import run_loop
 from volery.live.runtime.submitter import Frontend, Post, SubmitterSite
 
 NEXT: Final = "next"

@@ -32,12 +32,12 @@ from volery.core.events import JobAccepted, JobDone, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Message, Task, Time
 from volery.live.assembly import running
 from volery.live.asyncclient import AsyncClient
+from volery.live.clock import run_loop
 from volery.live.command import Command, encode_payload
 from volery.live.config.federation import ALL, API_HOST, Federation, read_federation
-from volery.live.loop import run_loop
 from volery.live.messages import TaskReport
 from volery.live.runtime.submitter import Frontend, SubmitterSite
-from volery.live.service.tokens import TokenFile
+from volery.live.service.authentication import TokenFile
 
 SIZE = 10
 PAUSE_US = 1_000

@@ -71,7 +71,7 @@ def loop_that_ships(request: pytest.FixtureRequest) -> Iterator[None]:
     if "live" not in request.path.parts:
         yield
         return
-    from volery.live.loop import new_event_loop
+    from volery.live.clock import new_event_loop
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio.events, "new_event_loop", new_event_loop)

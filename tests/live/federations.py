@@ -13,6 +13,7 @@ from volery.architectures import configure, lookup
 from volery.core.component import Component
 from volery.core.events import Cancel, JobAccepted, JobDone, Submit
 from volery.core.model import SUBMITTER, Address, Cluster, Job, JobId, Message, Task, Time
+from volery.live.clock import clock_from_now, unix_now_us
 from volery.live.config.federation import located
 from volery.live.config.limits import Durability, JournalSize
 from volery.live.config.plan import FederationPlan
@@ -22,8 +23,7 @@ from volery.live.node.sleep import InstantExecutor
 from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Header
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.runtime.segments import SegmentedJournal
-from volery.live.times import clock_from_now, unix_now_us
+from volery.live.runtime.snapshots import SegmentedJournal
 from volery.live.transport.codec import Codec
 from volery.live.transport.transport import Memory, Transport
 

@@ -18,7 +18,7 @@ from volery.live.dashboard.routes import window_routes
 from volery.live.messages import TaskReport
 from volery.live.node.sleep import Duration, SleepExecutor
 from volery.live.service.api import ApiServer
-from volery.live.service.tokens import Authenticator, TokenFile
+from volery.live.service.authentication import Authenticator, TokenFile
 
 
 @contextmanager

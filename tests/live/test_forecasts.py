@@ -21,8 +21,8 @@ from volery.core.errors import InputError
 from volery.core.model import SECOND, Task
 from volery.live.client import Client
 from volery.live.service import forecaster as foretelling
+from volery.live.service.authentication import TokenFile
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
-from volery.live.service.tokens import TokenFile
 
 SLOTS = 6
 SHARED = {"gms": 2, "lms": 2, "heartbeat_s": 0.1, "shares": "ada:1+bob:1"}

@@ -18,7 +18,7 @@ from tests.live.serving import at_work
 from volery.architectures import REGISTRY
 from volery.conformance.examples import examples
 from volery.core.events import SUBMITTER_MESSAGES
-from volery.live.service.tokens import TokenFile
+from volery.live.service.authentication import TokenFile
 from volery.live.transport.broker import FrameAssembly
 from volery.live.transport.codec import Codec, CodecError, HostFrame
 

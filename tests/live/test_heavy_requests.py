@@ -18,7 +18,7 @@ import pytest
 
 from volery.cli.federation import choose
 from volery.core.errors import PLACE_MAX, InputError, suggestion
-from volery.live import jobs, loop
+from volery.live import clock, jobs
 from volery.live.assembly import running
 from volery.live.config.federation import FederationFile, resolve
 from volery.live.jobs import (
@@ -33,10 +33,10 @@ from volery.live.jobs import (
     task_count,
 )
 from volery.live.service import intake
-from volery.live.service.admission import IMPOSSIBLE_MAX, admit, planned_jobs
 from volery.live.service.forecaster import RECORDED_MAX, _sketch
 from volery.live.service.intake import HERE_BYTES_MAX, Intake
 from volery.live.service.store import JobStore
+from volery.live.service.submissions import IMPOSSIBLE_MAX, admit, planned_jobs
 
 LIMIT_S = 120
 ONE = {"gms": 1, "lms": 1}
@@ -159,7 +159,7 @@ def test_whoever_submits_many_different_tasks_lets_others_have_turns_while_they_
 def test_a_forecast_of_tasks_that_need_the_same_lets_others_have_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slice ends after any task: all 100,000 that differ in their input alone made one turn of 120 ms."""
     listed = RECORDED_MAX + 1_000
-    monkeypatch.setattr(loop, "SLICE_S", 0.0)
+    monkeypatch.setattr(clock, "SLICE_S", 0.0)
     inputs = tuple([TaskDescription(stdin=str(at), count=2) for at in range(listed)])
 
     async def turns() -> tuple[int, JobDescription]:

@@ -22,13 +22,13 @@ from tests.live.serving import at_work
 from volery.core.errors import InputError
 from volery.live.client import Client
 from volery.live.messages import HostReport
-from volery.live.runtime import presence
+from volery.live.runtime import failure_detector
+from volery.live.runtime.failure_detector import MISSED_MAX, HostRegister, Presence, this_host
 from volery.live.runtime.host import Host
 from volery.live.runtime.incarnations import host_lock
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.runtime.presence import MISSED_MAX, HostRegister, Presence, this_host
-from volery.live.service.counters import UserLoad
-from volery.live.service.summary import summary_of
+from volery.live.service.figures import summary_of
+from volery.live.service.rows import UserLoad
 from volery.live.status import HostStatus, NodeStatus
 from volery.live.transport.codec import Codec
 from volery.live.transport.transport import Memory, MemoryTransport
@@ -270,7 +270,7 @@ def test_a_host_is_lost_after_some_checks_in_a_row_without_a_message_and_up_with
 
 
 def test_a_host_sends_its_presence_again_and_again_until_it_closes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "PRESENCE_S", 0.001)
+    monkeypatch.setattr(failure_detector, "PRESENCE_S", 0.001)
     sent: list[tuple[str, Any]] = []
 
     async def scenario() -> None:
@@ -289,7 +289,7 @@ def test_a_host_sends_its_presence_again_and_again_until_it_closes(monkeypatch: 
 
 
 def test_a_host_that_disconnects_sends_no_presence_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "PRESENCE_S", 0.001)
+    monkeypatch.setattr(failure_detector, "PRESENCE_S", 0.001)
     medium, sent, late = Memory(), list[str](), list[str]()
 
     class Slow(MemoryTransport):

@@ -18,11 +18,10 @@ from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, PeerLost
 from volery.core.model import SUBMITTER, Address, Message
 from volery.live.jobs import JobDescription, job_from_table
 from volery.live.messages import PeerReport, TaskReport
-from volery.live.service.admission import ConflictError
 from volery.live.service.batches import UnwrittenError
-from volery.live.service.listings import JobQuery
+from volery.live.service.rows import JobQuery
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import TASKS_PER_TURN, JobSubmissions, SubmitThrottle
+from volery.live.service.submissions import TASKS_PER_TURN, ConflictError, JobSubmissions, SubmitThrottle
 from volery.live.status import JobStatus
 
 

@@ -16,9 +16,9 @@ from tests.live.serving import at_work
 from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.live.client import Client
-from volery.live.service.tokens import Authenticator, Principal, TokenFile
+from volery.live.clock import JsonLines
+from volery.live.service.authentication import Authenticator, Principal, TokenFile
 from volery.live.status import DecisionStep
-from volery.live.times import JsonLines
 
 MACHINES: list[dict[str, Any]] = [{"count": 3, "labels": {"zone": "a"}}, {"count": 3, "labels": {"zone": "b"}}]
 LONG = {"command": "true", "estimate_s": 60}

@@ -21,7 +21,7 @@ from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
-from volery.live.service.listings import JobOrder, JobQuery
+from volery.live.service.rows import JobOrder, JobQuery
 from volery.playback import snapshot
 from volery.playback.recording import Recording, source_of
 from volery.playback.run_log import RunLog

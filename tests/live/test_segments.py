@@ -20,7 +20,7 @@ from volery.cli.films import FilmSpan, of_journals
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.live.config.limits import JournalSize
-from volery.live.runtime import segments, snapshots
+from volery.live.runtime import snapshots
 from volery.live.runtime.journal import journal_order, snapshot_path
 from volery.live.runtime.journal_trace import read_period
 from volery.live.runtime.replay import journals, replay, replay_all
@@ -32,7 +32,7 @@ SMALL = JournalSize(segment_mb=20, keep_mb=1_000_000)
 @pytest.fixture(autouse=True)
 def kilobytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes in the tests are kilobytes."""
-    monkeypatch.setattr(segments, "MB", 1_000)
+    monkeypatch.setattr(snapshots, "MB", 1_000)
 
 
 def lived(
@@ -104,17 +104,17 @@ def test_files_of_earlier_lives_count_too(tmp_path: Path) -> None:
     (folder / "all-2.000007.snapshot").write_bytes(b"left by a crash")
     (folder / "all-2.journal").write_bytes(bytes(100_000))
     (folder / "all-b-1.journal").write_bytes(bytes(900_000))
-    segments.prune(folder, "all", 550_000, folder / "all-2.journal")
+    snapshots.prune(folder, "all", 550_000, folder / "all-2.journal")
     assert not (folder / "all-1.journal").exists()
     assert (folder / "all-1.000001.journal").exists()
-    segments.prune(folder, "all", 1, folder / "all-2.journal")
+    snapshots.prune(folder, "all", 1, folder / "all-2.journal")
     assert sorted(path.name for path in folder.iterdir()) == ["all-2.journal", "all-b-1.journal"]
 
 
 def test_a_file_that_continues_without_a_snapshot_keeps_the_one_before_it(tmp_path: Path) -> None:
     for name in ("all-1.journal", "all-1.000001.journal", "all-1.000002.journal"):
         (tmp_path / name).write_bytes(bytes(100_000))
-    segments.prune(tmp_path, "all", 1, tmp_path / "all-1.000002.journal")
+    snapshots.prune(tmp_path, "all", 1, tmp_path / "all-1.000002.journal")
     assert len(list(tmp_path.iterdir())) == 3
 
 
@@ -123,10 +123,10 @@ def test_a_snapshot_that_failed_once_does_not_keep_files_for_ever(tmp_path: Path
     for name in (*names, "all-1.000001.snapshot", "all-1.000003.snapshot", "all-2.000001.journal", "all-2.journal"):
         (tmp_path / name).write_bytes(bytes(100_000))
     (tmp_path / "all-1.000002.new").write_bytes(b"left by a process that was killed")
-    segments.prune(tmp_path, "all", 450_000, tmp_path / "all-2.000001.journal")
+    snapshots.prune(tmp_path, "all", 450_000, tmp_path / "all-2.000001.journal")
     kept = ["all-1.000003.journal", "all-1.000003.snapshot", "all-2.000001.journal", "all-2.journal"]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
-    segments.prune(tmp_path, "all", 1, tmp_path / "all-2.000001.journal")
+    snapshots.prune(tmp_path, "all", 1, tmp_path / "all-2.000001.journal")
     assert sorted(path.name for path in tmp_path.iterdir()) == kept[2:]
 
 
@@ -183,7 +183,7 @@ def test_a_journal_without_its_beginning_and_without_a_snapshot_is_refused(tmp_p
 def test_a_design_of_which_no_snapshot_can_be_made_says_so_and_keeps_one_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "obstacle", lambda _: "cannot pickle a lambda")
+    monkeypatch.setattr(snapshots, "obstacle", lambda _: "cannot pickle a lambda")
     with caplog.at_level(logging.WARNING):
         lived(tmp_path, "megha", jobs=200)
     assert "the journal of host all grows without end, no snapshot can be made: cannot pickle a lambda" in caplog.text
@@ -198,7 +198,7 @@ def test_a_snapshot_that_fails_later_keeps_what_came_before_it(
         raise RuntimeError("it cannot be pickled")
 
     monkeypatch.setattr("volery.live.runtime.snapshots.write_snapshot", failing)
-    monkeypatch.setattr(segments, "obstacle", lambda _: "")
+    monkeypatch.setattr(snapshots, "obstacle", lambda _: "")
     lived(
         tmp_path, "megha", until=lambda: len(list(tmp_path.glob("*.journal"))) > 2,
         size=JournalSize(segment_mb=20, keep_mb=1),

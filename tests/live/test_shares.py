@@ -17,7 +17,7 @@ from tests.live.serving import at_work
 from volery.cli.main import main
 from volery.core.errors import InputError
 from volery.live.client import Client
-from volery.live.service.tokens import TokenFile
+from volery.live.service.authentication import TokenFile
 
 MACHINES = 8
 LONG = {"command": "true", "estimate_s": 600, "tasks": MACHINES + 2}

@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 from volery.live.api_calls import Credentials
 from volery.live.client import Client
 from volery.live.service.api import ApiServer
-from volery.live.service.tokens import Authenticator, TokenFile
+from volery.live.service.authentication import Authenticator, TokenFile
 
 
 class Door(NamedTuple):

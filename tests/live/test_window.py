@@ -15,8 +15,8 @@ from tests.live.bench import LIMIT_S
 from tests.live.serving import at_work, serving
 
 from volery.live.dashboard.html import duration
-from volery.live.service import history
-from volery.live.service.tokens import TokenFile
+from volery.live.service import reports
+from volery.live.service.authentication import TokenFile
 
 EVIL = "<script>alert(1)</script>\"'&"
 
@@ -130,7 +130,7 @@ def test_jobs_are_found_by_name(http: httpx2.Client) -> None:
 
 @pytest.fixture
 def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx2.Client]:
-    monkeypatch.setattr(history, "STEP_S", 0.02)
+    monkeypatch.setattr(reports, "STEP_S", 0.02)
     with serving(tmp_path) as (url, _), httpx2.Client(base_url=url, timeout=LIMIT_S, trust_env=False) as client:
         yield client
 
@@ -174,6 +174,13 @@ def test_jobs_are_filtered_sorted_and_cut_into_pages(http: httpx2.Client) -> Non
     assert [row[0] for row in rows(http.get(html.unescape(following.group(1))).text)] == ["0"]
     for wrong in ("sort=nothing", "skip=x", "rows=501", "state=gone"):
         assert http.get(f"/window/jobs?{wrong}").status_code == 422
+
+
+def test_a_filter_of_preemptions_may_be_empty_and_what_is_no_number_is_refused(http: httpx2.Client) -> None:
+    assert http.get("/window/preemptions?user=ada&job=").status_code == 200, "a form sends its empty fields"
+    for job in ("\N{SUPERSCRIPT TWO}", "x", "9" * 40):
+        assert http.get("/window/preemptions", params={"job": job}).status_code == 422, job
+    assert http.get("/window/preemptions?job=7").status_code == 404
 
 
 def test_a_page_that_has_a_view_is_told_so_or_given_its_live_part(http: httpx2.Client) -> None:

@@ -19,8 +19,8 @@ from tests.live.serving import at_work, serving
 
 from volery.cli.forecast import answer
 from volery.live.service import forecaster as foretelling
+from volery.live.service.authentication import TokenFile
 from volery.live.service.forecast_inputs import ForecastReply, ForecastRequest
-from volery.live.service.tokens import TokenFile
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 KEYS: dict[str, Any] = {

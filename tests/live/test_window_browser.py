@@ -14,7 +14,7 @@ from tests.live.browsing import BROWSER, chromium, opened
 from tests.live.serving import at_work, serving
 
 from volery.live.jobs import NAME_MAX
-from volery.live.service.tokens import TokenFile
+from volery.live.service.authentication import TokenFile
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 EVIL = "<script>throw 1</script> \u05e9\u05dc\u05d5\u05dd \U0001f426" + "x" * (NAME_MAX - 60)

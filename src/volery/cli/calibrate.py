@@ -141,8 +141,8 @@ def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> Time
     """A host that has timed itself under a load of sleeping tasks."""
     from volery.cli.generator import federation_of
     from volery.live.calibration.calibrate import TimedHost
+    from volery.live.clock import run_loop
     from volery.live.load.load import load
-    from volery.live.loop import run_loop
     from volery.live.node.sleep import SleepExecutor
 
     made: list[TimedHost] = []

@@ -142,10 +142,10 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
     """
     try:
         from volery.live.assembly import serve
-        from volery.live.loop import run_loop
+        from volery.live.clock import run_loop
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
-    from volery.live.times import JsonLines, PlainLines
+    from volery.live.clock import JsonLines, PlainLines
 
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(name) if log_json else PlainLines())

@@ -53,7 +53,7 @@ def terminal(*, highlight: bool = True) -> Console:
 
 def moment(unix_us: int | None) -> str:
     """A moment as every view of a federation shows it; empty where there is none."""
-    from volery.live.times import utc
+    from volery.live.clock import utc
 
     return "" if unix_us is None else utc(unix_us)
 

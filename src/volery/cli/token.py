@@ -34,7 +34,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it, for the only time; from the first one on the API lets in only who has one."""
-    from volery.live.service.tokens import ROLES, TokenFile
+    from volery.live.service.authentication import ROLES, TokenFile
 
     known = next((one for one in ROLES if one == role), None)
     if known is None:
@@ -54,7 +54,7 @@ def add(
 @token_app.command("list")
 def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     """List the tokens by id; what they are nobody can tell."""
-    from volery.live.service.tokens import TokenFile
+    from volery.live.service.authentication import TokenFile
 
     if not folder.is_dir():
         raise InputError(str(folder), "is no folder of a federation; name it with -o, on the host of its API")
@@ -83,7 +83,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke tokens: the API refuses them from now on."""
-    from volery.live.service.tokens import TokenFile
+    from volery.live.service.authentication import TokenFile
 
     gone = [one.id for one in TokenFile(folder).revoke(name)]
     if as_json:

@@ -107,31 +107,15 @@ def check(response: httpx2.Response) -> None:
 
 def reader(kind: type[AnswerT]) -> Callable[[httpx2.Response], AnswerT]:
     """Reads JSON of one type; fields of newer versions are passed over."""
-    decoder = msgspec.json.Decoder(kind)
 
     def read(response: httpx2.Response) -> AnswerT:
         try:
-            return decoder.decode(response.content)
+            return msgspec.json.decode(response.content, type=kind)
         except msgspec.MsgspecError as error:
             raise ApiError(f"{response.url} sends what is not Volery's: {error}") from None
 
     return read
 
-
-_receipts: Callable[[httpx2.Response], list[Receipt]] = reader(list[Receipt])
-_receipt, _job, _task = reader(Receipt), reader(JobStatus), reader(TaskStatus)
-_jobs: Callable[[httpx2.Response], list[JobStatus]] = reader(list[JobStatus])
-_tasks: Callable[[httpx2.Response], list[TaskStatus]] = reader(list[TaskStatus])
-_results: Callable[[httpx2.Response], list[bytes]] = reader(list[bytes])
-_node, _why, _plan = reader(NodeStatus), reader(Why), reader(JobPlan)
-_forecast, _forecasts = reader(Forecast), reader(ForecastRecord)
-_users: Callable[[httpx2.Response], list[UserStatus]] = reader(list[UserStatus])
-_shares: Callable[[httpx2.Response], list[ShareStatus]] = reader(list[ShareStatus])
-_reweighs: Callable[[httpx2.Response], list[WeightChange]] = reader(list[WeightChange])
-_preemptions: Callable[[httpx2.Response], list[PreemptionStatus]] = reader(list[PreemptionStatus])
-_share = reader(ShareStatus)
-_hosts: Callable[[httpx2.Response], list[HostStatus]] = reader(list[HostStatus])
-_nodes: Callable[[httpx2.Response], list[NodeStatus]] = reader(list[NodeStatus])
 
 JobLike = JobDescription | Mapping[str, Any] | Path
 """A job as a description, as a table of the same keys, or as the path of a TOML file."""
@@ -167,7 +151,7 @@ def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **
 
 def submit(job: JobLike, named: bool = False) -> ApiCall[Receipt]:
     """Take a job; `named`: a token names its user."""
-    return ApiCall("POST", "/jobs", _receipt, body=description_of(job, named))
+    return ApiCall("POST", "/jobs", reader(Receipt), body=description_of(job, named))
 
 
 def jobs(
@@ -175,19 +159,19 @@ def jobs(
     since_us: int | None = None,
 ) -> ApiCall[list[JobStatus]]:  # fmt: skip
     query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
-    return ApiCall("GET", "/jobs", _jobs, query)
+    return ApiCall("GET", "/jobs", reader(list[JobStatus]), query)
 
 
 def job(number: int) -> ApiCall[JobStatus]:
-    return ApiCall("GET", f"/jobs/{number}", _job)
+    return ApiCall("GET", f"/jobs/{number}", reader(JobStatus))
 
 
 def tasks(number: int, first: int, limit: int) -> ApiCall[list[TaskStatus]]:
-    return ApiCall("GET", f"/jobs/{number}/tasks", _tasks, {"first": first, "limit": limit})
+    return ApiCall("GET", f"/jobs/{number}/tasks", reader(list[TaskStatus]), {"first": first, "limit": limit})
 
 
 def task(number: int, index: int) -> ApiCall[TaskStatus]:
-    return ApiCall("GET", f"/jobs/{number}/tasks/{index}", _task)
+    return ApiCall("GET", f"/jobs/{number}/tasks/{index}", reader(TaskStatus))
 
 
 class LogPiece(NamedTuple):
@@ -198,7 +182,6 @@ class LogPiece(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset of the next piece."""
         return self.start + len(self.content)
 
 
@@ -215,40 +198,40 @@ def result(number: int, index: int) -> ApiCall[bytes]:
 
 def results(number: int, places: Sequence[int]) -> ApiCall[list[bytes]]:
     """Results of up to `RESULTS_MAX` tasks, in this order; at least the first one, and fewer than asked if large."""
-    return ApiCall("GET", f"/jobs/{number}/results", _results, {"tasks": ",".join(map(str, places))})
+    return ApiCall("GET", f"/jobs/{number}/results", reader(list[bytes]), {"tasks": ",".join(map(str, places))})
 
 
 def submit_many(jobs: Iterable[JobLike], named: bool = False) -> ApiCall[list[Receipt]]:
     """Submit several jobs, all of them or none; see `submit`."""
-    return ApiCall("POST", "/jobs/many", _receipts, body=[description_of(job, named) for job in jobs])
+    return ApiCall("POST", "/jobs/many", reader(list[Receipt]), body=[description_of(job, named) for job in jobs])
 
 
 def plan(job: JobLike, named: bool = False) -> ApiCall[JobPlan]:
     """The prospects of a job; see `submit`."""
-    return ApiCall("POST", "/plan", _plan, body=description_of(job, named))
+    return ApiCall("POST", "/plan", reader(JobPlan), body=description_of(job, named))
 
 
 def forecast(job: JobLike, named: bool = False) -> ApiCall[Forecast]:
     """The forecast of a job; see `submit`."""
-    return ApiCall("POST", "/forecast", _forecast, body=description_of(job, named))
+    return ApiCall("POST", "/forecast", reader(Forecast), body=description_of(job, named))
 
 
 def forecast_of(number: int) -> ApiCall[Forecast]:
     """The forecast of what is left of a job."""
-    return ApiCall("GET", f"/jobs/{number}/forecast", _forecast)
+    return ApiCall("GET", f"/jobs/{number}/forecast", reader(Forecast))
 
 
 def forecasts() -> ApiCall[ForecastRecord]:
-    return ApiCall("GET", "/forecasts", _forecasts)
+    return ApiCall("GET", "/forecasts", reader(ForecastRecord))
 
 
 def why(number: int, index: int | None) -> ApiCall[Why]:
     """The reasons why a task waits; without a place, of the first of the job that does."""
-    return ApiCall("GET", f"/jobs/{number}" + ("" if index is None else f"/tasks/{index}") + "/why", _why)
+    return ApiCall("GET", f"/jobs/{number}" + ("" if index is None else f"/tasks/{index}") + "/why", reader(Why))
 
 
 def cancel(number: int) -> ApiCall[JobStatus]:
-    return ApiCall("POST", f"/jobs/{number}/cancel", _job)
+    return ApiCall("POST", f"/jobs/{number}/cancel", reader(JobStatus))
 
 
 def revision() -> ApiCall[int]:
@@ -259,11 +242,13 @@ def revision() -> ApiCall[int]:
 def nodes(
     state: str | None = None, host: str | None = None, cluster: str | None = None, text: str | None = None
 ) -> ApiCall[list[NodeStatus]]:
-    return ApiCall("GET", "/nodes", _nodes, {"state": state, "host": host, "cluster": cluster, "text": text})
+    return ApiCall(
+        "GET", "/nodes", reader(list[NodeStatus]), {"state": state, "host": host, "cluster": cluster, "text": text}
+    )
 
 
 def hosts() -> ApiCall[list[HostStatus]]:
-    return ApiCall("GET", "/hosts", _hosts)
+    return ApiCall("GET", "/hosts", reader(list[HostStatus]))
 
 
 def drain(node: str, drained: bool) -> ApiCall[NodeStatus]:
@@ -274,31 +259,34 @@ def drain(node: str, drained: bool) -> ApiCall[NodeStatus]:
     """
     if not re.fullmatch(r"[a-z]+/[0-9]{1,18}", node):
         raise InputError(f"node {node[:80]!r}", "an address looks like node/3; `volery nodes` lists them")
-    return ApiCall("POST", f"/nodes/{node}/{'drain' if drained else 'undrain'}", _node)
+    return ApiCall("POST", f"/nodes/{node}/{'drain' if drained else 'undrain'}", reader(NodeStatus))
 
 
 def users() -> ApiCall[list[UserStatus]]:
-    return ApiCall("GET", "/users", _users)
+    return ApiCall("GET", "/users", reader(list[UserStatus]))
 
 
 def shares() -> ApiCall[list[ShareStatus]]:
-    return ApiCall("GET", "/shares", _shares)
+    return ApiCall("GET", "/shares", reader(list[ShareStatus]))
 
 
 def share(name: str, weight: int | None = None) -> ApiCall[ShareStatus]:
     """The share of a user or an organisation; with a weight, what it is from now on."""
     path = f"/shares/{quote(name, safe='')}"
-    return ApiCall("GET", path, _share) if weight is None else ApiCall("PUT", path, _share, body={"weight": weight})
+    if weight is None:
+        return ApiCall("GET", path, reader(ShareStatus))
+    return ApiCall("PUT", path, reader(ShareStatus), body={"weight": weight})
 
 
 def reweighs(name: str | None, limit: int) -> ApiCall[list[WeightChange]]:
-    return ApiCall("GET", "/reweighs", _reweighs, {"name": name, "limit": limit})
+    return ApiCall("GET", "/reweighs", reader(list[WeightChange]), {"name": name, "limit": limit})
 
 
 def preemptions(
     user: str | None, job: int | None, before: int | None, limit: int
 ) -> ApiCall[list[PreemptionStatus]]:  # fmt: skip
-    return ApiCall("GET", "/preemptions", _preemptions, {"user": user, "job": job, "before": before, "limit": limit})
+    query = {"user": user, "job": job, "before": before, "limit": limit}
+    return ApiCall("GET", "/preemptions", reader(list[PreemptionStatus]), query)
 
 
 def value_of(ended: TaskStatus, pickled: bytes) -> Any:
@@ -327,7 +315,6 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def headers(self) -> dict[str, str]:
-        """Headers that resume the stream where it stopped."""
         return {} if self.last is None else {"last-event-id": str(self.last)}
 
     def feed(self, line: str) -> JobStatus | TaskStatus | None:
@@ -387,6 +374,5 @@ class Credentials:
 
 
 def unreachable(api: str, error: httpx2.TransportError) -> InputError:
-    """The error for an API that does not answer."""
     problem = f"no federation answers there ({error}); start one with `volery up`, or name one with --api"
     return InputError(api, f"{problem} or {API_VARIABLE}")

@@ -16,6 +16,7 @@ import msgspec
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SUBMITTER, Address
+from volery.live.clock import unix_now_us
 from volery.live.config.accounts import Accounts
 from volery.live.config.federation import ALL, DISCOVERED, Federation, located
 from volery.live.config.limits import JournalSize
@@ -25,15 +26,13 @@ from volery.live.node.executor import Executor, Recorder
 from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
 from volery.live.node.runtime import NodeRuntime, node_runtime
 from volery.live.node.supervisor_client import SupervisorLost
-from volery.live.runtime.failure_detector import WatchList, watched_by
+from volery.live.runtime.failure_detector import Presence, WatchList, watched_by
 from volery.live.runtime.host import Host
 from volery.live.runtime.incarnations import host_lock, next_incarnation, persist_incarnation
 from volery.live.runtime.journal import Header, JournalWriter, journal_path
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.runtime.presence import Presence
-from volery.live.runtime.segments import SegmentedJournal
+from volery.live.runtime.snapshots import SegmentedJournal
 from volery.live.runtime.submitter import Frontend, MakeFrontend, SubmitterSite
-from volery.live.times import unix_now_us
 from volery.live.transport.codec import Codec
 from volery.live.transport.transport import Transport
 
@@ -159,13 +158,7 @@ def _greet(
     front: Frontend | None, reporter: Reporter | None, layout: Mapping[HostName, Collection[Address]],
     nodes: Collection[Address], peer: HostName, known: bool,
 ) -> None:  # fmt: skip
-    """Repeat to an incarnation of another host what it may have missed.
-
-    Args:
-        front, reporter: of this host.
-        layout: host -> addresses of its components.
-        known: whether an earlier incarnation of it was known.
-    """
+    """Repeat to an incarnation of another host what it may have missed."""
     schedulers = [address for address in layout[peer] if address not in nodes]
     if front is not None and schedulers:
         front.restarted(schedulers)
@@ -229,7 +222,6 @@ def _layout(federation: Federation, name: HostName, deployment: Deployment) -> d
 
 
 def _with_reporters(layout: Mapping[HostName, tuple[Address, ...]], deployment: Deployment) -> dict[Address, HostName]:
-    """The host of each component and of each reporter."""
     where = located(layout)
     for host, addresses in layout.items():
         if any(address in deployment.machines for address in addresses):

@@ -14,11 +14,11 @@ from volery.live.dashboard.routes import window_routes
 from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
 from volery.live.service.archive import Archive
+from volery.live.service.authentication import Authenticator, TokenFile
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.http_server import ConnectionLimits
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
 from volery.live.service.store import JobStore
-from volery.live.service.tokens import Authenticator, TokenFile
 
 if TYPE_CHECKING:
     from volery.live.service.telemetry import JobTracer
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 class JobFrontend(Frontend):
     """The job service with its API.
-
-    Args:
-        site: the host that it runs on.
 
     Raises:
         InputError: the store or the API's address cannot be had.

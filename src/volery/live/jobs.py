@@ -325,7 +325,6 @@ def _size(work: WorkFields) -> int:
 
 
 def task_count(job: WorkFields) -> int:
-    """The number of tasks of a job, or of a description of equal tasks."""
     if isinstance(job, TaskDescription):
         return job.count
     assert isinstance(job, JobDescription)

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from volery.core.model import Address, Time
+from volery.live.dashboard.frame import Column, table
 from volery.live.dashboard.html import Markup, Piece, duration, joined, name_of, section, tag, whole
-from volery.live.dashboard.tables import Column, table
 from volery.playback.recording import Longs, Recording
 from volery.playback.run_log import RunLog, ViewErrors
 from volery.playback.snapshot import Snapshot

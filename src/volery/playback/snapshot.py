@@ -10,10 +10,8 @@ import numpy as np
 
 from volery.core.model import Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.runtime.decisions import candidates, counted
-from volery.live.service.counters import UserLoad
-from volery.live.service.history import Sample
-from volery.live.service.listings import NEWEST, JobOrder, JobQuery
+from volery.live.service.reports import Sample, candidates, counted
+from volery.live.service.rows import NEWEST, JobOrder, JobQuery, UserLoad
 from volery.live.status import (
     DecisionStep,
     FunnelStep,
@@ -46,7 +44,7 @@ def at(recording: Recording, time_us: Time) -> Snapshot:
 
 
 class Snapshot:
-    """The state of a recording at a moment; see `volery.live.service.view.FederationView`.
+    """The state of a recording at a moment; see `volery.live.service.queries.FederationView`.
 
     Args:
         recording: of the state.

@@ -15,8 +15,7 @@ def api() -> Iterator[str]:
     from volery.live.service.api import operations
     from volery.live.service.forecaster import Forecaster
     from volery.live.service.job_service import JobService
-    from volery.live.service.openapi import describe
-    from volery.live.service.requests import Traffic
+    from volery.live.service.requests import Traffic, describe
 
     service = SimpleNamespace(queries=None)  # nothing is asked of it here
     known = operations(cast(JobService, service), None, Traffic(), cast(Forecaster, object()))

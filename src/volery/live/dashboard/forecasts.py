@@ -11,7 +11,7 @@ from starlette.requests import Request
 from volery.core.errors import InputError
 from volery.core.forecast import PreemptedJob, Quantiles
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import Column, PageView, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -28,8 +28,7 @@ from volery.live.dashboard.html import (
     tag,
     whole,
 )
-from volery.live.dashboard.reasons import steps
-from volery.live.dashboard.tables import Column, table
+from volery.live.dashboard.tasks import steps
 from volery.live.jobs import JobDescription, job_from_table, task_count
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.queries import JobQueries
@@ -227,7 +226,6 @@ def _group(one: PlannedGroup) -> Markup:
 
 
 def _record(record: ForecastRecord) -> Markup:
-    """The accuracy of earlier forecasts."""
     rows = [
         (MOMENTS[one.moment], whole(one.settled), share(one.covered, one.settled), duration(one.off_us))
         for one in record.moments

@@ -1,18 +1,25 @@
-"""The page around every view: the way to the others, and headers that let it run its own script and nothing else."""
+"""The page around every view: the way to the others, its tables and buttons, and headers that let only its script run.
+
+Tables are sorted and cut into pages by the server, so that a hundred thousand rows cost a browser fifty.
+"""
 
 from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from volery.core.errors import InputError
 from volery.core.model import SECOND
-from volery.live.dashboard.html import Markup, escaped, joined, link, tag
-from volery.live.service.tokens import Principal
-from volery.live.times import utc
+from volery.live.clock import utc
+from volery.live.dashboard.html import Markup, Piece, address, escaped, joined, link, tag, whole
+from volery.live.service.authentication import Principal
+from volery.live.service.requests import number
 
 HOME: Final = "/"
 JOBS: Final = "/window/jobs"
@@ -97,7 +104,6 @@ NEVER: Final = Again()
 
 
 def live_part(view: PageView, again: Again) -> Response:
-    """The live part of a page, as a fragment."""
     return HTMLResponse(str(_live(view, again)), headers=again.headers())
 
 
@@ -187,7 +193,6 @@ def order(title: str, where: str, question: str, key: str, body: str = "", then:
 
     Args:
         where: the address that takes the order.
-        key: the button's own name on the page.
         body: of the order, as JSON.
         then: the page that follows; the id of the answer comes after it. Empty: the same page.
     """
@@ -198,13 +203,160 @@ def order(title: str, where: str, question: str, key: str, body: str = "", then:
 
 
 def setting(title: str, where: str, question: str, key: str, name: str, value: int) -> Markup:
-    """A button that puts a number, which is asked for with the question, in the place of another.
-
-    Args:
-        where: the address that takes it.
-        key: the button's own name on the page.
-    """
+    """A button that puts a number, which is asked for with the question, in the place of another."""
     return tag(
         "button", title, type="button", class_="order", data_order=where, data_question=question, id=key,
         data_number=name, data_value=value,
     )  # fmt: skip
+
+
+ROWS: Final = 50
+ROWS_MAX: Final = 500
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table.
+
+    Args:
+        title: its heading; empty where it holds orders or links that need no name.
+        key: what it is sorted by; empty: it cannot be sorted.
+        text: whether it holds words, which are aligned to the left.
+    """
+
+    title: str
+    key: str = ""
+    text: bool = False
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """The rows of a table that a request asks for.
+
+    Args:
+        kept: the query of the page besides order and place.
+        key, falling: what the table is sorted by.
+        skip, rows: how many rows come before, and how many are shown.
+    """
+
+    path: str
+    kept: Mapping[str, str | int | None]
+    key: str
+    falling: bool
+    skip: int
+    rows: int
+
+    def at(self, *, skip: int = 0, order: str | None = None) -> str:
+        """The address of other rows of the table."""
+        rows = None if self.rows == ROWS else self.rows
+        return address(self.path, {**self.kept, "sort": order or self.order, "skip": skip or None, "rows": rows})
+
+    @property
+    def order(self) -> str:
+        return f"-{self.key}" if self.falling else self.key
+
+
+def slice_of(request: Request, columns: Iterable[Column], default: str, kept: Mapping[str, str | int | None]) -> Slice:
+    """The slice of a table that a request asks for.
+
+    Raises:
+        InputError: there is no such column, or a number is none.
+    """
+    asked = request.query_params.get("sort", default)
+    keys = [column.key for column in columns if column.key]
+    if asked.removeprefix("-") not in keys:
+        raise InputError("query.sort", f"expected {', '.join(keys)}, with - before it for the other way")
+    skip, rows = number(request, "skip", 0), number(request, "rows", ROWS, ROWS_MAX)
+    return Slice(request.url.path, kept, asked.removeprefix("-"), asked.startswith("-"), skip, max(1, rows))
+
+
+def table(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[Piece]],
+    shown: Slice | None = None,
+    empty: str = "Nothing.",
+    label: str = "table",
+) -> Markup:
+    """A table.
+
+    Args:
+        shown: which rows these are; None: all there are, in an order that does not change.
+        empty: shown in place of a table without rows.
+        label: what it holds, for those who do not see the heading above it.
+    """
+    if not cells:
+        return tag("p", empty, class_="soft")
+    kinds = ["text" if column.text else None for column in columns]
+    heads = [column.title or None for column in columns]
+    rows = (
+        tag(
+            "tr",
+            *(tag("td", cell, class_=kind, data_head=head) for cell, kind, head in zip(row, kinds, heads, strict=True)),
+        )
+        for row in cells
+    )
+    head = tag("thead", tag("tr", *(_head(column, shown) for column in columns)))
+    return tag(
+        "div",
+        tag("table", head, tag("tbody", *rows), class_="listed"),
+        class_="scroll",
+        tabindex=0,
+        role="group",
+        aria_label=label,
+    )
+
+
+def _head(column: Column, shown: Slice | None) -> Markup:
+    kind = "text" if column.text else None
+    if not column.title:
+        return tag("td", class_=kind)
+    if shown is None or not column.key:
+        return tag("th", column.title, scope="col", class_=kind)
+    sorted_by = shown.key == column.key
+    falling = sorted_by and not shown.falling
+    there = shown.at(order=f"-{column.key}" if falling else column.key)
+    way = ("descending" if shown.falling else "ascending") if sorted_by else None
+    return tag("th", link(there, column.title, id=f"sort-{column.key}"), scope="col", class_=kind, aria_sort=way)
+
+
+def pager(shown: Slice, here: int, more: bool, total: int | None = None) -> Markup:
+    """The place of the rows among all, with links to the others.
+
+    Args:
+        here: how many there are of them.
+        more: whether others follow.
+        total: how many there are in all, where that is known.
+    """
+    told = f"{whole(shown.skip + 1)} to {whole(shown.skip + here)}" if here else "none"
+    if total is not None and here:
+        told += f" of {whole(total)}"
+    links = []
+    if shown.skip:
+        links += [link(shown.at(), "first", id="page-first")]
+        links += [link(shown.at(skip=max(0, shown.skip - shown.rows)), "previous", id="page-previous", rel="prev")]
+    if more:
+        links.append(link(shown.at(skip=shown.skip + shown.rows), "next", id="page-next", rel="next"))
+    return tag(
+        "nav", tag("span", told, class_="soft"), Markup(" "), joined(links, " "), class_="pager", aria_label="pages"
+    )
+
+
+def state_of(state: str) -> Markup:
+    """A state, with its colour."""
+    return tag("span", state, class_=f"state {state}")
+
+
+def text_field(words: str, name: str, value: str | int | None, size: int, **attributes: str) -> Markup:
+    """A field of a form, with words before it."""
+    shown = "" if value is None else value
+    return tag("label", words, tag("input", name=name, value=shown, size=size, **attributes))
+
+
+def choice_field(name: str, known: Iterable[str], chosen: str | None) -> Markup:
+    """A field of a form that takes one of a few words, or any."""
+    options = (tag("option", one or "any", value=one, selected=one == (chosen or "")) for one in ("", *known))
+    return tag("label", f"{name} ", tag("select", *options, name=name))
+
+
+def filter_form(path: str, fields: Iterable[Piece], *, filled: bool) -> Markup:
+    """The form that asks a page for some of its rows."""
+    clear = link(path, "clear") if filled else None
+    return tag("form", *fields, tag("button", "show"), clear, class_="controls", action=path, role="search")

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from volery.core.model import SECOND
-from volery.live.times import utc
+from volery.live.clock import utc
 
 MINUS: Final = "\N{MINUS SIGN}"
 NOTHING: Final = "\N{EN DASH}"

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from volery.core.omissions import amount_text
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import Column, PageView, pager, slice_of, state_of, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -32,16 +32,14 @@ from volery.live.dashboard.html import (
     tag,
     whole,
 )
-from volery.live.dashboard.logs import logs
-from volery.live.dashboard.reasons import reasons
-from volery.live.dashboard.tables import Column, pager, slice_of, table
+from volery.live.dashboard.tasks import logs, reasons
 from volery.live.dashboard.users import last_preemptions
 from volery.live.jobs import JobDescription
-from volery.live.service.listings import ORDERS, JobOrder, JobQuery
 from volery.live.service.outputs import Outputs
+from volery.live.service.queries import FederationView
 from volery.live.service.requests import choice, number, principal
-from volery.live.service.view import FederationView
-from volery.live.status import ENDED_TASKS, UNCONFINED, JobState, JobStatus, TaskStatus, TaskUsage
+from volery.live.service.rows import ORDERS, JobOrder, JobQuery
+from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
 
 COMMAND_SHOWN: Final = 2_000
 CELLS: Final = 500
@@ -95,17 +93,13 @@ async def jobs_view(queries: FederationView, request: Request) -> PageView:
 
 
 def _filters(asked: dict[str, str | None], *, others: bool) -> Markup:
-    states = [
-        tag("option", state or "any", value=state, selected=state == (asked["state"] or ""))
-        for state in ("", *get_args(JobState))
+    fields = [
+        frame.choice_field("state", get_args(JobState), asked["state"]),
+        frame.text_field("user ", "user", asked["user"], 12) if others else None,
+        frame.text_field("name contains ", "name", asked["name"], 12),
+        frame.text_field("reason contains ", "reason", asked["reason"], 16),
     ]
-    fields = [tag("label", "state ", tag("select", *states, name="state"))]
-    if others:
-        fields.append(tag("label", "user ", tag("input", name="user", value=asked["user"] or "", size=12)))
-    fields.append(tag("label", "name contains ", tag("input", name="name", value=asked["name"] or "", size=12)))
-    fields.append(tag("label", "reason contains ", tag("input", name="reason", value=asked["reason"] or "", size=16)))
-    clear = link(frame.JOBS, "clear") if any(asked.values()) else None
-    return tag("form", *fields, tag("button", "show"), clear, class_="controls", action=frame.JOBS, role="search")
+    return frame.filter_form(frame.JOBS, fields, filled=any(asked.values()))
 
 
 def _row(job: JobStatus) -> Sequence[Piece]:
@@ -129,13 +123,7 @@ def user_of(user: str, most: int = 120) -> Markup:
     return link(address(frame.JOBS, {"user": user}), name_of(user, most)) if user else tag("i", "nobody", class_="soft")
 
 
-def state_of(state: str) -> Markup:
-    """A state, with its colour."""
-    return tag("span", state, class_=f"state {state}")
-
-
 def progress(job: JobStatus) -> Markup:
-    """A bar of a job's tasks by state."""
     counts, begin, bars = [(state, getattr(job, state)) for state in _PARTS], 0.0, []
     for state, count in counts:
         if count:
@@ -152,7 +140,6 @@ async def job_view(
     """One job.
 
     Args:
-        request: who asks, and from which task on.
         outputs: finds the output of tasks; None: it is not known.
         foretells: whether forecasts are made here.
 
@@ -306,34 +293,3 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     )
     until = f" to {duration(span)} later; one line per task, as its last attempt left it"
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))
-
-
-async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> PageView:
-    """One task.
-
-    Args:
-        outputs: finds the output of tasks; None: it is not known.
-    """
-    why = await queries.explain(task.job, task.index)
-    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
-    took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
-    known = facts(
-        ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
-        ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
-        ("exit code", NOTHING if task.exit_code is None else task.exit_code),
-        ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
-        ("took", duration(took)), *_used(task.usage),
-    )  # fmt: skip
-    said = None if outputs is None else await logs(task, outputs)
-    live = joined((known, section("Why", reasons(why) if why else None), said))
-    idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
-    return PageView(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
-
-
-def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
-    """The usage of the last attempt, as far as it is known."""
-    if usage is None:
-        return []
-    peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
-    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
-    return [*known, ("held", usage.held or UNCONFINED)]

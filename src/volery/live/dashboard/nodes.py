@@ -12,7 +12,7 @@ from volery.core.model import Address
 from volery.core.omissions import amount_text
 from volery.live.config.machine import ATTRIBUTES, LABEL
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import Column, PageView, pager, slice_of, state_of, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -28,11 +28,10 @@ from volery.live.dashboard.html import (
     tag,
     whole,
 )
-from volery.live.dashboard.jobs import state_of, user_of
-from volery.live.dashboard.tables import Column, pager, slice_of, table
-from volery.live.service.operator_api import is_asked_for
+from volery.live.dashboard.jobs import user_of
+from volery.live.service.operator_api import is_asked_for, labels_of
+from volery.live.service.queries import FederationView
 from volery.live.service.requests import choice, principal
-from volery.live.service.view import FederationView
 from volery.live.status import AttributeValue, HostStatus, NodeState, NodeStatus, held_by
 
 RUNS_MAX: Final = 200
@@ -63,7 +62,6 @@ def nodes_view(queries: FederationView, request: Request, owners: Mapping[Addres
     """All nodes, filtered, sorted, cut into pages.
 
     Args:
-        request: who asks, and for which.
         owners: the components responsible for each node.
 
     Raises:
@@ -86,35 +84,18 @@ def nodes_view(queries: FederationView, request: Request, owners: Mapping[Addres
 
 
 def _filters(asked: dict[str, str | None]) -> Markup:
-    options = [
-        tag("option", state or "any", value=state, selected=state == (asked["state"] or ""))
-        for state in ("", *get_args(NodeState))
-    ]
-    return tag(
-        "form",
-        tag("label", "state ", tag("select", *options, name="state")),
-        tag("label", "host ", tag("input", name="host", value=asked["host"] or "", size=10)),
-        tag("label", "cluster ", tag("input", name="cluster", value=asked["cluster"] or "", size=6)),
-        tag(
-            "label",
-            "address, machine or labels contain ",
-            tag("input", name="text", value=asked["text"] or "", size=16),
-        ),
-        tag("button", "show"),
-        link(frame.NODES, "clear") if any(asked.values()) else None,
-        class_="controls",
-        action=frame.NODES,
-        role="search",
+    fields = (
+        frame.choice_field("state", get_args(NodeState), asked["state"]),
+        frame.text_field("host ", "host", asked["host"], 10),
+        frame.text_field("cluster ", "cluster", asked["cluster"], 6),
+        frame.text_field("address, machine or labels contain ", "text", asked["text"], 16),
     )
+    return frame.filter_form(frame.NODES, fields, filled=any(asked.values()))
 
 
 def _machine(node: NodeStatus) -> str:
     """The machine of a node; a recording has none."""
     return f"{node.arch}, {node.os} {node.kernel}" if node.arch else NOTHING
-
-
-def _labels(node: NodeStatus) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
 
 
 def _node(node: NodeStatus, *, may: bool) -> Sequence[Piece]:
@@ -127,7 +108,7 @@ def _node(node: NodeStatus, *, may: bool) -> Sequence[Piece]:
         whole(node.memory_mb) if node.memory_mb else NOTHING,
         name_of(_place(node), LABELS_SHOWN),
         name_of(_machine(node), LABELS_SHOWN),
-        name_of(_labels(node), LABELS_SHOWN),
+        name_of(labels_of(node), LABELS_SHOWN),
         _draining(node) if may else "",
     )
 
@@ -144,7 +125,6 @@ def _place(node: NodeStatus) -> str:
 
 
 def _draining(node: NodeStatus) -> Markup:
-    """The order that changes whether a node is used."""
     word = "undrain" if node.drained else "drain"
     question = (
         f"Use {node.address} again?"
@@ -186,7 +166,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
         ("offers", ", ".join(amount_text(name, amount) for name, amount in node.offers.items()) or "slots"),
         ("tasks are held", node.held or NOTHING),
         ("machine", name_of(_machine(node))),
-        ("labels", name_of(_labels(node), 12_000) if node.labels else NOTHING),
+        ("labels", name_of(labels_of(node), 12_000) if node.labels else NOTHING),
     )
     now_us, cells = queries.now_us, []
     for run in runs:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from volery.core.model import Address, split_evenly
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import Column, PageView, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -30,11 +30,8 @@ from volery.live.dashboard.html import (
     whole,
 )
 from volery.live.dashboard.nodes import absences
-from volery.live.dashboard.reasons import UNREPORTED
-from volery.live.dashboard.tables import Column, table
-from volery.live.service.history import Sample
-from volery.live.service.requests import principal
-from volery.live.service.summary import (
+from volery.live.dashboard.tasks import UNREPORTED
+from volery.live.service.figures import (
     AllocationPercentiles,
     ClusterStatus,
     FederationSummary,
@@ -42,7 +39,9 @@ from volery.live.service.summary import (
     in_order,
     summary_of,
 )
-from volery.live.service.view import FederationView
+from volery.live.service.queries import FederationView
+from volery.live.service.reports import Sample
+from volery.live.service.requests import principal
 from volery.live.status import NodeStatus, PairStatus
 
 HEAT_STEPS: Final = 5
@@ -108,7 +107,6 @@ def _unusable(found: FederationSummary) -> list[tuple[str, Piece]]:
 
 
 def partitions(found: Sequence[ClusterStatus]) -> Markup | None:
-    """Nodes by who is in charge of them."""
     rows = [
         (
             one.name, whole(one.nodes), whole(one.drained), whole(one.lost), whole(one.slots), whole(one.running),

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from volery.live.dashboard.frame import Again, PageView
+from volery.live.service.authentication import Principal
 from volery.live.service.requests import Traffic
-from volery.live.service.tokens import Principal
 
 KEPT_MAX: Final = 64
 """A page has some 150 KB at most."""
@@ -44,9 +44,7 @@ class Renderings:
     """Makes views, and keeps those that are fetched again and again.
 
     Args:
-        pacer: gives the lifetime of views.
         traffic: counts open pages, and the cost of views.
-        clock_s: seconds that never go back.
     """
 
     def __init__(
@@ -135,7 +133,6 @@ class Meter:
 
     @types.coroutine
     def of(self, made: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """The result of the coroutine."""
         send: Callable[[Any], Any] = made.send
         given: Any = None
         while True:
@@ -165,7 +162,6 @@ class Pacer:
     """Tells how long to leave a page as it is.
 
     Args:
-        clock_s: seconds that never go back.
         use: seconds that the thread has run, and has waited for a processor.
     """
 

@@ -20,32 +20,32 @@ from volery.live.dashboard import frame
 from volery.live.dashboard.forecasts import forecast_view, plan_view
 from volery.live.dashboard.frame import PageView, live_part, page
 from volery.live.dashboard.html import address, joined, link, tag
-from volery.live.dashboard.jobs import job_view, jobs_view, task_view
-from volery.live.dashboard.logs import NewOutput, news
+from volery.live.dashboard.jobs import job_view, jobs_view
 from volery.live.dashboard.nodes import hosts_view, node_view, nodes_view
 from volery.live.dashboard.overview import overview
 from volery.live.dashboard.renderings import Pacer, Renderings
-from volery.live.dashboard.users import preemptions_view, users_view
+from volery.live.dashboard.tasks import NewOutput, news, task_view
+from volery.live.dashboard.users import filtered_job, preemptions_view, users_view
 from volery.live.node.output import STREAMS
+from volery.live.service.authentication import Principal, Sessions, is_foreign, names_origin
+from volery.live.service.figures import Pacing
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.job_service import JobService
 from volery.live.service.outputs import Outputs
-from volery.live.service.queries import JobQueries
+from volery.live.service.queries import FederationView, JobQueries
 from volery.live.service.requests import (
     FOREIGN,
     NotAllowedError,
     NotThereError,
     Traffic,
     as_json,
+    body_of,
     number,
     principal,
     refusal,
     seen_job,
+    status_of,
 )
-from volery.live.service.sessions import Sessions, is_foreign, names_origin
-from volery.live.service.summary import Pacing
-from volery.live.service.tokens import Principal
-from volery.live.service.view import FederationView
 from volery.live.status import JobStatus, TaskStatus
 from volery.look import base_style, field_script
 
@@ -78,10 +78,8 @@ def window_routes(
         foreteller: makes forecasts; None: there are none.
     """
     access = _Access(service, sessions, traffic)
-    views, one_job = (
-        _Views(service.queries, outputs, service.queries.pace, foretells=foreteller is not None),
-        f"{frame.JOBS}/{{id:number}}",
-    )
+    views = _Views(service.queries, outputs, service.queries.pace, foretells=foreteller is not None)
+    one_job = f"{frame.JOBS}/{{id:number}}"
     lab = _Lab(service.queries, foreteller, views)
     return [
         *(Route(path, access.shown(show)) for path, show in _pages(views)),
@@ -196,9 +194,8 @@ class _Views:
         return users_view(self._queries, request)
 
     async def preemptions(self, request: Request) -> PageView:
-        job = request.query_params.get("job", "")
-        if job.isdigit() and len(job) < 19:
-            self._known(request, int(job))
+        if (job := filtered_job(request)) is not None:
+            self._known(request, job)
         return preemptions_view(self._queries, request)
 
     def one_job(self, request: Request) -> JobStatus:
@@ -209,8 +206,6 @@ class _Views:
 
 
 class _Lab:
-    """The pages that ask the lab for forecasts."""
-
     def __init__(self, queries: JobQueries, foreteller: Forecaster | None, views: _Views) -> None:
         self._queries = queries
         self._foreteller = foreteller
@@ -230,8 +225,6 @@ class _Lab:
 
 
 class _Access:
-    """Access to pages: sign-in, sign-out and live updates."""
-
     def __init__(self, service: JobService, sessions: Sessions, traffic: Traffic) -> None:
         self._service = service
         self._queries = service.queries
@@ -251,12 +244,8 @@ class _Access:
             request.state.principal = who
             try:
                 return await self._rendered(request, who, lambda: show(request))
-            except InputError as error:
-                return page(problem_view(error.place, error.problem), who, status=422)
-            except NotAllowedError as error:
-                return page(problem_view(error.place, error.problem), who, status=403)
-            except NotThereError as error:
-                return page(problem_view(error.place, error.problem), who, status=404)
+            except (InputError, NotThereError) as error:
+                return page(problem_view(error.place, error.problem), who, status=status_of(error))
 
         return answer
 
@@ -270,10 +259,8 @@ class _Access:
             request.state.principal = who
             try:
                 return as_json(await fetch(request))
-            except InputError as error:
-                return refusal(error.place, error.problem, 422)
-            except NotThereError as error:
-                return refusal(error.place, error.problem, 404)
+            except (InputError, NotThereError) as error:
+                return refusal(error.place, error.problem, status_of(error))
 
         return answer
 
@@ -293,7 +280,6 @@ class _Access:
         return page(found.view, who, again=again)
 
     async def form(self, request: Request) -> Response:
-        """The page that asks for a token."""
         return self._form(_then(request.query_params.get("then")), ENDED if request.query_params.get("ended") else "")
 
     def _form(self, then: str, problem: str = "", status: int = 200) -> Response:
@@ -332,11 +318,10 @@ class _Access:
         of_form = _kind(request) == FORM
         if (refused := _refused(request, of_form=of_form)) is not None:
             return refused
-        body = bytearray()
-        async for block in request.stream():
-            body += block
-            if len(body) > BODY_BYTES_MAX:
-                return refusal("body", "is too long", 422)
+        try:
+            body = await body_of(request, BODY_BYTES_MAX, "is too long")
+        except InputError as error:
+            return refusal(error.place, error.problem, 422)
         if of_form:
             given = dict(parse_qsl(body.decode("utf-8", "replace")))
             then = _then(given.get("then"))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from volery.live.dashboard import frame
-from volery.live.dashboard.frame import PageView
+from volery.live.dashboard.frame import ROWS, ROWS_MAX, Column, PageView, pager, slice_of, table
 from volery.live.dashboard.html import (
     NOTHING,
     Markup,
@@ -26,9 +26,8 @@ from volery.live.dashboard.html import (
     tag,
     whole,
 )
-from volery.live.dashboard.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
+from volery.live.service.queries import FederationView
 from volery.live.service.requests import number, principal
-from volery.live.service.view import FederationView
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
 
 LAST: Final = 10
@@ -159,7 +158,6 @@ def _share(one: ShareStatus, changed: Mapping[str, WeightChange], *, may: bool) 
 
 
 def _changing(one: ShareStatus) -> Markup:
-    """The order that gives another weight."""
     name = one.name if len(one.name) <= NAME_SHOWN else f"{one.name[:NAME_SHOWN]}\N{HORIZONTAL ELLIPSIS}"
     question = (
         f"Give {name} another weight? It is {one.weight} now. Whoever has more than its share then may lose running "
@@ -175,7 +173,7 @@ def preemptions_view(queries: FederationView, request: Request) -> PageView:
     Raises:
         InputError: the query holds something else than it may.
     """
-    user, job = request.query_params.get("user") or None, number(request, "job", None)
+    user, job = request.query_params.get("user") or None, filtered_job(request)
     before, rows = number(request, "before", None), number(request, "rows", ROWS, ROWS_MAX)
     who = principal(request)
     found = queries.sharing.preemptions(user, job, before, max(1, rows) + 1, who.sees)
@@ -186,14 +184,21 @@ def preemptions_view(queries: FederationView, request: Request) -> PageView:
         older = address(frame.PREEMPTIONS, {**asked, "before": here[-1].number})
         links.append(link(older, "older", id="page-next", rel="next"))
     pages = tag("nav", joined(links, " "), class_="pager", aria_label="pages") if links else None
-    fields = [tag("label", "job ", tag("input", name="job", value=job, size=8, inputmode="numeric"))]
-    if who.sees is None:
-        fields.insert(0, tag("label", "user ", tag("input", name="user", value=user or "", size=12)))
-    clear = link(frame.PREEMPTIONS, "clear") if user or job is not None else None
-    form = tag(
-        "form", *fields, tag("button", "show"), clear, class_="controls", action=frame.PREEMPTIONS, role="search"
-    )  # fmt: skip
+    fields = [
+        frame.text_field("user ", "user", user, 12) if who.sees is None else None,
+        frame.text_field("job ", "job", job, 8, inputmode="numeric"),
+    ]
+    form = frame.filter_form(frame.PREEMPTIONS, fields, filled=bool(user) or job is not None)
     return PageView("Preemptions", joined((pages, preemptions(here))), form, frame.USERS, every_s=5.0)
+
+
+def filtered_job(request: Request) -> int | None:
+    """The number of the job in a query; None where the field of the form was left empty.
+
+    Raises:
+        InputError: it is no number.
+    """
+    return number(request, "job", None) if request.query_params.get("job") else None
 
 
 def last_preemptions(queries: FederationView, request: Request, job: int | None) -> Markup | None:

@@ -17,10 +17,10 @@ from volery.core.model import NEVER, SECOND, JobId
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
+from volery.live.clock import unix_now_us
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.load.load import TOLD_EVERY_S, Loaded, LoadProgress
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
-from volery.live.times import unix_now_us
 
 Work = Literal["sleep", "spin"]
 _SPIN: Final = "import sys, time\nend = float(sys.argv[1])\nwhile time.thread_time() < end: pass"

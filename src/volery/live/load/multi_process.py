@@ -21,13 +21,12 @@ from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.live.assembly import running
 from volery.live.calibration.frames import FrameNotes, FramingHost
+from volery.live.clock import run_loop, unix_now_us
 from volery.live.config.federation import API_HOST, Choose, Federation, FederationFile, resolve
 from volery.live.load.load import Loader
-from volery.live.loop import run_loop
 from volery.live.messages import HostName, TaskReport
 from volery.live.runtime.host import Host
 from volery.live.runtime.submitter import Frontend, SubmitterSite
-from volery.live.times import unix_now_us
 
 REST_US: Final = SECOND
 """Before the first job: what hosts do at their beginning is no load."""

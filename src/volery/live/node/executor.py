@@ -12,8 +12,8 @@ from typing import Protocol
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId, Time
+from volery.live.clock import unix_now_us
 from volery.live.messages import AttemptState, AttemptUsage, TaskReport
-from volery.live.times import unix_now_us
 
 OnEnd = Callable[[Task, int, Outcome], None]
 """Called with task, attempt and outcome on the event loop's thread, exactly once per start.

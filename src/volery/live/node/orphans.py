@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from volery.core.errors import InputError
-from volery.live.locks import opened_lock
+from volery.live.files import opened_lock
 from volery.live.node.descendants import agent_mark, is_marked
 from volery.live.node.proctable import ProcessStatus, ancestors, boot, carries, processes, status_of
 

@@ -20,6 +20,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.events import Outcome
 from volery.core.model import Task, TaskId
+from volery.live.clock import unix_now_us
 from volery.live.config.accounts import Accounts
 from volery.live.config.limits import NodeRules
 from volery.live.messages import TaskReport
@@ -40,7 +41,6 @@ from volery.live.node.supervisor_protocol import (
     TakeOver,
     socket_in,
 )
-from volery.live.times import unix_now_us
 
 READY: Final = b"ready\n"
 FIRST_S: Final = 60.0
@@ -231,7 +231,7 @@ def _nobody_else(_task: Task, _attempt: int, _outcome: Outcome) -> None:
 
 def main() -> None:
     """Serve; print what cannot be used on standard error."""
-    from volery.live.loop import run_loop
+    from volery.live.clock import run_loop
 
     async def serve() -> None:
         try:

@@ -22,6 +22,7 @@ from volery.core.events import Adopted, Computed, Counted, Event, PeerBack, Peer
 from volery.core.model import SECOND, SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.records import Facts
 from volery.core.why import Decision
+from volery.live.clock import Clock, unix_now_us
 from volery.live.messages import (
     AGENT,
     DecisionReport,
@@ -33,12 +34,10 @@ from volery.live.messages import (
 )
 from volery.live.node.executor import Executor, OnEnd
 from volery.live.runtime import port as effect_kinds
-from volery.live.runtime.failure_detector import FailureDetector, WatchList
+from volery.live.runtime.failure_detector import FailureDetector, Presence, WatchList
 from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
-from volery.live.runtime.presence import Presence
-from volery.live.times import Clock, unix_now_us
 from volery.live.transport.codec import Codec, CodecError, Parcel
 from volery.live.transport.delivery import Delivery, LaterIncarnation
 from volery.live.transport.transport import Transport
@@ -183,7 +182,6 @@ class Host:
             self._beat()
 
     def ended(self, address: Address) -> OnEnd:
-        """The callback of executors for attempts on a node of this host."""
         return self._mailboxes[address].ended
 
     async def run(self) -> None:
@@ -225,7 +223,6 @@ class Host:
 
     @property
     def refused(self) -> int:
-        """The number of frames and messages of other hosts that were rejected."""
         return self._ingress.refused
 
     # The ways in.

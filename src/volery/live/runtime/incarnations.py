@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from volery.core.errors import InputError
-from volery.live.locks import opened_lock
+from volery.live.files import opened_lock, replacing
 from volery.live.runtime.journal import journalled_incarnation
 
 
@@ -65,18 +65,9 @@ def persist_incarnation(folder: Path, host: str, incarnation: int) -> None:
         InputError: it cannot be written.
     """
     path = folder / "lives" / host
-    fresh = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with fresh.open("w") as file:
-            file.write(f"{incarnation}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        parent = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+        with replacing(path) as file:
+            file.write(f"{incarnation}\n".encode())
     except OSError as error:
         raise InputError(str(path), f"cannot be written: {error.strerror}") from None

@@ -61,9 +61,7 @@ class Period(msgspec.Struct, frozen=True):
 
     Args:
         trace: jobs with a finished task, and those tasks with the durations that were measured.
-        workers: machines of the federation.
         slots: of all machines together.
-        hosts: names of the hosts that have left a journal.
         unfinished_tasks: tasks that are left out because they never finished.
         constrained_tasks: tasks of the trace that had placement constraints, which it does not hold.
         payload_tasks: tasks of the trace that carried real work.
@@ -210,7 +208,6 @@ def read_period(paths: Iterable[Path], name: str, lookup: Callable[[str], Archit
 
     Args:
         paths: the journals of one federation, of all of its hosts; of a host's incarnations the earlier first.
-        name: what to call the trace.
         lookup: name -> architecture.
 
     Raises:

@@ -11,9 +11,9 @@ from typing import Any, Final
 from volery.core.component import Component
 from volery.core.events import Event, Outcome, TaskFinished
 from volery.core.model import COALESCE_US, SECOND, SUBMITTER, Address, Key, Message, Task, Time
+from volery.live.clock import Clock, clock_from_now
 from volery.live.messages import HostName, TaskReport
 from volery.live.node.executor import Recorder
-from volery.live.times import Clock, clock_from_now
 from volery.live.transport.codec import Parcel
 
 Handle = Callable[[Event, Address, Time], None]
@@ -78,13 +78,11 @@ class Inbox:
 
     Args:
         where: address of every component elsewhere -> its host.
-        now: microseconds since the run began.
         recorder: is called for every attempt on this host.
 
     Attributes:
         events: mailbox, event and source, in order.
         awake: whether a turn is due already.
-        mailboxes: of the components of this host.
     """
 
     __slots__ = ("_turn", "awake", "events", "mailboxes", "now", "outbox", "recorder", "where")
@@ -170,7 +168,6 @@ class Mailbox:
         inbox.wake()
 
     def set_timer(self, key: Key, at: Time, now: Time) -> None:
-        """Let a timer fire at a time, in the place of the one that has this key."""
         self.drop_timer(key)
         timer = self.timers[key] = LiveTimer(key)
         if at <= now:
@@ -179,7 +176,6 @@ class Mailbox:
             self._arm(timer, at, now)
 
     def drop_timer(self, key: Key) -> None:
-        """Let the timer of this key, if there is one, not fire."""
         timer = self.timers.pop(key, None)
         if timer is not None and timer.handle is not None:
             timer.handle.cancel()
@@ -224,7 +220,6 @@ class IngressFilter:
         self._known: set[HostName] = set()
 
     def admitted(self, sender: HostName, parcels: Collection[Parcel]) -> list[tuple[Mailbox, Message, Address]]:
-        """The messages that may go to the inbox, in order."""
         mailboxes, where = self._mailboxes, self._where
         admitted = [
             (mailbox, message, source)

@@ -180,7 +180,6 @@ class Chain:
         self.path, self.header = readers[0].path, readers[0].header
 
     def turns(self, messages: Iterable[type[Message]]) -> Iterator[JournalTurn]:
-        """All turns, in order; see `JournalReader.turns`."""
         known = tuple(messages)
         return chain.from_iterable(reader.turns(known) for reader in self.readers)
 

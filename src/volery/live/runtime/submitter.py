@@ -11,7 +11,7 @@ from volery.core.model import Address
 from volery.live.config.federation import Federation
 from volery.live.messages import HostName
 from volery.live.node.reporter import reporter_of
-from volery.live.runtime.presence import HostRegister
+from volery.live.runtime.failure_detector import HostRegister
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -55,7 +55,6 @@ class Frontend:
     """A submitter without anything to open and to close around it, such as a load generator.
 
     Args:
-        component: has the address `SUBMITTER`.
         register: of all hosts, if the frontend shows it; otherwise its host has one of its own.
 
     Attributes:

@@ -29,23 +29,26 @@ import volery
 from volery.core.errors import InputError
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
+from volery.live.service.authentication import Authenticator, Sessions
+from volery.live.service.figures import summary_operation
 from volery.live.service.forecaster import Forecaster, forecast_operations
 from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
 from volery.live.service.intake import Intake
 from volery.live.service.job_service import JobService
-from volery.live.service.listings import JobQuery
-from volery.live.service.openapi import Operation, describe
 from volery.live.service.operator_api import operator_operations
 from volery.live.service.outputs import Outputs, output_answer
 from volery.live.service.queries import JobQueries
 from volery.live.service.requests import (
+    LIMIT_MAX,
     NotAllowedError,
     NotThereError,
+    Operation,
     Traffic,
     as_json,
     body_of,
     by_whom,
     choice,
+    describe,
     described,
     guarded,
     intake,
@@ -55,12 +58,9 @@ from volery.live.service.requests import (
     refusal,
     seen_job,
 )
-from volery.live.service.sessions import Sessions
-from volery.live.service.summary import summary_operation
-from volery.live.service.tokens import Authenticator, Principal
+from volery.live.service.rows import JobQuery
 from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobPlan, JobState, JobStatus, Receipt, TaskStatus, Why
 
-LIMIT_MAX: Final = 10_000
 KEEP_ALIVE_S: Final = 15.0
 CHANGES_MAX: Final = 500
 RESULTS_BYTES: Final = 4 << 20
@@ -135,7 +135,6 @@ def make_app(
 
     Args:
         outputs: the folder of the folders of attempts.
-        gate: finds the principal of a request.
         names: the host names that requests may be addressed to; "*" for any.
         foreteller: makes forecasts; None: there are none.
         pages: makes the routes of the dashboard; None: there is none.
@@ -224,7 +223,7 @@ class _JobEndpoints:
     async def events(self, request: Request) -> Response:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
         job = number(request, "job", None)
-        status = _seen(self._queries, job, principal(request)) if job is not None else None
+        status = seen_job(self._queries, job, principal(request)) if job is not None else None
         last = request.headers.get("last-event-id", "")
         default = self._queries.revision if job is None else 0
         resumed = last.isascii() and last.isdigit() and len(last) < 19
@@ -335,11 +334,7 @@ def _places(request: Request, tasks: int) -> list[int]:
 
 
 def _job(queries: JobQueries, request: Request) -> JobStatus:
-    return _seen(queries, request.path_params["id"], principal(request))
-
-
-def _seen(queries: JobQueries, number: int, who: Principal) -> JobStatus:
-    return seen_job(queries, number, who)
+    return seen_job(queries, request.path_params["id"], principal(request))
 
 
 def demand_safe(host: str, gate: Authenticator, tls: Mapping[str, str] | None) -> None:
@@ -401,7 +396,6 @@ class ApiServer:
             server_header=False, **(tls or {}),  # type: ignore[arg-type] # names of files
         )  # fmt: skip
         self._server = HttpServer(config, self._socket, (bounds or ConnectionLimits()).held())
-        self._intake = app.state.intake
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

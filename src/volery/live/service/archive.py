@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND, JobId
+from volery.live.clock import unix_now_us
 from volery.live.config.limits import Retention
-from volery.live.service.batches import UnwrittenError
+from volery.live.files import replacing, sync_folder
+from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.forecast_inputs import reading
-from volery.live.service.listings import NOTE_COLUMN
+from volery.live.service.rows import NOTE_COLUMN
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, TaskState, TaskStatus, TaskUsage
-from volery.live.times import unix_now_us
 
 PERIOD_S: Final = 600.0
 """Between two looks for jobs that are old enough."""
@@ -49,7 +49,6 @@ _READ_TASKS: Final = (
 )
 _TEXTS: Final = frozenset({"name", "user", "state", "reason", "moved", "description", "node", "folder", "held"})
 
-Written = Callable[[Callable[[], Any]], Awaitable[Any]]
 log = logging.getLogger(__name__)
 
 
@@ -58,10 +57,7 @@ class Archive:
 
     Args:
         written: has a write made in the next batch of the store.
-        path: of the store's file.
         folder: of the files; made when it is needed.
-        rules: select old jobs.
-        now_us: the wall clock, microseconds since 1970.
     """
 
     def __init__(
@@ -152,7 +148,6 @@ def _clearing(store: JobStore, piece: Sequence[tuple[JobId, int, int]]) -> Calla
 
 
 def paths_of(folder: Path, file: int) -> tuple[Path, Path]:
-    """The files of a number: jobs and tasks."""
     return folder / f"jobs-{file:06}.parquet", folder / f"tasks-{file:06}.parquet"
 
 
@@ -169,7 +164,7 @@ def write_files(store: Path, folder: Path, file: int, jobs: Sequence[JobId]) -> 
         jobs_path, tasks_path = paths_of(folder, file)
         _write_rows(tasks_path, sql, _READ_TASKS, jobs)
         _write_rows(jobs_path, sql, _READ_JOBS, jobs)  # the last one: by it a reader finds the other
-    _sync(folder)
+    sync_folder(folder.parent)
 
 
 def _write_rows(path: Path, sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> None:
@@ -178,18 +173,12 @@ def _write_rows(path: Path, sql: sqlite3.Connection, query: str, jobs: Sequence[
 
     names = [column[0] for column in sql.execute(query, (-1,)).description]
     schema = pa.schema([(name, pa.string() if name in _TEXTS else pa.int64()) for name in names])
-    new = path.with_suffix(".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for rows in _pieces(sql, query, jobs):
-                columns = [
-                    pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)
-                ]
-                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for rows in _pieces(sql, query, jobs):
+            columns = [
+                pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
 def _pieces(sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> Iterator[list[Any]]:
@@ -205,15 +194,6 @@ def _pieces(sql: sqlite3.Connection, query: str, jobs: Sequence[JobId]) -> Itera
                 rows, size = [], 0
     if rows:
         yield rows
-
-
-def _sync(folder: Path) -> None:
-    for place in (folder, folder.parent):
-        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:

@@ -9,21 +9,23 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
+from volery.live.clock import unix_now_us
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
-from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries at a store that could not be written."""
 
 T = TypeVar("T")
+Written = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
+"""Writes in the next batch, and returns what that gave when it is committed."""
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +35,6 @@ class UnwrittenError(Exception):
 
 
 class _Write:
-    """One write of the next batch, and the future of its result."""
-
     __slots__ = ("_error", "_future", "_given", "_write")
 
     def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
@@ -52,14 +52,12 @@ class _Write:
             self._error = error
 
     def succeed(self) -> None:
-        """Set the result of the committed write."""
         if self._error is not None:
             self.fail(self._error)
         elif not self._future.done():  # whoever waits may have given up
             self._future.set_result(self._given)
 
     def fail(self, error: Exception) -> None:
-        """Set the error of the write."""
         if not self._future.done():
             self._future.set_exception(error)
 
@@ -69,7 +67,6 @@ class BatchWriter:
 
     Args:
         store: of jobs; the writer closes it.
-        order: sends a message to a component.
 
     Attributes:
         closed: whether it takes nothing more.
@@ -169,6 +166,8 @@ class BatchWriter:
                 self.closed = True
                 for write in (*writes, *self._writes):
                     write.fail(error)
+                self._committed.set()
+                return
             else:
                 self._ends.committed(ends, durable=bool(writes))
             self._committed.set()
@@ -221,11 +220,7 @@ LOG_PAGES_MAX: Final = 16_384
 
 
 class Checkpoints:
-    """Checkpoints of a database that is written in batches.
-
-    Args:
-        checkpoint: see `Database.checkpoint`.
-    """
+    """Checkpoints of a database that is written in batches."""
 
     def __init__(self, checkpoint: Callable[[bool], int]) -> None:
         self._checkpoint = checkpoint
@@ -311,7 +306,6 @@ class Acknowledgements:
         self._heard.setdefault(agent, []).append(end)
 
     def batch(self) -> Ends:
-        """The ends that the batch which begins now takes in."""
         heard, self._heard = self._heard, {}
         return heard
 

@@ -18,9 +18,9 @@ from volery.core.assignment import Assignments, Owner
 from volery.core.errors import InputError
 from volery.core.events import PeerBack, PeerLost, Reassignment
 from volery.core.model import SECOND, Address, JobId, Message, Time
-from volery.live.service.batches import UnwrittenError
+from volery.live.clock import unix_now_us
+from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import AssignmentLedger
-from volery.live.times import unix_now_us
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
@@ -49,7 +49,7 @@ class Failover:
         standins: Sequence[Address],
         detection_us: Time,
         book: AssignmentLedger,
-        written: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]],
+        written: Written,
         order: Callable[[Address, Message], None],
         submit_again: Callable[[Sequence[JobId]], Coroutine[Any, Any, None]],
     ) -> None:
@@ -73,7 +73,6 @@ class Failover:
         self._all_written.set()
 
     def entry(self, job: JobId, user: str) -> Address:
-        """The address of the scheduler that has a job."""
         return self._assignments.owner(job, user).entry
 
     def owner(self, job: JobId, user: str) -> Owner:
@@ -89,11 +88,9 @@ class Failover:
 
     @property
     def is_settled(self) -> bool:
-        """True when every move is committed, so that nothing waits to be sent."""
         return not self._unwritten
 
     async def settled(self) -> None:
-        """Wait until every move is committed."""
         await self._all_written.wait()
 
     def assign(self, job: JobId, user: str) -> None:

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from volery.core.errors import InputError
 from volery.core.forecast import ActiveJob, FederationState, ForecastResult, Lifetime, RunningTask, WaitingTasks
 from volery.core.model import Address, Amounts, Cluster, JobId, Time
+from volery.live.clock import unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
 from volery.live.jobs import JobDescription, TaskDemand, demands, estimate_us, label
-from volery.live.times import unix_now_us
 
 WAITING_MAX: Final = 500_000
 """With more tasks than this under way none of the runs would end in time."""
@@ -50,9 +50,6 @@ class ForecastRequest(msgspec.Struct, frozen=True):
     """Request to the forecast process.
 
     Args:
-        store: path of the store of jobs.
-        architecture, parameters: that run.
-        machines, slots, resources, capacities: of the fleet.
         nodes: address of each node -> number of its machine.
         job: in question; the number of one that is under way.
         budget_s: processor time for the runs.
@@ -99,7 +96,6 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _took(sql: sqlite3.Connection, number: JobId) -> tuple[Time, ...]:
-    """Durations of some finished tasks of a job, in order."""
     return tuple(sorted(max(0, row[0]) for row in sql.execute(_TOOK, (number, TASKS_READ))))
 
 
@@ -137,7 +133,6 @@ class Lifetimes:
         self.found: list[Lifetime] = []
 
     def place(self, user: str, called: str, estimated_us: Time) -> int:
-        """The place of a kind among those that were found."""
         key = (user, called, estimated_us)
         if key not in self._places:
             self._places[key] = len(self.found)
@@ -177,7 +172,7 @@ def standing(
 
     Raises:
         InputError: constraints of the planned job that the fleet gives no meaning to.
-        UnaskableError: too much is under way, or not the job in question.
+        UnplayableError: too much is under way, or not the job in question.
         sqlite3.Error: the store cannot be read.
     """
     sql = reading(path)
@@ -216,7 +211,7 @@ def startable(found: FederationState, cluster: Cluster) -> FederationState:
     """The same without tasks of other jobs that no usable machine can run: they wait until one is used again.
 
     Raises:
-        UnaskableError: the job in question has such tasks.
+        UnplayableError: the job in question has such tasks.
     """
     usable = sorted(set(range(len(cluster.constraints))) - set(found.drained))
     amounts = cluster.capacities or ((),) * len(cluster.constraints)

@@ -74,11 +74,7 @@ class Connection:
 
 
 class Connections:
-    """All connections, and which of them wait for a request's head or for the rest of its body.
-
-    Args:
-        clock_s: seconds that never go back.
-    """
+    """All connections, and which of them wait for a request's head or for the rest of its body."""
 
     def __init__(self, bounds: ConnectionLimits, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._bounds = bounds
@@ -156,7 +152,6 @@ class Connections:
             self._end(connection)
 
     def end_unfinished(self) -> None:
-        """Close those whose request is not complete."""
         for connection in list(self._held_by_clients()):
             self._end(connection)
 

@@ -37,16 +37,13 @@ from volery.live.messages import (
     PreemptionReport,
     TaskReport,
 )
-from volery.live.runtime.decisions import DecisionBook
-from volery.live.runtime.presence import HostRegister
-from volery.live.service.admission import admit, planned_jobs
+from volery.live.runtime.failure_detector import HostRegister
 from volery.live.service.batches import BatchWriter
-from volery.live.service.history import AttemptCounts
-from volery.live.service.node_table import NodeTable
 from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
+from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable
 from volery.live.service.store import JobStore
-from volery.live.service.submissions import JobSubmissions, Outgoing
+from volery.live.service.submissions import JobSubmissions, Outgoing, admit, planned_jobs
 from volery.live.service.user_shares import UserShares
 from volery.live.status import JobStatus, NodeStatus, Receipt
 
@@ -63,7 +60,6 @@ class JobService(Component):
 
     Args:
         submissions: the jobs that have not ended.
-        outputs: asks other hosts for the output of tasks.
         capacity: asks schedulers for their views; None: they do not answer.
         order: sends a message to a component.
         observe: is called with each report of an attempt.
@@ -73,19 +69,8 @@ class JobService(Component):
     """
 
     __slots__ = (
-        "_book",
-        "_capacity",
-        "_counts",
-        "_fleet",
-        "_numbers",
-        "_observe",
-        "_order",
-        "_store",
-        "_submissions",
-        "nodes",
-        "outputs",
-        "queries",
-        "writer",
+        "_book", "_capacity", "_counts", "_fleet", "_numbers", "_observe", "_order", "_store", "_submissions", "nodes",
+        "outputs", "queries", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -284,6 +269,7 @@ def job_service(
 
     Args:
         store: of jobs; closed with the service.
+        entry: the address that a job of a user is submitted to.
         post: hands an event to the service in the host's next turn.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
         agents: node -> the reporter of its host, where that is another one.

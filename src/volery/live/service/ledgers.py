@@ -15,7 +15,7 @@ from volery.core.events import Reassignment
 from volery.core.model import JobId, TaskId, Time
 from volery.core.shares import ShareChange
 from volery.live.messages import PreemptionReport
-from volery.live.service import listings
+from volery.live.service.rows import JobListings
 from volery.live.status import PreemptionStatus, SharePart, WeightChange
 
 _TABLES: Final = """
@@ -108,7 +108,7 @@ class ShareHistory:
 
     def _place(self, task: int) -> tuple[JobId, int, str]:
         """The job of a task, its place there, and whose it is."""
-        for job, place in listings.places(self._write, [task]):
+        for job, place in JobListings(self._write).places([task]):
             return job, place, self._write.execute("SELECT user FROM jobs WHERE id = ?", (job,)).fetchone()[0]
         return NOBODY, NOBODY, ""
 
@@ -256,7 +256,6 @@ class ArchiveLedger:
         self._read = read
 
     def used(self) -> ArchivedKey:
-        """The numbers that are used up."""
         row = self._sql.execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
         return ArchivedKey(*(value or 0 for value in row))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, get_args
@@ -13,13 +12,24 @@ from starlette.responses import Response
 
 from volery.core.errors import InputError
 from volery.core.model import Address
+from volery.live.service.figures import MEDIA_TYPE, exposition
 from volery.live.service.forecaster import Forecaster
-from volery.live.service.history import Sample
 from volery.live.service.job_service import JobService
-from volery.live.service.meters import MEDIA_TYPE, exposition
-from volery.live.service.openapi import Operation
 from volery.live.service.queries import JobQueries
-from volery.live.service.requests import NotThereError, Traffic, as_json, by_whom, choice, number, principal, seen_job
+from volery.live.service.reports import Sample
+from volery.live.service.requests import (
+    LIMIT_MAX,
+    NotThereError,
+    Operation,
+    Traffic,
+    as_json,
+    body_of,
+    by_whom,
+    choice,
+    number,
+    principal,
+    seen_job,
+)
 from volery.live.status import (
     HostStatus,
     NodeState,
@@ -51,22 +61,22 @@ def is_asked_for(
         return False
     if text is None:
         return True
-    labels = ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
-    return any(text in words for words in (node.address, node.host, node.hostname, labels))
+    return any(text in words for words in (node.address, node.host, node.hostname, labels_of(node)))
+
+
+def labels_of(node: NodeStatus) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in sorted(node.labels.items()))
 
 
 def operator_operations(
     service: JobService, traffic: Traffic, foreteller: Forecaster | None = None
 ) -> tuple[Operation, ...]:
-    clusters: dict[Address, tuple[Address, ...]] = {}
-
     async def nodes(request: Request) -> Response:
         """All nodes, with what their machines are and how many tasks run there."""
         asked = {name: request.query_params.get(name) for name in NODE_FILTERS}
         asked["state"] = choice(request, "state", get_args(NodeState))
-        if asked["cluster"] is not None and not clusters:  # they never change; seconds with ten thousand nodes
-            clusters.update(await asyncio.to_thread(service.queries.partitions))
-        return as_json([node for node in service.queries.nodes() if is_asked_for(node, clusters, **asked)])
+        owners = {} if asked["cluster"] is None else await service.queries.owners()
+        return as_json([node for node in service.queries.nodes() if is_asked_for(node, owners, **asked)])
 
     async def history(_: Request) -> Response:
         """The last six hours: use, queue and failures, every ten seconds, since the API has started."""
@@ -115,7 +125,6 @@ def operator_operations(
 
 
 WEIGHT_BYTES_MAX: Final = 1024
-LIMIT_MAX: Final = 10_000
 
 
 def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
@@ -133,11 +142,7 @@ def sharing_operations(queries: JobQueries) -> tuple[Operation, ...]:
 
     async def reweigh(request: Request) -> Response:
         """Give a user, or an organisation, another weight; others lose running tasks only beyond what they are due."""
-        body = bytearray()
-        async for block in request.stream():
-            body += block
-            if len(body) > WEIGHT_BYTES_MAX:
-                raise InputError("body", "is too long; it is one weight")
+        body = await body_of(request, WEIGHT_BYTES_MAX, "is too long; it is one weight")
         try:
             asked = msgspec.json.decode(body, type=Weight)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -1,10 +1,15 @@
-"""Requests of the API: authorization, limits and refusals, before anything is done."""
+"""Requests of the API: operations and their description in OpenAPI, authorization, limits and refusals.
+
+The description is made from the structs that the API sends: there is no second schema to keep in step.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
@@ -12,21 +17,22 @@ from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
+import volery
 from volery.core.errors import InputError
 from volery.core.model import JobId
 from volery.live.jobs import JobDescription
-from volery.live.service.admission import ConflictError
+from volery.live.service.authentication import Principal, Role, Sessions, is_foreign
 from volery.live.service.batches import UnwrittenError
 from volery.live.service.intake import Intake
 from volery.live.service.ledgers import ArchivedJob
-from volery.live.service.openapi import Endpoint, Operation
 from volery.live.service.outputs import AwayError
-from volery.live.service.sessions import Sessions, is_foreign
-from volery.live.service.tokens import Principal
+from volery.live.service.submissions import ConflictError
 from volery.live.status import ErrorDetail, ErrorResponse, JobStatus
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10
+LIMIT_MAX: Final = 10_000
+"""Rows of one answer."""
 UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
 FOREIGN: Final = "pages of other sites give no orders here"
 
@@ -44,6 +50,11 @@ class NotThereError(Exception):
 
 class NotAllowedError(NotThereError):
     """The asker may not do this."""
+
+
+_STATUSES: Final = (
+    (ConflictError, 409), (AwayError, 504), (InputError, 422), (NotAllowedError, 403), (NotThereError, 404),
+)  # fmt: skip
 
 
 class Traffic:
@@ -74,7 +85,6 @@ register_url_convertor("number", _Number())
 
 
 def principal(request: Request) -> Principal:
-    """The principal of a request that was authorized."""
     found: Principal = request.state.principal
     return found
 
@@ -101,7 +111,10 @@ def intake(request: Request) -> Intake:
     return found
 
 
-async def body_of(request: Request) -> bytearray:
+TOO_LONG: Final = f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs"
+
+
+async def body_of(request: Request, bytes_max: int = BODY_BYTES_MAX, problem: str = TOO_LONG) -> bytearray:
     """A request's body.
 
     Raises:
@@ -110,8 +123,8 @@ async def body_of(request: Request) -> bytearray:
     body = bytearray()
     async for block in request.stream():
         body += block
-        if len(body) > BODY_BYTES_MAX:
-            raise InputError("body", f"has more than {BODY_BYTES_MAX:,} bytes; submit several jobs")
+        if len(body) > bytes_max:
+            raise InputError("body", problem)
     return body
 
 
@@ -148,18 +161,10 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
         began = time.perf_counter()
         try:
             response = await answer(request)
-        except ConflictError as error:
-            response = refusal(error.place, error.problem, 409)
-        except AwayError as error:
-            response = refusal(error.place, error.problem, 504)
-        except InputError as error:
-            response = refusal(error.place, error.problem, 422)
         except UnwrittenError as error:
             response = refusal("jobs", f"{error}; nothing was changed, ask again", 503)
-        except NotAllowedError as error:
-            response = refusal(error.place, error.problem, 403)
-        except NotThereError as error:
-            response = refusal(error.place, error.problem, 404)
+        except (InputError, NotThereError) as error:
+            response = refusal(error.place, error.problem, status_of(error))
         traffic.answers[operation.method, operation.path, response.status_code] += 1
         which = operation.method, operation.path
         traffic.seconds[which] = traffic.seconds.get(which, 0.0) + time.perf_counter() - began
@@ -168,8 +173,12 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
     return counted
 
 
+def status_of(error: InputError | NotThereError) -> int:
+    """The HTTP status of what cannot be done."""
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+
+
 def refusal(place: str, problem: str, status: int) -> Response:
-    """The answer to what cannot be done."""
     response = as_json(ErrorResponse(ErrorDetail(place, problem)), status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
@@ -177,7 +186,6 @@ def refusal(place: str, problem: str, status: int) -> Response:
 
 
 def as_json(content: Any, status: int = 200) -> Response:
-    """An answer of structs."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
@@ -237,3 +245,89 @@ def no_job(job: int) -> NoReturn:
         NotThereError: always.
     """
     raise NotThereError(f"jobs/{job}", "there is no such job; `volery jobs` lists them")
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One operation of the API.
+
+    Args:
+        method: GET, POST or PUT.
+        path: with parameters as `{id:number}`.
+        endpoint: what does it; the first line of its docstring is the summary.
+        answers: what is sent back: a struct type or a media type.
+        takes: the struct type of the request's body.
+        query: name -> description of query parameters.
+        status: of success.
+        role: who may have it, where there are tokens; None: everybody.
+    """
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    answers: Any
+    takes: Any = None
+    query: Mapping[str, str] = {}
+    status: int = 200
+    role: Role | None = "user"
+
+
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
+
+
+def describe(operations: Iterable[Operation]) -> dict[str, Any]:
+    operations = list(operations)
+    types = [kind for operation in operations for kind in (operation.answers, operation.takes) if _is_type(kind)]
+    schemas, components = msgspec.json.schema_components(
+        [*types, ErrorResponse], ref_template="#/components/schemas/{name}"
+    )
+    found = iter(schemas)
+    paths: dict[str, dict[str, Any]] = {}
+    refusal = schemas[-1]
+    for operation in operations:
+        answer = next(found) if _is_type(operation.answers) else None
+        body = next(found) if _is_type(operation.takes) else None
+        entry: dict[str, Any] = {
+            "summary": (operation.endpoint.__doc__ or "").partition("\n")[0],
+            "operationId": getattr(operation.endpoint, "__name__", ""),
+            "parameters": _parameters(operation),
+            "responses": {
+                str(operation.status): {"description": "done", "content": _content(answer, operation.answers)},
+                "4XX": {"description": "not done, and why", "content": _content(refusal, None)},
+            },
+        }
+        if operation.role is None:
+            entry["security"] = []
+        elif operation.role != "user":
+            entry["description"] = f"Takes the role {operation.role}."
+        if body is not None:
+            entry["requestBody"] = {"required": True, "content": _content(body, None)}
+        paths.setdefault(re.sub(r":\w+}", "}", operation.path), {})[operation.method.lower()] = entry
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Volery", "version": volery.__version__, "summary": "Jobs of a federation of schedulers"},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"token": []}, {}],
+    }
+
+
+def _is_type(kind: Any) -> bool:
+    return kind is not None and not isinstance(kind, str)
+
+
+def _content(schema: Any, media_type: Any) -> dict[str, Any]:
+    return {media_type: {}} if schema is None else {"application/json": {"schema": schema}}
+
+
+def _parameters(operation: Operation) -> list[dict[str, Any]]:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": _NUMBER if kind == "number" else {"type": "string"}}
+        for name, kind in re.findall(r"{(\w+):(\w+)}", operation.path)
+    ]
+    return in_path + [
+        {"name": name, "in": "query", "required": False, "description": text, "schema": {"type": "string"}}
+        for name, text in operation.query.items()
+    ]

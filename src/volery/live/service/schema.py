@@ -20,10 +20,10 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.records import INCARNATION_ATTEMPTS
+from volery.live.files import opened_lock
 from volery.live.jobs import JobDescription, merged
-from volery.live.locks import opened_lock
-from volery.live.service import counters, ledgers
-from volery.live.service.listings import digest_of, encoded
+from volery.live.service import ledgers
+from volery.live.service.rows import USAGES_TABLE, digest_of, encoded
 
 VERSION: Final = 2
 LOG_BYTES: Final = 64 << 20
@@ -60,7 +60,7 @@ _ADDED: Final = (
     "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
     "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
     "CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL",
-    counters.TABLE,
+    USAGES_TABLE,
     *ledgers.TABLES,
 )
 

@@ -22,16 +22,17 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport
-from volery.live.service import counters, listings
-from volery.live.service.counters import NOTHING, UserCounters, UserLoad, counts_of
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
-from volery.live.service.listings import (
+from volery.live.service.rows import (
     JOB_COLUMNS,
-    NEWEST,
-    JobOrder,
-    JobQuery,
+    NOTHING,
+    TASK_COLUMNS,
+    JobListings,
     JobRow,
     OpenJob,
+    UsageTable,
+    UserCounters,
+    counts_of,
     digest_of,
     encoded,
     job_status,
@@ -42,7 +43,6 @@ from volery.live.service.listings import (
 from volery.live.service.schema import Database, described
 from volery.live.status import JobStatus, TaskState, TaskStatus
 
-_TASK: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?, cancelling = ?, state = ?, reason = ?, running = ?, finished = ?, failed = ?, "
     "killed = ?, started_us = ?, ended_us = ?, revision = ? WHERE id = ?"
@@ -81,13 +81,18 @@ class JobStore:
         self._database = Database(path)
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
+        self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
+        listed = JobListings(self._read)
+        self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
+        self.places, self.allocations_us = listed.places, listed.allocations_us
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
-        self._usages = counters.UsageTable(self._sql, self._read)
+        self._usages = UsageTable(self._sql, self._read)
         self._tally = UserCounters(self._read)
+        self.loads = self._tally.loads
         self._refused = self._refused_jobs()
         self.retired = ArchiveLedger(self._sql, self._read)
         newest = "SELECT max(ifnull((SELECT max(revision) FROM jobs), 0), ifnull((SELECT max(revision) FROM tasks), 0))"
@@ -96,7 +101,6 @@ class JobStore:
         """Of the last change that is committed."""
 
     def _refused_jobs(self) -> set[JobId]:
-        """The jobs that the scheduler does not take for now."""
         query = "SELECT id FROM jobs WHERE ended_us IS NULL AND substr(reason, 1, length(?1)) = ?1"
         return {number for (number,) in self._read.execute(query, (_REFUSED,))}
 
@@ -106,12 +110,6 @@ class JobStore:
 
     def close(self) -> None:
         self._database.close()
-
-    def checkpoint(self, whole: bool) -> int:
-        return self._database.checkpoint(whole)
-
-    def sync(self) -> None:
-        self._database.sync()
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
@@ -123,7 +121,6 @@ class JobStore:
         return row[0] if row else None
 
     def cancelling(self, number: JobId) -> bool:
-        """True if a job is given up."""
         row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
         return bool(row and row[0])
 
@@ -370,29 +367,6 @@ class JobStore:
 
     # Reading: what is committed.
 
-    def job(self, number: JobId) -> JobStatus | None:
-        return listings.job(self._read, number)
-
-    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-        """Jobs, the newest first unless another order is asked for."""
-        return listings.jobs(self._read, query, limit, order)
-
-    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
-        """As `jobs`, in pieces where many are looked at."""
-        return await listings.search(self._read, query, limit, order)
-
-    def allocations_us(self, limit: int) -> list[Time]:
-        """Allocation times of tasks of the jobs that were submitted last, in microseconds."""
-        return listings.allocations_us(self._read, limit)
-
-    def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
-        """The job of each task, and its place there; tasks of no job are left out."""
-        return listings.places(self._read, tasks)
-
-    def loads(self, user: str | None = None) -> list[UserLoad]:
-        """The loads of all users that have any, or of one user."""
-        return self._tally.loads(user)
-
     def tasks(self, number: JobId, first: int, limit: int) -> list[TaskStatus]:
         """Tasks of a job from a place on, in order."""
         job = self.job(number)
@@ -400,7 +374,7 @@ class JobStore:
             return []
         end = min(first + limit, job.tasks)
         rows = self._read.execute(
-            f"SELECT {_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
+            f"SELECT {TASK_COLUMNS} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
         )  # fmt: skip
         used = self._usages.of(number, first, end)
         known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
@@ -422,7 +396,7 @@ class JobStore:
             (after, job, limit, user),
         )
         tasks = self._read.execute(
-            f"SELECT {_TASK} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
+            f"SELECT {TASK_COLUMNS} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
             "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
             (after, job, limit, user),
         )

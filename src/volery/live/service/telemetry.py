@@ -41,7 +41,6 @@ _NS: Final = 1000
 
 
 def exporters(endpoint: str) -> tuple[SpanProcessor, MetricReader]:
-    """Exporters of spans and figures to a collector over HTTP."""
     spans = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=TIMEOUT_S)
     figures = OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=TIMEOUT_S)
     return BatchSpanProcessor(spans), PeriodicExportingMetricReader(figures)

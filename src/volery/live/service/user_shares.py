@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import sqlite3
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,14 +19,11 @@ from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
 from volery.core.shares import Share
+from volery.live.clock import unix_now_us
 from volery.live.messages import PreemptionReport
-from volery.live.service.batches import UnwrittenError
+from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import NOBODY, ShareHistory
 from volery.live.status import PreemptionStatus, ShareStatus, WeightChange
-from volery.live.times import unix_now_us
-
-Written = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Writes in the next batch, and returns what that gave when it is committed."""
 
 WHY: Final[Mapping[str, str]] = {
     "share": "who gained had less than its share, and who lost more",
@@ -64,7 +62,6 @@ class UserShares:
 
     @property
     def can_change(self) -> bool:
-        """True if the scheduler accepts other weights."""
         return self._shares_by is not None
 
     def _known(self) -> tuple[Share, ...]:
@@ -84,7 +81,6 @@ class UserShares:
         return {share.name: share.due for share in self._shares if not share.members}
 
     def weights(self) -> Mapping[str, int]:
-        """Per user who has one, its weight."""
         return {share.name: share.weight for share in self._shares if not share.members}
 
     def listed(self, user: str | None = None) -> list[ShareStatus]:
@@ -159,7 +155,7 @@ class UserShares:
                 return
             except UnwrittenError:
                 continue
-            except InputError:  # the federation is shutting down
+            except (InputError, sqlite3.Error):  # the federation is shutting down, or its store has failed
                 return
 
     def why_again(self, job: JobId, place: int, attempt: int) -> str:
@@ -175,7 +171,6 @@ class UserShares:
         """Preemptions, the last one first; see `ShareHistory.preemptions`.
 
         Args:
-            user, job, before, limit: which.
             sees: the user whose jobs alone may be seen; the other side is left out then. None: all users'.
         """
         if sees is None:

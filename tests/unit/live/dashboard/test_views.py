@@ -14,15 +14,13 @@ from starlette.responses import Response
 
 from volery.core.why import Chosen, Decision
 from volery.live.dashboard.html import Markup, duration, escaped, moment, name_of, tag
-from volery.live.dashboard.logs import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
 from volery.live.dashboard.overview import CELLS_MAX, Cell, ages, cells_of, inconsistencies, waits
+from volery.live.dashboard.tasks import TAIL_BYTES, Tail, dumped, is_text, legible, tail_of
 from volery.live.messages import DecisionReport
-from volery.live.runtime.decisions import DecisionBook
-from volery.live.service.history import ThroughputMeter
+from volery.live.service.authentication import SESSION_S, Authenticator, Sessions, TokenFile
+from volery.live.service.figures import AllocationPercentiles, allocation
 from volery.live.service.outputs import OutputRequests, Outputs
-from volery.live.service.sessions import SESSION_S, Sessions
-from volery.live.service.summary import AllocationPercentiles, allocation
-from volery.live.service.tokens import Authenticator, TokenFile
+from volery.live.service.reports import DecisionBook, ThroughputMeter
 from volery.live.status import NodeStatus, PairStatus, TaskStatus
 
 

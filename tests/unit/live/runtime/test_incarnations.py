@@ -44,3 +44,31 @@ def test_a_host_is_locked_by_one_process(tmp_path: Path) -> None:
             pass
     with host_lock(tmp_path, "gm"):
         pass
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "lives").write_text("in the way")
+    with pytest.raises(InputError, match="cannot be written"), host_lock(tmp_path, "gm"):
+        pass
+    with pytest.raises(InputError, match="cannot be written"):
+        persist_incarnation(tmp_path, "gm", 1)
+
+
+def test_a_number_that_is_no_file_is_an_error_and_no_first_incarnation(tmp_path: Path) -> None:
+    (tmp_path / "lives/gm").mkdir(parents=True)
+    with pytest.raises(InputError, match="cannot be read"):
+        next_incarnation(tmp_path, "gm")
+
+
+def test_an_incarnation_whose_number_could_not_be_written_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    persist_incarnation(tmp_path, "gm", 4)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match="cannot be written: No space left"):
+        persist_incarnation(tmp_path, "gm", 5)
+    assert next_incarnation(tmp_path, "gm") == 5, "the fifth is still to come"

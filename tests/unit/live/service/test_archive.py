@@ -22,10 +22,10 @@ from volery.live.jobs import JobDescription
 from volery.live.messages import AttemptUsage, TaskReport
 from volery.live.service import archive as archiving
 from volery.live.service.archive import Archive, archived, paths_of
+from volery.live.service.authentication import Principal
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.requests import NotThereError, seen_job
 from volery.live.service.store import JobStore
-from volery.live.service.tokens import Principal
 from volery.live.status import JobStatus
 
 DAY_US = 86_400_000_000

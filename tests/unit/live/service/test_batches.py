@@ -97,6 +97,37 @@ def test_a_closed_writer_takes_nothing(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_store_that_is_damaged_takes_nothing_more_and_closes_without_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(writer: BatchWriter, store: JobStore) -> None:
+        loop, queued, made = asyncio.get_running_loop(), asyncio.Event(), list[str]()
+
+        async def queue() -> None:
+            queued.set()
+            await writer.written(lambda: made.append("queued"))
+
+        def damaged() -> None:
+            asyncio.run_coroutine_threadsafe(queued.wait(), loop).result(10)
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+        monkeypatch.setattr(store, "commit", damaged)
+        first = loop.create_task(writer.written(lambda: made.append("first")))
+        while not made:
+            await asyncio.sleep(0)
+        second = loop.create_task(queue())
+        await asyncio.wait((first, second), timeout=10)
+        assert isinstance(first.exception(), sqlite3.DatabaseError)
+        assert isinstance(second.exception(), sqlite3.DatabaseError)
+        writer.note(TaskReport(0, 0, 0, "node/0", "running", 5))
+        with pytest.raises(InputError, match="has failed"):
+            await writer.written(lambda: None)
+        await asyncio.sleep(0.01)
+        assert made == ["first"], "nothing more is tried"
+
+    play(tmp_path, scenario)
+
+
 AGENT = "agent/node"
 LIMIT_S = 20
 

@@ -12,7 +12,7 @@ from volery.core.errors import InputError
 from volery.core.events import JobDone
 from volery.live.jobs import JobDescription, TaskDescription
 from volery.live.service import schema as migrating
-from volery.live.service.listings import JobQuery
+from volery.live.service.rows import JobQuery
 from volery.live.service.store import JobStore
 
 FORMAT_1 = """

@@ -18,10 +18,9 @@ from volery.core.errors import InputError
 from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
 from volery.live.jobs import JobDescription, TaskDescription, merged
 from volery.live.messages import AttemptState, AttemptUsage, PreemptionReport, TaskReport
-from volery.live.service import listings
-from volery.live.service.counters import UserCounters, UserLoad
+from volery.live.service import rows
 from volery.live.service.forecast_inputs import reading
-from volery.live.service.listings import ORDERS, JobOrder, JobQuery
+from volery.live.service.rows import ORDERS, JobOrder, JobQuery, UserCounters, UserLoad
 from volery.live.service.store import JobStore, News
 from volery.live.status import JobStatus, TaskUsage
 
@@ -276,8 +275,8 @@ def test_what_attempts_have_used_is_told_of_the_last_one(store: JobStore, tmp_pa
 
 
 def test_a_search_in_pieces_finds_what_one_query_finds(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "SLICE", 3)
-    monkeypatch.setattr(listings, "READ", 2)
+    monkeypatch.setattr(rows, "SLICE", 3)
+    monkeypatch.setattr(rows, "READ", 2)
     for number in range(17):
         insert(store, number=number, user=f"user{number * 7 % 3}", name="ab"[number % 2])
         store.take_in([JobDone(number)] if number % 5 == 0 else [], number)
@@ -301,7 +300,7 @@ def test_a_search_in_pieces_finds_what_one_query_finds(store: JobStore, monkeypa
 
 
 def test_a_search_leaves_room_for_what_else_there_is_to_do(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "SLICE", 2)
+    monkeypatch.setattr(rows, "SLICE", 2)
     for number in range(8):
         insert(store, number=number)
 

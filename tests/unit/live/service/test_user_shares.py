@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Shares:
             lambda to, message: self.sent.append((to, message)),
         )  # fmt: skip
 
-    def written(self, write: Callable[[], Any]) -> Awaitable[Any]:
+    def written(self, write: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
         async def commit() -> Any:
             self.store.begin(durable=False)
             try:

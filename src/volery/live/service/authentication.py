@@ -1,9 +1,13 @@
-"""Bearer tokens: who may talk to the API, and as what.
+"""Authentication: bearer tokens, roles, and sessions of browsers (docs/decisions/0023).
 
 FOLDER/tokens.json holds the SHA-256 of each token, never a token. That is enough, and no slow hash is needed: a token
 has 256 random bits, which nobody guesses. The file makes the difference: while there is none the API asks nobody who
 they are, and then it listens on this machine alone; once it is there only what it holds is let in, also when that is
 nothing. A change counts from the next request on.
+
+A session is a cookie that represents a token which was shown. It holds a random name, never the token. Scripts cannot
+read it, and a browser sends it only with requests of pages of this very site. A session ends after half a day, with its
+token, and with this program.
 """
 
 from __future__ import annotations
@@ -14,17 +18,21 @@ import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
 
 from volery.core.errors import InputError
-from volery.live.locks import opened_lock
-from volery.live.times import unix_now_us
+from volery.live.clock import unix_now_us
+from volery.live.files import opened_lock, replacing
 
 FILE: Final = "tokens.json"
 PREFIX: Final = "volery"
@@ -140,7 +148,6 @@ class TokenFile:
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[AccessToken, ...]]:
-        """Lock the tokens, and change them."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = opened_lock(self.path.with_suffix(".lock"))
@@ -154,15 +161,10 @@ class TokenFile:
 
     def _write(self, tokens: tuple[AccessToken, ...]) -> None:
         """The whole file or, when this fails, the old one."""
-        fresh = self.path.with_suffix(".new")
         content = msgspec.json.format(msgspec.json.encode(_File(tokens)), indent=2) + b"\n"
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
+            with replacing(self.path) as file:
                 file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
         except OSError as error:
             raise InputError(str(self.path), f"the tokens cannot be written: {error.strerror}") from None
 
@@ -228,3 +230,90 @@ class Authenticator:
 
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+COOKIE: Final = "volery"
+SECURE_COOKIE: Final = "__Host-volery"
+"""A browser takes a name like this only over TLS, from the host itself."""
+SESSION_S: Final = 12 * 3600
+SESSIONS_MAX: Final = 10_000
+
+
+class _Session(msgspec.Struct, frozen=True):
+    authorization: str
+    until_s: float
+
+
+class Sessions:
+    """The sessions of browsers."""
+
+    def __init__(self, gate: Authenticator, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._gate = gate
+        self._clock_s = clock_s
+        self._sessions: dict[str, _Session] = {}
+
+    def who(self, request: HTTPConnection) -> Principal | None:
+        """The principal of a request, by its token or its session; None where neither is valid.
+
+        Raises:
+            InputError: the file of tokens cannot be read any more.
+        """
+        authorization = request.headers.get("authorization", "")
+        if not authorization and (session := self._session(request)) is not None:
+            authorization = session.authorization
+        return self._gate.who(authorization)
+
+    def ended(self, request: HTTPConnection) -> bool:
+        """True if a request without a valid token comes from a browser that had a session."""
+        return _name(request) in request.cookies
+
+    def begin(self, request: HTTPConnection, token: str, answer: Response) -> bool:
+        """Set the cookie of a new session on an answer; False where the token proves nothing."""
+        authorization = f"Bearer {token}"
+        if self._gate.who(authorization) is None:
+            return False
+        now_s = self._clock_s()
+        self._sessions = {name: one for name, one in self._sessions.items() if one.until_s > now_s}
+        while len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        name = secrets.token_urlsafe(32)
+        self._sessions[name] = _Session(authorization, now_s + SESSION_S)
+        self._set(request, answer, name, SESSION_S)
+        return True
+
+    def end(self, request: HTTPConnection, answer: Response) -> None:
+        self._sessions.pop(request.cookies.get(_name(request), ""), None)
+        self._set(request, answer, "", 0)
+
+    def _session(self, request: HTTPConnection) -> _Session | None:
+        found = self._sessions.get(request.cookies.get(_name(request), ""))
+        return found if found is not None and self._clock_s() < found.until_s else None
+
+    def _set(self, request: HTTPConnection, answer: Response, value: str, age_s: int) -> None:
+        secure = _is_secure(request)
+        answer.set_cookie(
+            _name(request), value, max_age=age_s, path="/", secure=secure, httponly=True, samesite="strict"
+        )
+
+
+def is_foreign(request: HTTPConnection) -> bool:
+    """True if a page of another origin made a browser send this; other ports of the same host count as others."""
+    origin = request.headers.get("origin")
+    if origin is None or origin == "null":
+        # Of a form that was sent without scripts, from a page that names itself to nobody, the origin is null.
+        unsaid = "same-origin" if origin is None else "cross-site"
+        return request.headers.get("sec-fetch-site", unsaid) not in ("same-origin", "none")
+    return urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower()
+
+
+def names_origin(request: HTTPConnection) -> bool:
+    """True if a browser names the origin of a request; all recent browsers do."""
+    return "origin" in request.headers or "sec-fetch-site" in request.headers
+
+
+def _is_secure(request: HTTPConnection) -> bool:
+    return request.url.scheme == "https"
+
+
+def _name(request: HTTPConnection) -> str:
+    return SECURE_COOKIE if _is_secure(request) else COOKIE

@@ -1,14 +1,55 @@
-"""The clock of a host, times as people read them in one form everywhere, and the lines of logs."""
+"""The clock of a live process, its event loop, times as people read them in one form everywhere, and lines of logs."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from volery.core.model import SECOND, Time
+
+COLLECT_EVERY: Final = 50_000
+"""Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop where it is installed, else one of asyncio; the tests of live processes run on it as well."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    gc.set_threshold(COLLECT_EVERY, 20, 20)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main)
+
+
+SLICE_S: Final = 0.005
+"""A request needs a few turns of the loop to be answered, each of which waits for a slice of every long request."""
+
+T = TypeVar("T")
+
+
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield all items; others have a turn whenever items and their user have taken `SLICE_S`.
+
+    Not in a thread, which would hold the interpreter for longer than a slice takes.
+    """
+    began_s = time.perf_counter()
+    for item in items:
+        yield item
+        if time.perf_counter() - began_s > SLICE_S:
+            await asyncio.sleep(0)
+            began_s = time.perf_counter()
+
 
 Clock = Callable[[], Time]
 
@@ -49,11 +90,7 @@ class PlainLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as an object: time, level, logger, message, host, and the exception where there is one.
-
-    Args:
-        host: the name of the host of the federation.
-    """
+    """Formats a record as an object: time, level, logger, message, host, and the exception where there is one."""
 
     def __init__(self, host: str) -> None:
         super().__init__()

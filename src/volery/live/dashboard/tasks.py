@@ -1,18 +1,37 @@
-"""The output of a task on a page: its end, readable whatever it holds, and what has been written since."""
+"""The view of a task: why it is where it is, and its output, readable whatever it holds, as it grows."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from volery.live.dashboard import frame
-from volery.live.dashboard.html import TURNING, Markup, joined, link, section, tag, whole
+from volery.live.dashboard.frame import Column, PageView, state_of, table
+from volery.live.dashboard.html import (
+    NOTHING,
+    TURNING,
+    Markup,
+    Piece,
+    bar,
+    duration,
+    facts,
+    joined,
+    link,
+    moment,
+    name_of,
+    part,
+    section,
+    tag,
+    whole,
+)
 from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
 from volery.live.service.outputs import AwayError, Outputs
-from volery.live.status import ENDED_TASKS, TaskStatus
+from volery.live.service.queries import FederationView
+from volery.live.status import ENDED_TASKS, UNCONFINED, DecisionStep, FunnelStep, TaskStatus, TaskUsage, Why
 
 TAIL_BYTES: Final = 16 << 10
 DUMP_BYTES: Final = 512
@@ -95,7 +114,6 @@ async def tail_of(outputs: Outputs, task: TaskStatus, stream: str, since: int | 
     """The end of an output, at most what was written since an offset; None: it is nowhere.
 
     Args:
-        stream: one of `STREAMS`.
         since: the offset; None: whatever is at its end.
 
     Raises:
@@ -182,3 +200,101 @@ async def _log(task: TaskStatus, outputs: Outputs, stream: str, title: str) -> M
         data_stream=stream, data_at=found.end,
     )  # fmt: skip
     return section(heading, tag("p", joined((told, whole_log), "; "), class_="soft"), shown)
+
+
+_DECISIONS: Final = (
+    Column("when", text=True),
+    Column("by", text=True),
+    Column("decided", text=True),
+    Column("node", text=True),
+    Column("asked", text=True),
+    Column("view was old"),
+    Column("passed over", text=True),
+)
+
+
+UNREPORTED: Final = "No scheduler reports its decisions; Megha does with the parameter why = true."
+IS: Final = {
+    "pending": "waits", "running": "runs", "finished": "has finished", "failed": "has failed",
+    "killed": "was killed", "cancelled": "was cancelled", "unsatisfiable": "can never run",
+    "unknown": "has ended, nobody has heard how",
+}  # fmt: skip
+"""What a state means, in words."""
+PAST: Final = frozenset({"running", "finished", "failed", "killed", "cancelled", "unknown"})
+"""Of a task in these states a scheduler has decided already: what is left of all machines now is another matter."""
+
+
+def reasons(why: Why, task: str = "") -> Markup:
+    """The answer to the question why.
+
+    Args:
+        task: the address of the task's page, where this is another.
+    """
+    about = joined((link(task, f"Task {why.index}") if task else "This task", f" {IS[why.state]}."))
+    told: list[Piece] = [tag("p", about)]
+    if why.reason:
+        told.append(tag("p", name_of(why.reason), class_="reason"))
+    if why.waiting:
+        told.append(tag("p", f"{whole(why.waiting)} tasks of the job have not been started.", class_="soft"))
+    told += [tag("p", f"{words}.", class_="reason absent") for words in why.absent]
+    now = "Machines that it could have if it came now, of all; and where it was accepted:"
+    told.append(tag("p", now if why.state in PAST else "Machines that it could have, of all:"))
+    return joined((*told, steps(why.funnel), tag("h3", "What schedulers have decided"), decisions(why)))
+
+
+def steps(found: Sequence[FunnelStep]) -> Markup:
+    """Machines that are left after each demand, as bars."""
+    most = found[0].machines if found and found[0].machines else 1
+    rows = [
+        tag(
+            "li",
+            tag("span", step.demand, class_="demand"),
+            tag("span", whole(step.machines), class_="count"),
+            bar(part(min(100.0, 100 * step.machines / most))),
+        )
+        for step in found
+    ]
+    return tag("ol", *rows, class_="funnel", aria_label="machines that are left of all")
+
+
+def decisions(why: Why) -> Markup:
+    if not why.explained:
+        return tag("p", UNREPORTED, class_="soft")
+    rows = [_row(step) for step in why.decisions]
+    return table(_DECISIONS, rows, empty="No decision about it is known.", label="decisions")
+
+
+def _row(step: DecisionStep) -> tuple[Piece, ...]:
+    passed = "; ".join(f"{whole(one.count)} {one.scope}: {one.reason}" for one in step.passed)
+    decided = step.chosen + (f" (after {whole(step.omitted)} more)" if step.omitted else "")
+    return moment(step.at_us, fine=True), step.by, decided, step.node, step.asked, duration(step.view_age_us), passed
+
+
+async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> PageView:
+    """One task.
+
+    Args:
+        outputs: finds the output of tasks; None: it is not known.
+    """
+    why = await queries.explain(task.job, task.index)
+    node = link(f"{frame.NODES}/{task.node}", task.node) if task.node else NOTHING
+    took = None if task.started_us is None or task.ended_us is None else task.ended_us - task.started_us
+    known = facts(
+        ("job", link(f"{frame.JOBS}/{task.job}", task.job)), ("state", state_of(task.state)),
+        ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
+        ("exit code", NOTHING if task.exit_code is None else task.exit_code),
+        ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
+        ("took", duration(took)), *_used(task.usage),
+    )  # fmt: skip
+    said = None if outputs is None else await logs(task, outputs)
+    live = joined((known, section("Why", reasons(why) if why else None), said))
+    idle_s = 0.0 if task.state in ENDED_TASKS else 30.0
+    return PageView(f"Task {task.index} of job {task.job}", live, place=frame.JOBS, idle_s=idle_s)
+
+
+def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
+    if usage is None:
+        return []
+    peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
+    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
+    return [*known, ("held", usage.held or UNCONFINED)]

@@ -1,0 +1,58 @@
+"""Files of live processes: locked, so that no other process uses the same folder, and replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+UNFINISHED: Final = ".new"
+"""The suffix of a file that will replace another."""
+
+
+def opened_lock(path: Path) -> int:
+    """Open a file to be locked, which no other account can open; a lock can be held by whoever can read its file.
+
+    Returns:
+        Its descriptor, which no child inherits.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(lock, 0o600)  # earlier versions let everybody read it
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a new version of a file, which no other account can read; it replaces the old one when the context ends.
+
+    The disk has it then. Until it is complete, and when something fails, the old one stays.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    fresh = path.with_suffix(UNFINISHED)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of a folder's files on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

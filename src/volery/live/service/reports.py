@@ -1,0 +1,370 @@
+"""Reports of hosts, as the API keeps them in memory: tasks on nodes, decisions of schedulers, throughput, history.
+
+Decisions are facts that schedulers report where their parameter `why` is set; each host sends them to the submitter
+like reports of attempts. The machines that a waiting task could have are counted here, from machines and reports of
+nodes, without a scheduler. Nothing here is kept over a restart of the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from volery.core.model import Address, Amounts, Cluster, TaskId, Time
+from volery.core.why import LoggedDecision
+from volery.live.config.constraints import Fleet
+from volery.live.messages import ConfinementReport, DecisionReport, PeerReport, TaskReport
+from volery.live.runtime.failure_detector import HostRegister
+from volery.live.status import (
+    DecisionStep,
+    FunnelStep,
+    HostStatus,
+    NodeStatus,
+    PairStatus,
+    RejectionCount,
+    UnixMicroseconds,
+)
+
+STEP_S: Final = 10.0
+KEPT: Final = 2_160
+"""Six hours."""
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """A federation at one moment."""
+
+    at_us: UnixMicroseconds
+    used: Annotated[int, Meta(description="tasks that run on usable slots; utilisation is used / usable")]
+    usable: Annotated[int, Meta(description="slots of nodes that are neither drained nor lost")]
+    waiting: Annotated[int, Meta(description="tasks that wait, of everybody")]
+    failed: Annotated[int, Meta(description="attempts that have failed since the sample before")]
+
+
+class History:
+    """Samples of a federation, the oldest first; they are not kept over a restart of the API."""
+
+    def __init__(self) -> None:
+        self.samples: deque[Sample] = deque(maxlen=KEPT)
+        self._failed = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def note(self, at_us: Time, used: int, usable: int, waiting: int, failed: int) -> None:
+        """Keep a sample; `failed` counts attempts since the API's start."""
+        self.samples.append(Sample(at_us, used, usable, waiting, failed - self._failed))
+        self._failed = failed
+
+    def start(self, take: Callable[[], None]) -> None:
+        """Call `take`, which notes a sample, now and every `STEP_S` until `close`."""
+        self._timer = asyncio.get_running_loop().call_later(STEP_S, self.start, take)  # a failure ends nothing
+        take()
+
+    def close(self) -> None:
+        """Take no more samples."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+SPAN_S: Final = 60.0
+PACE_STEP_S: Final = 1.0
+
+
+class AttemptCounts:
+    """Reports of attempts since the API's start.
+
+    Attributes:
+        told: how many, by state.
+        pace: counts ended attempts over time.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, int] = {}
+        self.pace = ThroughputMeter()
+
+    def note(self) -> None:
+        """Note how many attempts have ended so far."""
+        self.pace.note(ended_of(self.told))
+
+
+def ended_of(told: Mapping[str, int]) -> int:
+    """Attempts that have ended, of reports counted by state."""
+    return sum(count for state, count in told.items() if state not in ("running", "unknown"))
+
+
+class ThroughputMeter:
+    """Counts ended attempts over time."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._noted: deque[tuple[float, int]] = deque([(clock_s(), 0)])
+
+    def note(self, ended: int) -> None:
+        """Note how many have ended so far; at most one note per second is kept."""
+        now_s = self._clock_s()
+        if now_s - self._noted[-1][0] >= PACE_STEP_S:
+            self._noted.append((now_s, ended))
+            self._forget(now_s)
+
+    def per_second(self, ended: int) -> float | None:
+        """Per second over the last minute, or since the start, given how many have ended so far; None: too soon."""
+        now_s = self._clock_s()
+        self._forget(now_s)
+        since_s, before = self._noted[0]
+        # Nothing has happened between a note and what was before the next one but for a second's worth.
+        span_s = min(now_s - since_s, SPAN_S)
+        return (ended - before) / span_s if span_s >= PACE_STEP_S else None
+
+    def _forget(self, now_s: float) -> None:
+        while len(self._noted) > 1 and self._noted[1][0] <= now_s - SPAN_S:
+            self._noted.popleft()
+
+
+class NodeTable:
+    """All nodes of a federation, by what their hosts report.
+
+    Args:
+        nodes: address of each node -> number of its machine.
+        drained: the nodes that are drained at the start.
+        owners_of: node -> the components that get an order when it is drained; see `Draining`.
+        register: of all hosts; None: they are not known.
+
+    Attributes:
+        machines: address of each node -> number of its machine.
+    """
+
+    def __init__(
+        self, nodes: Mapping[Address, int], fleet: Fleet, drained: set[Address],
+        owners_of: Callable[[Address], tuple[Address, ...]] | None = None, register: HostRegister | None = None,
+    ) -> None:  # fmt: skip
+        self.machines = nodes
+        self.drained = drained
+        self._fleet = fleet
+        self._owners_of = owners_of
+        self.register = register
+        self._confined: dict[Address, str] = {}
+        self._running: dict[tuple[TaskId, int], Address] = {}
+        self._latest: dict[TaskId, int] = {}
+        self._lost: set[tuple[Address, Address]] = set()
+        self._statuses: list[NodeStatus] = []
+
+    def report(self, event: TaskReport) -> bool:
+        """Take in a report of an attempt; true if it has ended."""
+        state, key = event.state, (event.task, event.attempt)
+        if event.node not in self.machines:  # its host is faulty, or still has the nodes of an earlier layout
+            return state != "running"
+        if state == "running":
+            self._running[key] = event.node
+            before = self._latest.get(event.task)
+            if before is not None and before < event.attempt:  # it ended with its host, which may never report it
+                self._running.pop((event.task, before), None)
+            self._latest[event.task] = event.attempt
+            return False
+        if self._latest.get(event.task) == event.attempt:
+            del self._latest[event.task]
+        self._running.pop(key, None)
+        return True
+
+    def confined(self, event: ConfinementReport) -> None:
+        self._confined.update(dict.fromkeys(event.nodes, event.words))
+
+    def peer(self, event: PeerReport) -> None:
+        (self._lost.add if event.lost else self._lost.discard)((event.by, event.peer))
+
+    def forget_lost(self, entries: Collection[Address]) -> None:
+        """Forget which components are lost to these; they report it again."""
+        self._lost = {pair for pair in self._lost if pair[0] not in entries}
+
+    @property
+    def can_drain(self) -> bool:
+        return self._owners_of is not None
+
+    def masters(self, node: Address) -> tuple[Address, ...]:
+        return self._owners_of(node) if self._owners_of is not None else ()
+
+    def partitions(self) -> dict[Address, tuple[Address, ...]]:
+        return {} if self._owners_of is None else {node: self.masters(node) for node in self.machines}
+
+    def running_on(self, node: Address, limit: int) -> list[TaskId]:
+        return sorted(task for (task, _), where in self._running.items() if where == node)[:limit]
+
+    def lost(self) -> set[Address]:
+        """Nodes that do not answer: a component that watches them reports it, or their host is lost."""
+        lost = {peer for _, peer in self._lost if peer in self.machines}
+        return lost if self.register is None else lost | self.register.lost_nodes
+
+    def absent(self) -> tuple[str, ...]:
+        return () if self.register is None else tuple(self.register.absent())
+
+    def hosts(self) -> list[HostStatus]:
+        return [] if self.register is None else self.register.statuses()
+
+    def taken(self) -> dict[int, int]:
+        """Machine -> how many tasks run there."""
+        taken: dict[int, int] = {}
+        for node in self._running.values():
+            taken[self.machines[node]] = taken.get(self.machines[node], 0) + 1
+        return taken
+
+    def drained_machines(self) -> set[int]:
+        return {self.machines[node] for node in self.drained if node in self.machines}
+
+    def lost_machines(self) -> set[int]:
+        return {self.machines[node] for node in self.lost()}
+
+    def statuses(self) -> list[NodeStatus]:
+        """All nodes, in order of their addresses' machines."""
+        running, lost = dict[Address, int](), self.lost()
+        for node in self._running.values():
+            running[node] = running.get(node, 0) + 1
+        if len(self._statuses) != len(self.machines):
+            self._statuses[:] = self._empty()
+        place_of = self.register.place_of if self.register is not None else lambda _: ("", "")
+        for place, told in enumerate(self._statuses):
+            address = told.address
+            now = (
+                running.get(address, 0), address in self.drained, self._confined.get(address, ""), address in lost,
+                *place_of(address),
+            )  # fmt: skip
+            if now != (told.running, told.drained, told.held, told.lost, told.host, told.hostname):
+                self._statuses[place] = replace(
+                    told, running=now[0], drained=now[1], held=now[2], lost=now[3], host=now[4], hostname=now[5]
+                )
+        return self._statuses[:]
+
+    def _empty(self) -> list[NodeStatus]:
+        found, cluster = [], self._fleet.cluster
+        capacities = cluster.capacities or [()] * len(cluster.slots)
+        for address, number in sorted(self.machines.items(), key=lambda item: (item[1], item[0])):
+            machine = self._fleet.machines[number]
+            words = {name: getattr(machine, name) for name in machine.__struct_fields__ if name != "labels"}
+            found.append(
+                NodeStatus(
+                    address=address, slots=cluster.slots[number], running=0, labels=dict(machine.labels),
+                    offers=dict(zip(cluster.resources, capacities[number], strict=True)),
+                    **words,
+                )
+            )  # fmt: skip
+        return found
+
+
+TASKS_MAX: Final = 20_000
+"""Tasks whose decisions are kept; those of the oldest tasks are dropped first."""
+KEPT_PER_TASK: Final = 8
+RECENT_STEPS: Final = 30
+"""Decisions of late are counted in so many steps of `STEP_S`, five minutes."""
+
+
+class DecisionBook:
+    """Decisions that schedulers report: of a task the first and the last ones, and counts per pair of components.
+
+    Attributes:
+        heard: whether there has been any.
+    """
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self.heard = False
+        self._clock_s = clock_s
+        self._pairs: dict[tuple[Address, Address], list[int]] = {}
+        self._recent: dict[tuple[Address, Address], deque[list[int]]] = {}
+        # A plain dict looks for its first key among all that were deleted before it.
+        self._of_task: OrderedDict[TaskId, list[LoggedDecision]] = OrderedDict()
+        self._dropped: dict[TaskId, int] = {}
+
+    def note(self, told: DecisionReport) -> None:
+        """Keep a decision, and let go of the second oldest of the task where there are too many."""
+        self.heard = True
+        task, asked = told.decision.task, told.decision.asked
+        if asked:
+            counts = self._pairs.get((told.by, asked))
+            if counts is None:
+                counts = self._pairs[told.by, asked] = [0, 0, 0]
+                self._recent[told.by, asked] = deque(maxlen=RECENT_STEPS)
+            recent, step = self._recent[told.by, asked], int(self._clock_s() // STEP_S)
+            if not recent or recent[-1][3] != step:
+                recent.append([0, 0, 0, step])
+            for some in (counts, recent[-1]):
+                if told.decision.chosen == "refused":
+                    some[1] += 1
+                elif told.decision.chosen == "placed":
+                    some[0], some[2] = some[0] + 1, some[2] + told.decision.view_age_us
+        kept, noted = self._of_task.get(task), LoggedDecision(told.at_unix_us, told.by, told.decision)
+        if kept is not None:
+            kept.append(noted)
+            if len(kept) > KEPT_PER_TASK:
+                del kept[1]
+                self._dropped[task] = self._dropped.get(task, 0) + 1
+            return
+        self._of_task[task] = [noted]
+        if len(self._of_task) > TASKS_MAX:
+            oldest, _ = self._of_task.popitem(last=False)
+            self._dropped.pop(oldest, None)
+
+    def pairs(self) -> list[PairStatus]:
+        """Counts of decisions per pair of components, in order of names."""
+        since, found = int(self._clock_s() // STEP_S) - RECENT_STEPS, []
+        for (by, asked), (decisions, refused, age_us) in sorted(self._pairs.items()):
+            recent = [some for some in self._recent[by, asked] if some[3] > since]
+            count, late, ages_us = (sum(some[place] for some in recent) for place in range(3))
+            found.append(
+                PairStatus(
+                    by=by, asked=asked, decisions=decisions, refused=refused, view_age_us=age_us // max(1, decisions),
+                    recent=count, recent_refused=late, recent_view_age_us=ages_us // count if count else None,
+                )
+            )  # fmt: skip
+        return found
+
+    def steps(self, task: TaskId, nodes: Mapping[int, Address]) -> tuple[DecisionStep, ...]:
+        """The decisions about a task, in order; `nodes` has the address on each machine."""
+        kept, dropped = self._of_task.get(task, ()), self._dropped.get(task, 0)
+        return tuple(
+            DecisionStep(
+                at_us=at_us, by=by, chosen=one.chosen, node=nodes.get(one.machine, ""), asked=one.asked,
+                view_age_us=one.view_age_us, omitted=dropped if place == 1 else 0,
+                passed=tuple(RejectionCount(passed.scope, passed.reason, passed.count) for passed in one.rejected),
+            )
+            for place, (at_us, by, one) in enumerate(kept)
+        )  # fmt: skip
+
+
+def candidates(
+    cluster: Cluster, mask: int, request: Amounts, drained: Collection[int], taken: Mapping[int, int],
+    lost: Collection[int] = (),
+) -> list[tuple[str, list[int]]]:  # fmt: skip
+    """The machines that are left of all, demand by demand.
+
+    Args:
+        request: the amounts that it asks for; empty where machines have slots.
+        drained: machines on which nothing is placed.
+        taken: machine -> tasks that run there.
+        lost: machines that do not answer.
+    """
+    left = list(range(len(cluster.slots)))
+    steps = [("machines", left)]
+    left = [machine for machine in left if not mask & ~cluster.constraints[machine]]
+    steps.append(("meet its constraints", left))
+    if request:
+        left = [
+            machine for machine in left
+            if all(has >= asked for has, asked in zip(cluster.capacities[machine], request, strict=True))
+        ]  # fmt: skip
+        steps.append(("are large enough when empty", left))
+    left = [machine for machine in left if machine not in drained]
+    steps.append(("are not drained", left))
+    if lost:
+        left = [machine for machine in left if machine not in lost]
+        steps.append(("answer", left))
+    if not request:
+        left = [machine for machine in left if taken.get(machine, 0) < cluster.slots[machine]]
+        steps.append(("have a free slot now", left))
+    return steps
+
+
+def counted(steps: Iterable[tuple[str, list[int]]]) -> tuple[FunnelStep, ...]:
+    """Machines per demand as numbers."""
+    return tuple(FunnelStep(demand, len(left)) for demand, left in steps)

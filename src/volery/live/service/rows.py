@@ -1,0 +1,379 @@
+"""Rows of the store: jobs, tasks and their usage as they are stored, counted by user, searched, and read again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from volery.core.model import JobId, TaskId, Time
+from volery.live.jobs import JobDescription
+from volery.live.messages import TaskReport
+from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
+
+NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
+"""Of a job's row: why another scheduler than usual has it; empty where the usual one does."""
+JOB_COLUMNS: Final = ", ".join(NOTE_COLUMN if name == "moved" else name for name in JobStatus.__struct_fields__)
+TASK_COLUMNS: Final = ", ".join("place" if name == "index" else name for name in TaskStatus.__struct_fields__[:-1])
+ORDERS: Final = ("id", "name", "user", "state", "reason", "tasks", "submitted_us", "ended_us")
+"""What jobs can be sorted by."""
+_WHERE: Final = ("state = ?", "user = ?", "id < ?", "instr(reason, ?)", "submitted_us >= ?", "instr(name, ?)")
+
+Counts = tuple[int, int, int, int]
+"""Jobs that are pending and running, tasks that are pending and running."""
+NOTHING: Final[Counts] = (0, 0, 0, 0)
+
+
+class JobQuery(NamedTuple):
+    """A query of jobs; fields that are None do not matter.
+
+    Args:
+        state, user: theirs.
+        before: their numbers are smaller.
+        reason, name: theirs contains it.
+        since_us: they were submitted then or later, microseconds since 1970.
+    """
+
+    state: str | None = None
+    user: str | None = None
+    before: int | None = None
+    reason: str | None = None
+    since_us: int | None = None
+    name: str | None = None
+
+
+class JobOrder(NamedTuple):
+    """The order of listed jobs, and the first of them; equal ones: the newest first.
+
+    Args:
+        falling: the largest first.
+        skip: so many are left out.
+    """
+
+    by: str = "id"
+    falling: bool = True
+    skip: int = 0
+
+
+NEWEST: Final = JobOrder()
+
+
+def job_status(row: Sequence[Any]) -> JobStatus:
+    """A job from a row of `JOB_COLUMNS`."""
+    (
+        number, name, user, state, reason, tasks, running, finished, failed, killed, unsatisfiable, submitted_us,
+        started_us, ended_us, moved, revision,
+    ) = row  # fmt: skip
+    return JobStatus(
+        id=number, name=name, user=user, state=state, reason=reason, tasks=tasks, running=running, finished=finished,
+        failed=failed, killed=killed, unsatisfiable=unsatisfiable, submitted_us=submitted_us, started_us=started_us,
+        ended_us=ended_us, moved=moved, revision=revision,
+    )  # fmt: skip
+
+
+SLICE: Final = 4_096
+"""Jobs that are looked at in one piece, which takes some 2 ms."""
+READ: Final = 500
+"""Jobs that are read in one piece."""
+
+
+class JobListings:
+    """Jobs in the rows that a connection sees."""
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
+
+    def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """Jobs, the newest first unless another order is asked for."""
+        assert order.by in ORDERS
+        asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
+        where = " AND ".join(words for words, _ in asked) or "1"
+        rows = self._sql.execute(
+            f"SELECT {JOB_COLUMNS} FROM jobs WHERE {where} "  # noqa: S608 - ours
+            f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ? OFFSET ?",
+            (*(value for _, value in asked), limit, order.skip),
+        )
+        return [job_status(row) for row in rows]
+
+    async def search(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
+        """As `jobs`, in pieces where many are looked at or read; the event loop does other work between them.
+
+        A job that changes meanwhile stays where it was when it was looked at, if the query still holds for it.
+        """
+        if is_indexed(query, order):
+            return await self._newest(query, limit) if order == NEWEST else self.jobs(query, limit, order)
+        asked = [(words, value) for words, value in zip(_WHERE, query, strict=True) if value is not None]
+        where = " AND ".join(("id > ?", "id <= ?", *(words for words, _ in asked)))
+        words = (
+            f"SELECT id, coalesce({order.by}, -1) FROM jobs WHERE {where} "  # noqa: S608 - ours
+            f"ORDER BY {order.by} {'DESC' if order.falling else 'ASC'}, id DESC LIMIT ?"
+        )
+        wanted, best = order.skip + limit, list[tuple[int, Any]]()
+        (last,) = self._sql.execute("SELECT coalesce(max(id), 0) FROM jobs").fetchone()
+        last = last if query.before is None else min(last, query.before - 1)
+        oldest_first = order.by == "id" and not order.falling
+        for end in range(SLICE - 1, last + SLICE, SLICE) if oldest_first else range(last, -1, -SLICE):
+            best += self._sql.execute(words, (end - SLICE, end, *(value for _, value in asked), wanted)).fetchall()
+            if order.by == "id" and len(best) >= wanted:
+                break
+            if len(best) > 2 * wanted:
+                _sort(best, order)
+                del best[wanted:]
+            await asyncio.sleep(0)
+        _sort(best, order)
+        found = []
+        for number, _ in best[order.skip : wanted]:
+            found.append(self.job(number))
+            if len(found) % READ == 0:
+                await asyncio.sleep(0)
+        return [one for one in found if one is not None]
+
+    async def _newest(self, query: JobQuery, limit: int) -> list[JobStatus]:
+        found = list[JobStatus]()
+        while piece := self.jobs(query, min(READ, limit - len(found))):
+            found += piece
+            if len(piece) < READ:
+                break
+            query = query._replace(before=piece[-1].id)
+            await asyncio.sleep(0)
+        return found
+
+    def job(self, number: JobId) -> JobStatus | None:
+        row = self._sql.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (number,)).fetchone()  # noqa: S608 - ours
+        return job_status(row) if row else None
+
+    def allocations_us(self, limit: int) -> list[Time]:
+        """Allocation times of tasks of the jobs submitted last: from submission to the start of the first attempt.
+
+        Args:
+            limit: at most so many jobs are looked at, and at most so many of their tasks.
+        """
+        rows = self._sql.execute(
+            "SELECT tasks.started_us, submitted_us FROM "
+            "(SELECT id, submitted_us FROM jobs WHERE started_us IS NOT NULL ORDER BY id DESC LIMIT ?1) AS last "
+            "CROSS JOIN tasks ON tasks.job = last.id AND tasks.attempt = 0 AND tasks.started_us IS NOT NULL LIMIT ?1",
+            (limit,),
+        )
+        return [max(0, began - told) for began, told in rows]
+
+    def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
+        """The job of each task, and its place there: numbers of tasks grow from job to job."""
+        found = []
+        for task in tasks:
+            low, high = 0, self._sql.execute("SELECT coalesce(max(id), -1) FROM jobs").fetchone()[0]
+            while low <= high:
+                middle = (low + high) // 2
+                row = self._sql.execute(
+                    "SELECT id, first_task, tasks FROM jobs WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1",
+                    (middle, high),
+                ).fetchone()
+                if row is None or task < row[1]:
+                    high = middle - 1
+                elif task >= row[1] + row[2]:
+                    low = row[0] + 1
+                else:
+                    found.append((row[0], task - row[1]))
+                    break
+        return found
+
+
+def _sort(rows: list[tuple[int, Any]], order: JobOrder) -> None:
+    rows.sort(key=lambda row: row[0], reverse=True)
+    rows.sort(key=lambda row: row[1], reverse=order.falling)
+
+
+def is_indexed(query: JobQuery, order: JobOrder) -> bool:
+    """True if an index finds the jobs of a query."""
+    if query.state is not None or query.reason is not None or query.since_us is not None or query.name:
+        return False
+    return order.by == "id" or (order.by == "user" and order.falling)
+
+
+class OpenJob(NamedTuple):
+    """A job that had not ended when the store was last closed."""
+
+    id: JobId
+    first_task: TaskId
+    description: JobDescription
+
+
+class JobRow(msgspec.Struct):
+    """A job that is under way, as its row will be."""
+
+    id: JobId
+    first_task: TaskId
+    user: str
+    tasks: int
+    unsatisfiable: int
+    answered: bool = False
+    cancelling: bool = False
+    state: JobState = "pending"
+    reason: str = ""
+    running: int = 0
+    finished: int = 0
+    failed: int = 0
+    killed: int = 0
+    started_us: Time | None = None
+    ended_us: Time | None = None
+
+    heard: bytearray | None = None
+    """Per task, whether it may have a row; None: each may."""
+    counted: Counts = NOTHING
+    """What it adds to its user's load."""
+
+    def count(self, state: TaskState, by: int) -> None:
+        if state == "running":
+            self.running += by
+        elif state == "finished":
+            self.finished += by
+        elif state == "failed":
+            self.failed += by
+        elif state == "killed":
+            self.killed += by
+
+    def load(self) -> Counts:
+        if self.ended_us is not None:
+            return NOTHING
+        ended = self.finished + self.failed + self.killed + self.unsatisfiable
+        return counts_of(self.state, self.tasks - self.running - ended, self.running)
+
+    def row(self, revision: int) -> tuple[Any, ...]:
+        return (
+            self.answered, self.cancelling, self.state, self.reason, self.running, self.finished, self.failed,
+            self.killed, self.started_us, self.ended_us, revision, self.id,
+        )  # fmt: skip
+
+
+def state_after(report: TaskReport, job: JobRow) -> TaskState:
+    """The state that a report puts its task in: one that was killed runs again, unless its job is given up."""
+    return "pending" if report.state == "killed" and not job.cancelling else report.state
+
+
+def encoded(description: JobDescription) -> bytes:
+    """A merged description as it is kept: equal ones are equal bytes."""
+    return msgspec.json.encode(description, order="deterministic")
+
+
+def digest_of(content: bytes) -> bytes:
+    """The key under which the store keeps an encoded description once."""
+    return hashlib.sha256(content).digest()
+
+
+def key_of(user: str, key: str) -> str | None:
+    """A key as it is kept: each user has its own; no name or key holds the character between them."""
+    return f"{user}\n{key}" if key else None
+
+
+def task_status(row: Sequence[Any], usage: TaskUsage | None = None) -> TaskStatus:
+    """A task from a row of `TASK_COLUMNS`, with the usage of its last attempt."""
+    job, index, state, reason, attempt, node, exit_code, started_us, ended_us, folder, revision = row
+    return TaskStatus(
+        job=job, index=index, state=state, reason=reason, attempt=attempt, node=node, exit_code=exit_code,
+        started_us=started_us, ended_us=ended_us, folder=folder, revision=revision, usage=usage,
+    )  # fmt: skip
+
+
+class UserLoad(NamedTuple):
+    """The load of a user: jobs that run or wait, and tasks that run or wait."""
+
+    user: str
+    jobs_pending: int
+    jobs_running: int
+    tasks_pending: int
+    tasks_running: int
+
+
+def counts_of(state: JobState, pending: int, running: int) -> Counts:
+    """The load of a job that has not ended, with so many tasks that wait and that run."""
+    waits = state == "pending"
+    return int(waits), int(not waits), pending, running
+
+
+class UserCounters:
+    """The counts of all users as of the last commit.
+
+    Args:
+        sql: they are counted there once.
+    """
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        rows = sql.execute(
+            "SELECT user, sum(state = 'pending'), sum(state = 'running'), "
+            "sum(tasks - running - finished - failed - killed - unsatisfiable), sum(running) "
+            "FROM jobs WHERE ended_us IS NULL GROUP BY user"
+        )
+        self._counts: dict[str, Counts] = {user: tuple(counts) for user, *counts in rows}
+        self._changed: dict[str, Counts] = {}
+
+    def change(self, user: str, before: Counts, after: Counts) -> None:
+        """A job of a user counts otherwise from the next commit on."""
+        now = self._changed.get(user) or self._counts.get(user, NOTHING)
+        self._changed[user] = (
+            now[0] - before[0] + after[0], now[1] - before[1] + after[1],
+            now[2] - before[2] + after[2], now[3] - before[3] + after[3],
+        )  # fmt: skip
+
+    def commit(self) -> None:
+        # A commit may run in another thread than whoever asks: what was asked for stays whole.
+        counts = self._counts | self._changed
+        self._counts = {user: one for user, one in counts.items() if one != NOTHING}
+        self._changed.clear()
+
+    def roll_back(self) -> None:
+        self._changed.clear()
+
+    def loads(self, user: str | None = None) -> list[UserLoad]:
+        """The loads of all users that have any, or of one user."""
+        counts = self._counts
+        names = sorted(counts) if user is None else [user] if user in counts else []
+        return [UserLoad(name, *counts[name]) for name in names]
+
+
+USAGES_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS usages (job INTEGER NOT NULL, place INTEGER NOT NULL, attempt INTEGER NOT NULL, "
+    "cpu_us INTEGER, memory_peak_bytes INTEGER, out_of_memory INTEGER NOT NULL, held TEXT NOT NULL, "
+    "PRIMARY KEY (job, place)) WITHOUT ROWID"
+)
+_WRITE: Final = "INSERT OR REPLACE INTO usages VALUES (?, ?, ?, ?, ?, ?, ?)"
+_READ: Final = (
+    "SELECT place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held FROM usages "
+    "WHERE job = ? AND place >= ? AND place < ?"
+)
+
+
+class UsageTable:
+    """The rows of a store with the usage of the last attempts at tasks.
+
+    Args:
+        sql: writes; begin and commit are the store's.
+        read: sees what is committed.
+    """
+
+    def __init__(self, sql: sqlite3.Connection, read: sqlite3.Connection) -> None:
+        self._sql = sql
+        self._read = read
+        self._rows: list[tuple[Any, ...]] = []
+
+    def note(self, job: JobId, place: int, report: TaskReport) -> None:
+        if (used := report.usage) is not None:
+            peak = used.memory_peak_bytes
+            self._rows.append((job, place, report.number, used.cpu_us, peak, used.out_of_memory, used.held))
+
+    def write(self) -> None:
+        if self._rows:
+            self._sql.executemany(_WRITE, self._rows)
+            self._rows.clear()
+
+    def forget(self) -> None:
+        self._rows.clear()
+
+    def of(self, job: JobId, first: int, end: int) -> dict[tuple[int, int], TaskUsage]:
+        """The usage of a job's tasks between two places: (place, attempt) -> usage."""
+        return {
+            (place, attempt): TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held)
+            for place, attempt, cpu_us, peak, short, held in self._read.execute(_READ, (job, first, end))
+        }

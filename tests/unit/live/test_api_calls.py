@@ -1,0 +1,155 @@
+"""Both clients ask the same; answers are read, refusals are raised, and a stream is resumed where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from volery.core.errors import InputError
+from volery.live import api_calls
+from volery.live.api_calls import ApiError, CallFailedError, Credentials, EventReader, api_address, check, value_of
+from volery.live.asyncclient import AsyncClient
+from volery.live.client import Client
+from volery.live.status import ErrorDetail, ErrorResponse, JobStatus, TaskStatus
+
+REFUSAL = msgspec.json.encode(ErrorResponse(ErrorDetail("jobs/7", "there is no such job")))
+JOB = {"command": "true", "user": "ada"}
+
+Asked = list[tuple[str, str, bytes]]
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (api_calls.API_VARIABLE, api_calls.TOKEN_VARIABLE, api_calls.CA_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+
+
+def refusing(asked: Asked) -> httpx2.MockTransport:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append((request.method, str(request.url), request.content))
+        return httpx2.Response(404, content=REFUSAL)
+
+    return httpx2.MockTransport(answer)
+
+
+CALLS: list[Callable[[Any], Any]] = [
+    lambda client: client.job(7),
+    lambda client: client.jobs("done", "ada", 9, 5),
+    lambda client: client.task(7, 3),
+    lambda client: client.logs(7, 3, "stderr", 10),
+    lambda client: client.value(TaskStatus(job=7, index=3)),
+    lambda client: client.cancel(7),
+    lambda client: client.forecast(JOB),
+    lambda client: client.forecast_of(7),
+    lambda client: client.forecasts(),
+    lambda client: client.nodes("lost", "h1", "lm/0", "ssd"),
+    lambda client: client.hosts(),
+    lambda client: client.shares(),
+    lambda client: client.share("a/b", 3),
+    lambda client: client.share("a/b"),
+    lambda client: client.preemptions("ada", 7, 9, 5),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_both_clients_ask_the_same_and_raise_the_refusal(call: Callable[[Any], Any]) -> None:
+    by_one, by_other = Asked(), Asked()
+    with Client() as client:
+        client._http = httpx2.Client(transport=refusing(by_one), base_url=client.api)
+        with pytest.raises(InputError, match="there is no such job"):
+            call(client)
+
+    async def ask() -> None:
+        async with AsyncClient() as client:
+            client._http = httpx2.AsyncClient(transport=refusing(by_other), base_url=client.api)
+            with pytest.raises(InputError, match="there is no such job"):
+                await call(client)
+
+    asyncio.run(ask())
+    assert by_one == by_other
+    assert len(by_one) == 1
+
+
+def test_a_job_is_sent_with_its_user_unless_a_token_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_calls, "user_name", lambda: "olga")
+    assert api_calls.description_of({"command": "true"}).user == "olga"
+    assert api_calls.description_of({"command": "true"}, named=True).user == ""
+    assert api_calls.description_of(JOB).user == "ada"
+
+
+def test_what_is_not_volery_is_no_refusal() -> None:
+    check(httpx2.Response(200))
+    with pytest.raises(ApiError, match="502: Bad Gateway"):
+        check(httpx2.Response(502, text="Bad Gateway", request=httpx2.Request("GET", "http://proxy/jobs")))
+    with pytest.raises(ApiError, match="not Volery's"):
+        api_calls.job(7).answer(httpx2.Response(200, text="{}", request=httpx2.Request("GET", "http://other/jobs/7")))
+
+
+def test_an_address_is_given_by_hand_by_the_environment_or_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api_address(None) == "http://127.0.0.1:8642"
+    monkeypatch.setenv(api_calls.API_VARIABLE, "https://there:1/")
+    assert api_address(None) == "https://there:1"
+    assert api_address("http://here:2") == "http://here:2"
+    with pytest.raises(InputError, match="no address of an API"):
+        api_address("there:1")
+
+
+@pytest.mark.parametrize(
+    ("api", "token", "problem"),
+    [
+        ("http://there:1", "volery_a_b", "travel readable"),
+        ("https://there:1", "volery_\N{LATIN SMALL LETTER E WITH ACUTE}", "is no token"),
+        ("https://there:1", "volery\n", "is no token"),
+    ],
+)
+def test_a_token_that_could_be_read_or_is_none_is_not_sent(api: str, token: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        Credentials(api, token)
+
+
+def test_a_token_goes_over_tls_and_to_this_machine() -> None:
+    for api in ("https://there:1", "http://127.0.0.1:1", "http://[::1]:1"):
+        found = Credentials(api, "volery_a_b")
+        assert found.named
+        assert found.options["headers"] == {"authorization": "Bearer volery_a_b"}
+    assert not Credentials("http://there:1", "").named
+
+
+def test_the_value_of_a_call_is_what_it_returned_or_raised() -> None:
+    ended = TaskStatus(job=1, index=2, state="finished", node="node/3")
+    assert value_of(ended, pickle.dumps({"a": 1})) == {"a": 1}
+    assert value_of(ended, b"") is None
+    failed = msgspec.structs.replace(ended, state="failed", reason="exit code 1")
+    with pytest.raises(KeyError, match="who") as raised:
+        value_of(failed, pickle.dumps(KeyError("who")))
+    assert "volery logs 1 2 --stderr" in raised.value.__notes__[0]
+    for pickled in (b"", pickle.dumps("no exception")):
+        with pytest.raises(CallFailedError, match="task 2 is failed: exit code 1"):
+            value_of(failed, pickled)
+
+
+def test_events_are_read_line_by_line_and_resumed_after_the_last_whole_one() -> None:
+    reader = EventReader()
+    assert reader.headers() == {}
+    job = JobStatus(id=7, name="", user="", state="done", tasks=1, submitted_us=1, revision=12)
+    lines = ["id: 12", "event: job", f"data: {msgspec.json.encode(job).decode()}"]
+    assert [reader.feed(line) for line in (": volery", "", *lines)] == [None] * 5
+    assert reader.headers() == {}, "it is not whole yet"
+    assert reader.feed("") == job
+    task = TaskStatus(job=7, index=0, revision=13)
+    for line in ("id: 13", "event: task", f"data: {msgspec.json.encode(task).decode()}"):
+        reader.feed(line)
+    assert reader.feed("") == task
+    assert reader.headers() == {"last-event-id": "13"}
+
+
+def test_a_node_that_is_none_is_not_asked_for() -> None:
+    with pytest.raises(InputError, match="looks like node/3"):
+        api_calls.drain("../jobs/7/cancel", drained=True)
+    assert api_calls.drain("node/3", drained=False).request["url"] == "/nodes/node/3/undrain"

@@ -1,0 +1,34 @@
+"""Payloads come back as they were; what is none is refused; an exception comes back with its traceback."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from volery.live.command import Call, Command, Payload, Raised, RemoteTraceback, decode_payload, encode_payload
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        Command(("sh", "-c", "true"), 7, {"A": "1"}, "/tmp", b"in", 2.5, 0.5, ("out",), "ada", 512, 250, 1, 3, 1 << 40),
+        Call(b"pickled", 7, 2.5, "ada", 512, 250, None, 3, 1 << 40),
+    ],
+)
+def test_a_payload_comes_back_as_it_was(payload: Payload) -> None:
+    assert decode_payload(encode_payload(payload)) == payload
+
+
+@pytest.mark.parametrize(("content", "told"), [(b"", "carries no payload"), (b"\x93\x00", "2 bytes")])
+def test_what_is_no_payload_is_refused(content: bytes, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        decode_payload(content)
+
+
+def test_an_exception_comes_back_with_the_traceback_of_its_process_as_the_cause() -> None:
+    back = pickle.loads(pickle.dumps(Raised(KeyError("who"), "Traceback: line 7")))
+    assert isinstance(back, KeyError)
+    assert back.args == ("who",)
+    assert isinstance(back.__cause__, RemoteTraceback)
+    assert "line 7" in str(back.__cause__)
