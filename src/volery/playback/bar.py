@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Time
-from volery.live.dashboard.html import Markup, address, joined, link, moment, name_of, tag
+from volery.look.html import Markup, address, joined, link, moment, name_of, tag
 from volery.playback.recording import Recording
 from volery.playback.snapshot import Snapshot
 

@@ -12,8 +12,8 @@ from typing import Final
 from volery.core.component import Architecture, Deployment
 from volery.core.flow import Hop, flow_of
 from volery.live.dashboard.frame import PageView
-from volery.live.dashboard.html import Markup, Piece, facts, joined, name_of, section, tag
 from volery.live.dashboard.tables import Column, table
+from volery.look.html import Markup, Piece, facts, joined, name_of, section, tag
 from volery.playback.bar import DESIGN
 
 _LINK: Final = re.compile(r"\[([^]]*)\]\([^)]*\)")

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 
 from volery.core.model import Address, Time
-from volery.live.dashboard.html import Markup, Piece, duration, joined, name_of, section, tag, whole
 from volery.live.dashboard.tables import Column, table
+from volery.look.html import Markup, Piece, joined, name_of, section, tag
+from volery.look.text import time_span, whole
 from volery.playback.recording import Longs, Recording
 from volery.playback.run_log import RunLog, ViewErrors
 from volery.playback.snapshot import Snapshot
@@ -138,8 +139,8 @@ def _views(views: Sequence[ViewErrors], at: int) -> Markup | None:
     for one in views:
         ages = {of: ages_us[at] for of, ages_us in zip(one.of, one.age_us, strict=True) if ages_us[at] >= 0}
         oldest = max(ages, key=lambda of: ages[of], default=None)
-        told = "no message yet" if oldest is None else f"{oldest}: {duration(ages[oldest])}"
-        mean = duration(sum(ages.values()) // len(ages)) if ages else ""
+        told = "no message yet" if oldest is None else f"{oldest}: {time_span(ages[oldest])}"
+        mean = time_span(sum(ages.values()) // len(ages)) if ages else ""
         rows.append((one.by, whole(one.free[at]), whole(one.taken[at]), told, mean))
     said = (
         "Slots with an error in the view. Wrongly free: a task runs there, and a placement there is refused. Wrongly "

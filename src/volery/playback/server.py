@@ -25,10 +25,10 @@ from starlette.routing import Route
 from volery.core.errors import InputError
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView, page
-from volery.live.dashboard.html import joined
 from volery.live.dashboard.routes import file_of, pages, problem_view, window_script, window_style
 from volery.live.service.requests import NotThereError
 from volery.live.service.tokens import Principal
+from volery.look.html import joined
 from volery.playback import snapshot as snapshots
 from volery.playback.bar import DESIGN, VIEW, asked_us, bar
 from volery.playback.message_panel import MessagePanel

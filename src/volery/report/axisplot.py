@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.look.text import UNIT_S, split_duration
 from volery.report.axes import AxisPoint, Panel
 from volery.report.plots import (
     HEIGHT_INCHES,
@@ -30,7 +31,6 @@ from volery.report.plots import (
     svg_text,
     tick,
 )
-from volery.report.units import UNIT_S, split_duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

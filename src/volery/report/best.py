@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from volery.look.text import NOTHING, digits, duration, shortened
 from volery.metrics import Distribution, RunSummary
-from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting, shortened
-from volery.report.units import NOTHING, digits, duration
+from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting
 from volery.statistics import CONFIDENCE, HIGHER, SEEDS_MIN, holm, paired_difference, paired_ratio
 
 RIVALS_MIN = 3

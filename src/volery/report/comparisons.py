@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from volery.report.groups import Comparison, setting_of, shortened
-from volery.report.page import TableRow, escaped, figure, folded, paragraph, table
+from volery.look.html import EMPTY, Markup, escaped, folded, joined, paragraph
+from volery.look.text import MINUS, confidence, shortened
+from volery.report.groups import Comparison, setting_of
+from volery.report.page import TableRow, figure, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE
-from volery.report.units import MINUS, confidence
 from volery.report.verdict import (
     PAIRS_TOLD_WHOLE,
     against,
@@ -37,7 +38,7 @@ def _caption(differences: Sequence[Comparison]) -> str:
     )
 
 
-def _against(differences: Sequence[Comparison]) -> str:
+def _against(differences: Sequence[Comparison]) -> Markup:
     """A line per pair and class of jobs: b beside a in every quantity."""
     quantities, lines = by_quantity(differences)
 
@@ -52,7 +53,7 @@ def _against(differences: Sequence[Comparison]) -> str:
     return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
 
 
-def _table(differences: Sequence[Comparison]) -> str:
+def _table(differences: Sequence[Comparison]) -> Markup:
     columns = comparison_columns(differences)
     chosen = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
 
@@ -69,7 +70,7 @@ def _table(differences: Sequence[Comparison]) -> str:
     return table(["pair", "jobs", *(head for head, _ in chosen)], rows(), text_columns=4, names={8})
 
 
-def comparisons_part(differences: Sequence[Comparison], name: str, said: str) -> str:
+def comparisons_part(differences: Sequence[Comparison], name: str, said: str) -> Markup:
     """The caption of comparisons, their picture and their table; empty where nothing was compared.
 
     Args:
@@ -78,20 +79,19 @@ def comparisons_part(differences: Sequence[Comparison], name: str, said: str) ->
         said: which chance they are about.
     """
     if not differences:
-        return ""
+        return EMPTY
     drawn = [d for d in differences if d.jobs == "all"]
-    picture = figure(interval_picture(drawn), name, _caption(drawn))
+    pictures = [figure(interval_picture(drawn), name, _caption(drawn))]
     classes = [d for d in differences if d.jobs != "all"]
     if classes:
-        picture += folded(
-            "Short and long jobs, drawn", figure(interval_picture(classes), f"{name}-classes", _caption(classes))
-        )
+        of_classes = figure(interval_picture(classes), f"{name}-classes", _caption(classes))
+        pictures.append(folded("Short and long jobs, drawn", of_classes))
     told = paragraph(f"{said} {rule(differences)}")
     pairs = len({(d.a, d.b) for d in differences})
     if pairs <= PAIRS_TOLD_WHOLE:
-        return told + picture + _table(differences)
+        return joined((told, *pictures, _table(differences)))
     everything = folded(f"The {len(differences)} comparisons of {pairs} pairs", _table(differences))
-    return told + _against(differences) + picture + everything
+    return joined((told, _against(differences), *pictures, everything))
 
 
 def interval_picture(differences: Sequence[Comparison]) -> str:

@@ -9,12 +9,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from volery.look.html import EMPTY, Markup, joined, paragraph
+from volery.look.text import digits
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
-from volery.report.page import TableRow, paragraph, table
+from volery.report.page import TableRow, table
 from volery.report.parquet import columns_of, names_of
 from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD
-from volery.report.units import digits
 
 KINDS: Final = ("waiting", "collisions")
 STATISTICS: Final = ("mean", "p50", "p95", "p99")
@@ -136,10 +137,10 @@ def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield title, titles == title
 
 
-def conflict_table(conflicts: Sequence[ConflictTable]) -> str:
+def conflict_table(conflicts: Sequence[ConflictTable]) -> Markup:
     """Conflicts per second in numbers."""
     if not conflicts:
-        return ""
+        return EMPTY
 
     def rows() -> Iterator[TableRow]:
         for one in conflicts:
@@ -147,4 +148,4 @@ def conflict_table(conflicts: Sequence[ConflictTable]) -> str:
                 first = kind == KINDS[0]
                 yield TableRow([one.title if first else "", kind, *map(digits, one.over[kind])], "first" * first)
 
-    return paragraph(CONFLICTS_NOTE) + table(CONFLICT_HEADS, rows(), text_columns=2)
+    return joined((paragraph(CONFLICTS_NOTE), table(CONFLICT_HEADS, rows(), text_columns=2)))

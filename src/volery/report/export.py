@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from volery.core.errors import InputError
+from volery.look.text import MINUS, NOTHING, TIMES, digits, shortened
 from volery.metrics import RunSummary
 from volery.report.axes import AxisPoint, Panel, bare_label, numeric_axes, panels, slug, varying
 from volery.report.axisplot import axis_figure
 from volery.report.folder import StoredResults, read_results
-from volery.report.groups import CLASSES, Comparison, RunGroup, group_runs, methods, shortened
+from volery.report.groups import CLASSES, Comparison, RunGroup, group_runs, methods
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
 from volery.report.tables import STATISTICS
-from volery.report.units import MINUS, NOTHING, TIMES, digits
 from volery.report.verdict import effect, interval, reading, rule
 
 ON_DAYS_LIKE_THIS: Final = "on_days_like_this"

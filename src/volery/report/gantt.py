@@ -15,12 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from volery.look.html import escaped
+from volery.look.text import broken_label, digits, duration, percent, shortened
 from volery.metrics.columns import Floats, Longs
 from volery.report.folder import Timeline
-from volery.report.groups import broken_label, shortened
-from volery.report.page import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE, time_unit
-from volery.report.units import digits, duration, percent
 
 WIDTH, LEFT, RIGHT = 446.0, 38.0, 14.0
 """Of the picture in its own units; a page scales it, and its letters stay readable on a telephone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, Protocol
 
@@ -12,11 +11,6 @@ from volery.metrics import ClassSummary, Distribution, RunSummary
 from volery.statistics import EXACT, PAIRED_T, Difference, Interval, interval_of_mean
 
 JobClass = Literal["all", "short", "long"]
-LABEL_MAX, LINE_MAX = 200, 70
-"""Letters of a label that are shown, and those of one that stands on a line of a picture."""
-_SIGNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Unicode's controls of direction (UAX 9; letters that are written from right to left are no harm and stay), and codes
-that no terminal should obey and no XML may hold; tab and new line stay."""
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
@@ -129,33 +123,6 @@ def label_of(run: RunSummary) -> str:
     """The name of a run: its label, or architecture and parameters."""
     given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
     return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
-
-
-def straight(text: str) -> str:
-    """Text without the signs that would turn the direction of what follows it, and those that command a terminal."""
-    return _SIGNS.sub("\ufffd", text)
-
-
-def shortened(label: str, most: int = LABEL_MAX) -> str:
-    """A label that a page, a picture or a table can bear, `straight`; of a longer one its beginning and its end."""
-    label = straight(label)
-    if len(label) <= most:
-        return label
-    end = most // 3
-    return f"{label[: most - end]} \u2026 {label[-end:]}"
-
-
-def broken_label(label: str, width: int) -> list[str]:
-    """A label in lines of at most so many characters, broken where it reads well."""
-    lines = [""]
-    for piece in re.findall(r"[^:,=\s]*[:,=\s]*", label):
-        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
-        for at in range(0, len(piece), width):
-            lines[-1] += piece[at : at + width]
-            if at + width < len(piece):
-                lines.append("")
-    return lines
 
 
 def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:

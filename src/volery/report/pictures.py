@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from volery.core.errors import InputError
+from volery.look.text import shortened
 from volery.metrics import AllocationSummary
 from volery.report import plots
 from volery.report.axes import HEADLINE, MEASURES, numeric_axes, panels, slug
 from volery.report.axisplot import axis_svg
 from volery.report.folder import StoredResults, read_results
-from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods, shortened
+from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods
 
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
     ("communication", lambda a: a.communication.mean),

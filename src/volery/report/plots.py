@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from volery.look.text import LINE_MAX, broken_label, duration, shortened, straight
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
-from volery.report.groups import LINE_MAX, broken_label, shortened, straight
-from volery.report.units import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

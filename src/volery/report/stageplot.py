@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from volery.core.stages import Stage
-from volery.report.groups import LINE_MAX, shortened
+from volery.look.text import LINE_MAX, duration, shortened
 from volery.report.plots import GRID, PALETTE, WIDTH_INCHES, literal, style, svg_text, tick
 from volery.report.schema import MethodTime, StageProfile
-from volery.report.units import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from volery.report.page import escaped
+from volery.look.html import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 DARK: Final[Mapping[str, str]] = {

@@ -13,20 +13,22 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from volery.metrics import RunSummary
-from volery.report.best import Best, best
-from volery.report.groups import Comparison, JobClass, RunGroup, broken_label, group_runs, shortened
-from volery.report.notes import notes, warnings
-from volery.report.sections import Section, sections
-from volery.report.units import (
+from volery.look.text import (
     NOTHING,
     NUMBER_WIDTH,
     PLUS_MINUS,
     aligned_duration,
+    broken_label,
     digits,
     duration,
     percent,
+    shortened,
 )
+from volery.metrics import RunSummary
+from volery.report.best import Best, best
+from volery.report.groups import Comparison, JobClass, RunGroup, group_runs
+from volery.report.notes import notes, warnings
+from volery.report.sections import Section, sections
 from volery.report.verdict import (
     ON_DAYS,
     PAIRS_TOLD_WHOLE,

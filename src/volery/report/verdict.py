@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from volery.report.groups import Comparison, shortened
-from volery.report.units import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio
+from volery.look.text import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio, shortened
+from volery.report.groups import Comparison
 from volery.statistics import CONFIDENCE, CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
 from volery.statistics.workload import NO_STATEMENT
 

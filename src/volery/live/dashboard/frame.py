@@ -10,9 +10,9 @@ import msgspec
 from starlette.responses import HTMLResponse, Response
 
 from volery.core.model import SECOND
-from volery.live.dashboard.html import Markup, escaped, joined, link, tag
 from volery.live.service.tokens import Principal
-from volery.live.times import utc
+from volery.look.html import Markup, document, escaped, joined, link, tag
+from volery.look.text import utc
 
 HOME: Final = "/"
 JOBS: Final = "/window/jobs"
@@ -117,15 +117,11 @@ def page(
         film: moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"{view.title} \N{MIDDLE DOT} Volery"),
+    head = joined((
         tag("link", rel="icon", href="data:,"),
         tag("link", rel="stylesheet", href=STYLE),
         tag("script", src=SCRIPT, nonce=nonce, defer=True),
-    )
+    ))  # fmt: skip
     body = tag(
         "body",
         link("#live", "to the content", class_="skip"),
@@ -136,11 +132,8 @@ def page(
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
     )
-    return HTMLResponse(
-        f'<!doctype html>\n<html lang="en">{head}{body}</html>\n',
-        status,
-        HEADERS | {"content-security-policy": policy(nonce)},
-    )
+    headers = HEADERS | {"content-security-policy": policy(nonce)}
+    return HTMLResponse(document(view.title, head, body), status, headers)
 
 
 def _live(view: PageView, again: Again) -> Markup:

@@ -12,26 +12,6 @@ from starlette.requests import Request
 from volery.core.misses import amount_text
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView
-from volery.live.dashboard.html import (
-    NOTHING,
-    Markup,
-    Piece,
-    address,
-    bar,
-    duration,
-    escaped,
-    facts,
-    figures,
-    joined,
-    link,
-    moment,
-    name_of,
-    part,
-    section,
-    share,
-    tag,
-    whole,
-)
 from volery.live.dashboard.logs import logs
 from volery.live.dashboard.reasons import reasons
 from volery.live.dashboard.tables import Column, pager, slice_of, table
@@ -42,6 +22,23 @@ from volery.live.service.outputs import Outputs
 from volery.live.service.requests import choice, number, principal
 from volery.live.service.view import FederationView
 from volery.live.status import ENDED_TASKS, UNCONFINED, JobState, JobStatus, TaskStatus, TaskUsage
+from volery.look.html import (
+    Markup,
+    Piece,
+    address,
+    bar,
+    escaped,
+    facts,
+    figures,
+    joined,
+    link,
+    moment,
+    name_of,
+    part,
+    section,
+    tag,
+)
+from volery.look.text import NOTHING, share, time_span, whole
 
 COMMAND_SHOWN: Final = 2_000
 CELLS: Final = 500
@@ -119,7 +116,7 @@ def _row(job: JobStatus) -> Sequence[Piece]:
         whole(job.tasks),
         progress(job),
         moment(job.submitted_us),
-        duration(took),
+        time_span(took),
         name_of(job.reason, 120),
     )
 
@@ -178,7 +175,7 @@ async def job_view(
         ("submitted", moment(job.submitted_us)),
         ("first task started", moment(job.started_us)),
         ("ended", moment(job.ended_us)),
-        ("from submission to end", duration(took)),
+        ("from submission to end", time_span(took)),
     )
     pending = job.tasks - sum(getattr(job, state) for state in _PARTS)
     states = (("pending", 0 if job.ended else pending), *((state, getattr(job, state)) for state in _PARTS))
@@ -290,7 +287,7 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     for place, ((task, started), end) in enumerate(zip(ran, ends, strict=True)):
         left = min(100 * (started - begin) / span, 99.85)
         width = min(max(0.15, 100 * (end - started) / span), 100 - left)
-        told = tag("title", f"task {task.index}: {task.state}, {duration(end - started)}")
+        told = tag("title", f"task {task.index}: {task.state}, {time_span(end - started)}")
         state = "killed" if task.state == "pending" else task.state  # it waits for its next attempt
         line = tag("rect", x=f"{left:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=state)
         lines.append(tag("g", told, line))
@@ -302,9 +299,9 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
         preserveAspectRatio="none",
         class_="timeline",
         role="img",
-        aria_label=f"{len(ran)} tasks over {duration(span)}",
+        aria_label=f"{len(ran)} tasks over {time_span(span)}",
     )
-    until = f" to {duration(span)} later; one line per task, as its last attempt left it"
+    until = f" to {time_span(span)} later; one line per task, as its last attempt left it"
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))
 
 
@@ -322,7 +319,7 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
         ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
         ("exit code", NOTHING if task.exit_code is None else task.exit_code),
         ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
-        ("took", duration(took)), *_used(task.usage),
+        ("took", time_span(took)), *_used(task.usage),
     )  # fmt: skip
     said = None if outputs is None else await logs(task, outputs)
     live = joined((known, section("Why", reasons(why) if why else None), said))
@@ -335,5 +332,5 @@ def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
     if usage is None:
         return []
     peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
-    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
+    known: list[tuple[str, Piece]] = [("processor time", time_span(usage.cpu_us)), ("most memory", peak)]
     return [*known, ("held", usage.held or UNCONFINED)]

@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 
 from volery.live.dashboard import frame
-from volery.live.dashboard.html import TURNING, Markup, joined, link, section, tag, whole
 from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
 from volery.live.service.outputs import AwayError, Outputs
 from volery.live.status import ENDED_TASKS, TaskStatus
+from volery.look.html import Markup, joined, link, section, tag
+from volery.look.text import straight, whole
 
 TAIL_BYTES: Final = 16 << 10
 DUMP_BYTES: Final = 512
@@ -62,7 +63,7 @@ def legible(content: bytes, *, partial: bool = False) -> str:
         partial: more may follow, so that half a character at its end is left for then.
     """
     text = _cut(content).decode("utf-8", "replace") if partial else content.decode("utf-8", "replace")
-    return TURNING.sub("\N{REPLACEMENT CHARACTER}", _COLOURS.sub("", re.sub("\r+\n?", "\n", text)))
+    return straight(_COLOURS.sub("", re.sub("\r+\n?", "\n", text)))
 
 
 def _cut(content: bytes) -> bytes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from volery.live.dashboard.html import Markup, Piece, bar, duration, joined, link, moment, name_of, part, tag, whole
 from volery.live.dashboard.tables import Column, table
 from volery.live.status import DecisionStep, FunnelStep, Why
+from volery.look.html import Markup, Piece, bar, joined, link, moment, name_of, part, tag
+from volery.look.text import time_span, whole
 
 _DECISIONS: Final = (
     Column("when", text=True),
@@ -75,4 +76,4 @@ def decisions(why: Why) -> Markup:
 def _row(step: DecisionStep) -> tuple[Piece, ...]:
     passed = "; ".join(f"{whole(one.count)} {one.scope}: {one.reason}" for one in step.passed)
     decided = step.chosen + (f" (after {whole(step.omitted)} more)" if step.omitted else "")
-    return moment(step.at_us, fine=True), step.by, decided, step.node, step.asked, duration(step.view_age_us), passed
+    return moment(step.at_us, fine=True), step.by, decided, step.node, step.asked, time_span(step.view_age_us), passed

@@ -9,8 +9,9 @@ import msgspec
 from starlette.requests import Request
 
 from volery.core.errors import InputError
-from volery.live.dashboard.html import Markup, Piece, address, joined, link, tag, whole
 from volery.live.service.requests import number
+from volery.look.html import Markup, Piece, address, joined, link, scrolled_table, tag
+from volery.look.text import whole
 
 ROWS: Final = 50
 ROWS_MAX: Final = 500
@@ -96,15 +97,8 @@ def table(
         )
         for row in cells
     )
-    head = tag("thead", tag("tr", *(_head(column, shown) for column in columns)))
-    return tag(
-        "div",
-        tag("table", head, tag("tbody", *rows), class_="listed"),
-        class_="scroll",
-        tabindex=0,
-        role="group",
-        aria_label=label,
-    )
+    shown_heads = (_head(column, shown) for column in columns)
+    return scrolled_table(shown_heads, rows, "listed", tabindex=0, role="group", aria_label=label)
 
 
 def _head(column: Column, shown: Slice | None) -> Markup:

@@ -10,26 +10,12 @@ from starlette.requests import Request
 
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView
-from volery.live.dashboard.html import (
-    NOTHING,
-    Markup,
-    Piece,
-    address,
-    bar,
-    joined,
-    link,
-    moment,
-    name_of,
-    part,
-    section,
-    share,
-    tag,
-    whole,
-)
 from volery.live.dashboard.tables import ROWS, ROWS_MAX, Column, pager, slice_of, table
 from volery.live.service.requests import number, principal
 from volery.live.service.view import FederationView
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
+from volery.look.html import Markup, Piece, address, bar, joined, link, moment, name_of, part, section, tag
+from volery.look.text import NOTHING, share, whole
 
 LAST: Final = 10
 """Preemptions that are shown beside something else."""

@@ -17,7 +17,8 @@ import volery
 from volery.core.model import Address, Message, Time
 from volery.live.messages import HostName, HostReport
 from volery.live.status import HostState, HostStatus, held_by
-from volery.live.times import unix_now_us, utc
+from volery.live.times import unix_now_us
+from volery.look.text import utc
 
 PRESENCE_S: Final = 1.0
 MISSED_MAX: Final = 5

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
+from volery.look.text import shortened
 from volery.report.explore.course import ConflictCourse, Course, conflicts_of, course
 from volery.report.explore.delays import DelayCounts, Rows, counted, kept_rows
 from volery.report.explore.pairs import Pair, pair
 from volery.report.explore.ranked import CELLS, DelayGrid, RankedJobs, rank
 from volery.report.folder import StoredResults
 from volery.report.groups import by_setting, group_runs
-from volery.report.page import shown
 from volery.report.parquet import under_label
 
 SETTINGS_MAX: Final = 12
@@ -109,12 +109,12 @@ def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serv
     labels = [group.label for _, members in settings for group in members]
     number = {label: place for place, label in enumerate(labels)}
     grid, ranked = rank([under_label(results.jobs, label) for label in labels])
-    groups = [ComparedLabels(shown(name), [number[group.label] for group in members]) for name, members in settings]
+    groups = [ComparedLabels(shortened(name), [number[group.label] for group in members]) for name, members in settings]
     most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
     curves, waiting, refused = results.curves, results.waiting, results.refused
     found = Content(
         serves=serves,
-        labels=list(map(shown, labels)),
+        labels=list(map(shortened, labels)),
         seeds=len({run.seed for run in results.summary.runs}),
         settings=groups,
         grid=grid,
@@ -126,7 +126,7 @@ def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serv
         ],
         cells=CELLS,
         pairs=[pair(a, b, ranked[a], ranked[b], grid) for a, b in _pairs(groups, everything=not serves)],
-        why=[msgspec.structs.replace(run, label=shown(run.label)) for run in why],
+        why=[msgspec.structs.replace(run, label=shortened(run.label)) for run in why],
         conflicts=[conflicts_of(one) for one in results.conflicts[:SETTINGS_MAX]],
     )
     return ExploredContent(found, ranked)

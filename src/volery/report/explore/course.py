@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from volery.look.text import shortened
 from volery.metrics import busy_time_us
 from volery.metrics.columns import Floats
 from volery.report.demand import ConflictTable
-from volery.report.page import shown
 from volery.report.parquet import RunJobs
 from volery.report.plots import SeedCurves, over_seeds
 
@@ -122,7 +122,7 @@ def conflicts_of(found: ConflictTable) -> ConflictCourse:
     begin = float(found.begin_s[0])
     width = float(found.end_s[0]) - begin
     return ConflictCourse(
-        shown(found.title),
+        shortened(found.title),
         begin,
         begin + width * len(found.begin_s),
         short(found.mean["waiting"]),

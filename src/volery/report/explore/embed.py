@@ -7,8 +7,8 @@ import hashlib
 from importlib import resources
 from typing import Any, Final
 
+from volery.look.html import EMPTY, Markup, joined, tag
 from volery.report.explore.content import as_json
-from volery.report.page import escaped
 
 SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "conflicts.js", "pairs.js", "why.js")
 STYLE: Final = "explore/explore.css"
@@ -32,25 +32,22 @@ def policy(text: str, *, serves: bool = False) -> str:
     )
 
 
-def head(text: str, *, serves: bool = False) -> str:
+def head(text: str, *, serves: bool = False) -> Markup:
     """The element that states the policy."""
-    return f'<meta http-equiv="Content-Security-Policy" content="{escaped(policy(text, serves=serves))}">\n'
+    return tag("meta", http_equiv="Content-Security-Policy", content=policy(text, serves=serves))
 
 
-def scripted(content: Any, text: str) -> str:
+def scripted(content: Any, text: str) -> Markup:
     """The content and the script that reads it, for the end of a page."""
-    return (
-        f'<script type="application/json" id="{CONTENT_ID}">{as_json(content).decode()}</script>\n'
-        f"<script>{text}</script>"
-    )
+    content_element = tag("script", Markup(as_json(content).decode()), type="application/json", id=CONTENT_ID)
+    return joined((content_element, tag("script", Markup(text))))
 
 
-def mount(view: str) -> str:
+def mount(view: str) -> Markup:
     """The element in which a script draws a view; empty without scripts."""
-    return f'<div data-view="{escaped(view)}"></div>'
+    return tag("div", data_view=view)
 
 
-def still(view: str, *pictures: str) -> str:
+def still(view: str, *pictures: Markup) -> Markup:
     """Pictures that stand for a view where no script draws it."""
-    found = "".join(pictures)
-    return f'<div data-still="{escaped(view)}">{found}</div>' if found else ""
+    return tag("div", *pictures, data_still=view) if pictures else EMPTY

@@ -16,19 +16,20 @@ from typing import Final, Protocol
 import msgspec
 
 from volery.core.errors import InputError
+from volery.look.html import EMPTY, Markup, paragraph, tag
 from volery.report.explore import embed
 from volery.report.explore.answers import Answers, Query, Why
 from volery.report.explore.content import RunExplanation, TaskExplanation, explored
 from volery.report.explore.server import LOCAL_NAMES, Page, Site
 from volery.report.folder import glance, read_results, tables
 from volery.report.html import render
-from volery.report.page import page, paragraph
+from volery.report.page import page
 from volery.report.parquet import read_jobs
 
 PATIENCE_S: Final = 1.0
 """So long a browser is kept waiting for the page before it is told how far it is."""
 STILL: Final = "default-src 'none'; style-src 'unsafe-inline'"
-AGAIN: Final = '<meta http-equiv="refresh" content="1">\n'
+AGAIN: Final = tag("meta", http_equiv="refresh", content=1)
 Told = Callable[[str], None]
 
 
@@ -201,6 +202,6 @@ def mark_of(folder: Path) -> str:
     return told.hexdigest()[:16]
 
 
-def _still(status: HTTPStatus, title: str, text: str, head: str = "") -> Page:
+def _still(status: HTTPStatus, title: str, text: str, head: Markup = EMPTY) -> Page:
     """A page that says something."""
     return Page(status, page(title, "Volery", [paragraph(text)], head=head).encode(), STILL)
