@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 _SCALE: Final[tuple[tuple[float, float, str], ...]] = (
@@ -137,3 +138,12 @@ def broken_label(label: str, width: int) -> list[str]:
             if at + width < len(piece):
                 lines.append("")
     return lines
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a Markdown table, and an empty one; bars in cells stay text."""
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    yield ""

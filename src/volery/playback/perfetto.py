@@ -14,8 +14,7 @@ import numpy as np
 
 from volery.core.model import NEVER
 from volery.metrics.timeline import in_lanes
-from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, RunLog
-from volery.playback.worklog import ATTEMPT_COLUMNS
+from volery.playback.run_log import ATTEMPT_COLUMNS, FAILED, FINISHED, KILLED, RUNNING, RunLog
 
 MACHINES, JOBS, COMPONENTS, COUNTERS = 1, 2, 3, 4
 """The processes of the trace."""

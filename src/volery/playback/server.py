@@ -30,8 +30,7 @@ from volery.live.service.requests import NotThereError
 from volery.live.service.tokens import Principal
 from volery.look.html import joined
 from volery.playback import snapshot as snapshots
-from volery.playback.bar import DESIGN, VIEW, asked_us, bar
-from volery.playback.message_panel import MessagePanel
+from volery.playback.pages import DESIGN, VIEW, MessagePanel, asked_us, bar
 from volery.playback.recording import Recording
 from volery.playback.snapshot import Snapshot
 

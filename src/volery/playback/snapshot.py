@@ -27,10 +27,19 @@ from volery.live.status import (
     UserStatus,
     Why,
 )
-from volery.playback.counts import BUSY, CANCELLED, FAULTY, PENDING, STATES, Counts
-from volery.playback.recording import LATER, Longs, Recording
+from volery.playback.recording import (
+    BUSY,
+    CANCELLED,
+    FAULTY,
+    LATER,
+    PENDING,
+    STATES,
+    Counts,
+    Longs,
+    RecordedShares,
+    Recording,
+)
 from volery.playback.run_log import FAILED, FINISHED, KILLED
-from volery.playback.shares import RecordedShares
 
 MINUTE_US: Final = 60_000_000
 RECENT_US: Final = 5 * MINUTE_US

@@ -21,9 +21,18 @@ from volery.core.port import ForwardingPort
 from volery.metrics.columns import Longs
 from volery.metrics.timeline import HEAT_ROWS_MAX, LANES_MAX, group_starts
 from volery.playback.captions import Captions
-from volery.playback.queues import Queues
-from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, Flight, RoleCounts, RunLog, ViewErrors
-from volery.playback.worklog import WorkLog
+from volery.playback.run_log import (
+    FAILED,
+    FINISHED,
+    KILLED,
+    RUNNING,
+    Flight,
+    Queues,
+    RoleCounts,
+    RunLog,
+    ViewErrors,
+    WorkLog,
+)
 
 BINS: Final = 400
 FLIGHTS_PER_KIND: Final = 3

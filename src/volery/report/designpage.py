@@ -13,7 +13,7 @@ from volery.core.component import Architecture
 from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
 from volery.core.flow import Flow
 from volery.core.stages import STAGES, Stage
-from volery.look.markdown import table
+from volery.look.text import markdown_table
 
 COMMAND = "volery architectures --pages docs/architectures"
 ALWAYS = "always"
@@ -76,7 +76,7 @@ def index_page(entries: Iterable[Architecture]) -> str:
             "",
             OF_ALL,
             "",
-            *table(("name", "description", "source"), rows),
+            *markdown_table(("name", "description", "source"), rows),
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
@@ -196,4 +196,4 @@ def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterato
 def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"## {title}"
     yield ""
-    yield from table(heads, rows)
+    yield from markdown_table(heads, rows)

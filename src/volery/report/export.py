@@ -16,8 +16,7 @@ from typing import Any, Final, Protocol
 from volery.core.errors import InputError
 from volery.look.text import MINUS, NOTHING, TIMES, digits, shortened
 from volery.metrics import RunSummary
-from volery.report.axes import AxisPoint, Panel, bare_label, numeric_axes, panels, slug, varying
-from volery.report.axisplot import axis_figure
+from volery.report.axes import AxisPoint, Panel, axis_figure, bare_label, numeric_axes, panels, slug, varying
 from volery.report.folder import StoredResults, read_results
 from volery.report.groups import CLASSES, Comparison, RunGroup, group_runs, methods
 from volery.report.pictures import delay_series, settings

@@ -12,8 +12,19 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
-from volery.report.demand import ConflictTable, LoadTable, read_conflicts, read_loads
-from volery.report.parquet import AGAIN, RunJobs, columns_of, damaged, names_of, read_jobs, under_label
+from volery.report.parquet import (
+    AGAIN,
+    ConflictTable,
+    LoadTable,
+    RunJobs,
+    columns_of,
+    damaged,
+    names_of,
+    read_conflicts,
+    read_jobs,
+    read_loads,
+    under_label,
+)
 from volery.report.plots import SeedCurves, Series
 from volery.report.schema import (
     CONFLICTS,

@@ -13,16 +13,15 @@ from volery.core.flow import Flow
 from volery.look.html import EMPTY, Markup, code, facts, folded, joined, paragraph, section, tag
 from volery.look.text import NOTHING, digits, duration, shortened
 from volery.metrics import RunSummary
-from volery.report import best, flowplot, gantt, stageplot
+from volery.report import best, flowplot, gantt
 from volery.report.axes import bare_label
 from volery.report.comparisons import comparisons_part
-from volery.report.demand import conflict_table
-from volery.report.explore import embed
-from volery.report.explore.content import Content, RunExplanation, explored
+from volery.report.explore.content import STYLE, Content, RunExplanation, explored, head, mount, script, scripted, still
 from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
 from volery.report.groups import RunGroup, group_runs, setting_of
 from volery.report.notes import end_rule, end_sentence, notes, warnings
 from volery.report.page import TableRow, figure, page, table, write_page
+from volery.report.parquet import KINDS, ConflictTable
 from volery.report.pictures import (
     FIGURES_MAX,
     PARTS,
@@ -34,6 +33,7 @@ from volery.report.pictures import (
     load_pictures,
     mean_part_s,
     settings,
+    stage_times,
     utilisation_pictures,
 )
 from volery.report.schema import REPORT, StageProfile
@@ -60,6 +60,15 @@ STAGE_CAPTION: Final = (
     "Left, single calls without the declared methods that they call: the middle half as a box, the median as a mark, "
     "90 % of them as a line, the longest as a dot; dashed: what measuring adds to each. Right: each method's share."
 )
+
+CONFLICTS_NOTE: Final = (
+    "How many tasks are in each other's way at the beginning of each second, before any scheduler has a say: tasks are "
+    "taken to start on arrival, and no delay is carried over into later seconds (IoT 2023, figure 5, which leaves open "
+    "what exactly it counts, so that there are two). Waiting: tasks that no schedule can run at once with the others, "
+    "even if all may switch to other machines (a lower bound). Collisions: each task draws one of the slots that it "
+    "fits, and this is the expected number that find theirs taken."
+)
+CONFLICT_HEADS: Final = ("workload", "kind", "mean", "median", "p95", "p99", "max")
 
 
 def write_report(folder: Path, why: Sequence[RunExplanation] = ()) -> Path:
@@ -92,10 +101,8 @@ def render(results: StoredResults, content: Content) -> str:
             "Delay",
             _delay_table(groups),
             *map(paragraph_note, notes(groups)),
-            embed.mount("delays"),
-            embed.still(
-                "delays", *(() if content.serves else (*_figures(delay_pictures(results, groups)), _beyond(groups)))
-            ),
+            mount("delays"),
+            still("delays", *(() if content.serves else (*_figures(delay_pictures(results, groups)), _beyond(groups)))),
         ),
         section("Over the axes", *_figures(axis_pictures(results))),
         *_comparisons(results),
@@ -104,8 +111,8 @@ def render(results: StoredResults, content: Content) -> str:
         section(
             "Utilisation and cost",
             _cost_table(groups),
-            embed.mount("course"),
-            embed.still("course", *(() if content.serves else _figures(utilisation_pictures(results, groups)))),
+            mount("course"),
+            still("course", *(() if content.serves else _figures(utilisation_pictures(results, groups)))),
         ),
         section("What ran where and when", *_timeline_figures(results)),
         section("Why a task waited", _why_view(content)),
@@ -118,14 +125,14 @@ def render(results: StoredResults, content: Content) -> str:
         section("Message flow", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
-    script = embed.script()
+    code_of_page = script()
     return page(
         title,
         f"Volery {results.manifest.volery_version} · {results.manifest.created}",
         parts,
-        embed.STYLE,
-        head=embed.head(script, serves=content.serves),
-        tail=embed.scripted(content, script),
+        STYLE,
+        head=head(code_of_page, serves=content.serves),
+        tail=scripted(content, code_of_page),
     )
 
 
@@ -159,7 +166,7 @@ def _pair_view(content: Content) -> Markup:
 
     heads = ["a", "b", "jobs", "less delay under a", "less under b", "equal"]
     counts = folded(f"{len(content.pairs)} pairs in numbers", table(heads, rows(), text_columns=2, names={1}))
-    return joined((paragraph("The same job under two architectures, seed by seed."), embed.mount("pairs"), counts))
+    return joined((paragraph("The same job under two architectures, seed by seed."), mount("pairs"), counts))
 
 
 def _why_view(content: Content) -> Markup:
@@ -167,7 +174,7 @@ def _why_view(content: Content) -> Markup:
         return EMPTY
     told = ", ".join(f"{shortened(run.label)} (seed {run.seed})" for run in content.why)
     words = f"Runs that explain their decisions: {told}. On the command line: volery why JOB/TASK --in DIR."
-    return joined((paragraph(words), embed.mount("why")))
+    return joined((paragraph(words), mount("why")))
 
 
 def paragraph_note(text: str) -> Markup:
@@ -350,7 +357,7 @@ def _stage_figures(results: StoredResults) -> Iterator[Markup]:
     for profile in results.profiles:
         settings.setdefault(setting_of(profile.label), []).append(profile)
     for place, (setting, profiles) in enumerate(list(settings.items())[:FIGURES_MAX]):
-        picture = stageplot.stage_times(profiles)
+        picture = stage_times(profiles)
         if picture:
             caption = "CPU time in the methods that realise stages" + (f", {shortened(setting)}" if setting else "")
             yield figure(picture, f"stages-{place}", f"{caption}. {STAGE_CAPTION}")
@@ -379,10 +386,24 @@ def _load_figures(results: StoredResults) -> Iterator[Markup]:
     yield from _figures(load_pictures(results))
 
 
+def _conflict_table(conflicts: Sequence[ConflictTable]) -> Markup:
+    """Conflicts per second in numbers."""
+    if not conflicts:
+        return EMPTY
+
+    def rows() -> Iterator[TableRow]:
+        for one in conflicts:
+            for kind in KINDS:
+                first = kind == KINDS[0]
+                yield TableRow([one.title if first else "", kind, *map(digits, one.over[kind])], "first" * first)
+
+    return joined((paragraph(CONFLICTS_NOTE), table(CONFLICT_HEADS, rows(), text_columns=2)))
+
+
 def _conflicts(results: StoredResults, content: Content) -> Iterator[Markup]:
-    yield conflict_table(results.conflicts)
-    yield embed.mount("conflicts")
-    yield embed.still("conflicts", *(() if content.serves else _figures(conflict_pictures(results))))
+    yield _conflict_table(results.conflicts)
+    yield mount("conflicts")
+    yield still("conflicts", *(() if content.serves else _figures(conflict_pictures(results))))
 
 
 def _flow_figures(results: StoredResults) -> Iterator[Markup]:

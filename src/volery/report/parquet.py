@@ -1,4 +1,4 @@
-"""Reads the Parquet tables of a results folder: columns of any table, and jobs.parquet run by run."""
+"""Reads the Parquet tables of a results folder: columns of any table, jobs run by run, load, conflicts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Flags, Floats, Longs
-from volery.report.schema import JOBS
+from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, JOBS
 
 TYPES: Final[dict[str, Any]] = {
     "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,
@@ -195,3 +196,115 @@ def names_of(path: Path) -> list[str]:
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, error) from None
     return names
+
+
+KINDS: Final = ("waiting", "collisions")
+STATISTICS: Final = ("mean", "p50", "p95", "p99")
+
+
+class LoadTable(msgspec.Struct, frozen=True):
+    """Load per constraint of one workload on one cluster, averaged over what was drawn under each seed."""
+
+    title: str
+    loads: list[ConstraintLoad]
+
+
+class ConflictTable(msgspec.Struct, frozen=True, eq=False):
+    """Conflicts per second of one workload on one cluster, in the intervals of the seed that lasts longest.
+
+    Args:
+        title: of workload and cluster, where a study has several.
+        begin_s, end_s: of each interval.
+        mean, largest: kind ("waiting" or "collisions") -> per interval; means over the seeds, the largest of any.
+        over: kind -> mean, median, p95, p99 (means over the seeds) and maximum of all seconds.
+    """
+
+    title: str
+    begin_s: Floats
+    end_s: Floats
+    mean: dict[str, Floats]
+    largest: dict[str, Floats]
+    over: dict[str, tuple[float, ...]]
+
+
+def read_loads(folder: Path) -> list[LoadTable]:
+    """Load per constraint, as far as the folder has it.
+
+    Raises:
+        InputError: when its table is damaged.
+    """
+    path = folder / CONSTRAINT_LOAD
+    if not path.exists():
+        return []
+    columns = columns_of(path, ("constraint", "mean", "median", "p95", "p99", *_of_setting(path)))
+    return [LoadTable(title, _mean_loads(columns, rows)) for title, rows in _settings(columns)]
+
+
+def _mean_loads(columns: dict[str, Any], rows: Any) -> list[ConstraintLoad]:
+    numbers = columns["constraint"][rows].astype(np.int64)
+    statistics: dict[str, Floats] = {name: columns[name][rows] for name in ("mean", "median", "p95", "p99")}
+    return [
+        ConstraintLoad(int(c), *(float(values[numbers == c].mean()) for values in statistics.values()))
+        for c in np.unique(numbers)
+    ]
+
+
+def read_conflicts(folder: Path) -> list[ConflictTable]:
+    """Conflicts over time, as far as the folder has them.
+
+    Raises:
+        InputError: when their table is damaged.
+    """
+    path = folder / CONFLICTS
+    if not path.exists():
+        return []
+    values = [name for kind in KINDS for name in (kind, f"{kind}_max", *(f"{kind}_{one}" for one in STATISTICS))]
+    columns = columns_of(path, ("seed", "begin_s", "end_s", *values, *_of_setting(path)))
+    return [_conflict_table(title, columns, rows) for title, rows in _settings(columns)]
+
+
+def _conflict_table(title: str, columns: dict[str, Any], rows: Any) -> ConflictTable:
+    seeds = [rows & (columns["seed"] == seed) for seed in np.unique(columns["seed"][rows])]
+    longest = max(seeds, key=lambda one: float(columns["end_s"][one].max()))
+    begin, end = columns["begin_s"][longest], columns["end_s"][longest]
+    places = [np.searchsorted(columns["begin_s"][one], begin, side="right") - 1 for one in seeds]
+
+    def at(name: str) -> Any:
+        """Per seed, what stands where each interval begins; nothing before its workload begins or after it ends."""
+        found = []
+        for one, place in zip(seeds, places, strict=True):
+            active = (place >= 0) & (begin < columns["end_s"][one].max())
+            found.append(np.where(active, columns[name][one][np.maximum(place, 0)], 0.0))
+        return np.array(found)
+
+    def over(kind: str) -> tuple[float, ...]:
+        means = (float(np.mean([columns[f"{kind}_{name}"][one][0] for one in seeds])) for name in STATISTICS)
+        return *means, float(columns[f"{kind}_max"][rows].max())
+
+    return ConflictTable(
+        title,
+        begin,
+        end,
+        {kind: at(kind).mean(axis=0) for kind in KINDS},
+        {kind: at(f"{kind}_max").max(axis=0) for kind in KINDS},
+        {kind: over(kind) for kind in KINDS},
+    )
+
+
+def _of_setting(path: Path) -> list[str]:
+    return sorted({"trace", "workers", "load"} & set(names_of(path)))
+
+
+def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Workload and cluster, with a mask of their rows."""
+    rows = len(next(iter(columns.values())))
+    titles = np.array([
+        " on ".join(
+            ([str(columns["trace"][i])] if "trace" in columns else [])
+            + ([f"{int(columns['workers'][i]):,} workers"] if "workers" in columns else [])
+        )
+        + (f" at load {columns['load'][i]:g}" if "load" in columns else "")
+        for i in range(rows)
+    ])  # fmt: skip
+    for title in dict.fromkeys(titles.tolist()):
+        yield title, titles == title

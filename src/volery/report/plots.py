@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from volery.report.demand import ConflictTable
+    from volery.report.parquet import ConflictTable
 
 PALETTE: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#4b2e83", "#8c510a", "#01665e",

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.report.samples import LABELS, sample_runs, write_sample
 
 from volery.core.errors import InputError
-from volery.report.explore import site as module
+from volery.report.explore import server as module
 from volery.report.explore.content import RunExplanation, TaskExplanation
-from volery.report.explore.site import ResultsSite, mark_of
+from volery.report.explore.server import ResultsSite, mark_of
 from volery.report.folder import glance
 
 EVERY = {"labels": "0", "from": "-1", "to": "1024", "first": "0", "count": "1"}
