@@ -144,8 +144,6 @@ def scrolled_table(
     """A table that scrolls sideways where the screen is narrow.
 
     Args:
-        heads: cells of the first row.
-        kind: class of the table.
         attributes: of the part of the page that scrolls.
     """
     listed = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_=kind)
@@ -156,9 +154,7 @@ def document(title: str, head: Markup, body: Markup) -> str:
     """The whole of a page.
 
     Args:
-        title: as plain text.
         head: elements for the end of the page's head.
-        body: the element.
     """
     head = tag(
         "head",

@@ -104,7 +104,6 @@ def utc(unix_us: int, *, fine: bool = False) -> str:
 
     Args:
         unix_us: microseconds since 1970-01-01 UTC.
-        fine: show milliseconds, too.
 
     Raises:
         OverflowError, OSError, ValueError: it is beyond the platform's calendar.

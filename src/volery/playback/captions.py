@@ -28,9 +28,6 @@ class Captions:
     Args:
         declared: captions by the name of a message or of a counted fact; empty: those of the documentation.
         where: task -> its job and its index in the job; None: no job has it.
-
-    Attributes:
-        moments: times and captions.
     """
 
     def __init__(self, declared: Mapping[str, str], where: Callable[[TaskId], tuple[JobId, int] | None]) -> None:

@@ -63,8 +63,6 @@ def bar(snapshot: Snapshot, path: str, view: str, lasts_s: int) -> Markup:
     """The bar above a page.
 
     Args:
-        snapshot: of the page.
-        path: of the page.
         view: the scheduler with the view that is compared with the truth; empty: none.
         lasts_s: initial length of the playback, one of `LASTS_S`.
     """
@@ -151,8 +149,6 @@ def design_view(entry: Architecture, deployment: Deployment, explanation: str, p
     """The page of a design.
 
     Args:
-        entry: of the registry.
-        deployment: that ran.
         explanation: of the design, in Markdown: headings, paragraphs, code, links.
         picture: draws its flow of messages as SVG.
     """
@@ -212,7 +208,6 @@ class PanelDrawing(msgspec.Struct, frozen=True):
 
     Args:
         roles: name, and number of components.
-        kinds: names of messages.
         at_s, step_s: the moment, and the length of an interval.
         flights: times of sending and receipt (seconds), row and place (0 to 1) of sender and receiver, kind, title.
     """
@@ -225,11 +220,7 @@ class PanelDrawing(msgspec.Struct, frozen=True):
 
 
 class MessagePanel:
-    """Messages on their way, queues, and errors of views.
-
-    Args:
-        recording: of the messages.
-    """
+    """Messages on their way, queues, and errors of views."""
 
     def __init__(self, recording: Recording) -> None:
         log = recording.log

@@ -31,8 +31,6 @@ def chrome_trace(log: RunLog, machines: int, title: str) -> bytes:
 
     Args:
         log: of a tracer. Of each kind of message it has a few per interval; counters count all.
-        machines: their count.
-        title: of the trace.
     """
     events = [
         *({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}} for pid, name in _NAMES.items()),

@@ -32,13 +32,10 @@ class RecordingSource(msgspec.Struct, frozen=True, eq=False):
     """The run or federation that was recorded.
 
     Args:
-        title: of the recording.
         subtitle: the number of machines, and the origin of the recording.
-        cluster: the machines.
         nodes: address of each node -> number of its machine.
         owners: the components responsible for each node, where the scheduler declares them.
         due: guaranteed shares by user.
-        shares: the tree of shares.
         origin_us: time 0 of the recording, microseconds since 1970; 0: a run that counts from its beginning.
     """
 
@@ -131,10 +128,6 @@ class AttemptColumns:
 
 class Recording:
     """A log, its columns, and answers for moments of it.
-
-    Args:
-        log: of a tracer.
-        source: of the log.
 
     Attributes:
         moments: times and captions, one per instant, in the order of time.
@@ -232,7 +225,6 @@ class Counts:
     """Counts of one moment.
 
     Args:
-        recording: of the counts.
         time_us: the moment, by the clock of the recording.
     """
 
@@ -307,7 +299,6 @@ class RecordedShares:
     """Shares and preemptions at a moment.
 
     Args:
-        recording: of the shares.
         time_us: the moment, by the clock of the recording.
     """
 

@@ -32,10 +32,8 @@ class RoleCounts(msgspec.Struct, frozen=True):
     """Counts of a role over time, a number per interval.
 
     Args:
-        count: of its components.
         waiting: tasks that wait there, the most in the interval; a task waits at the component that last received it.
         busiest: the same of the component at which most wait.
-        received: messages.
     """
 
     name: str
@@ -49,7 +47,6 @@ class ViewErrors(msgspec.Struct, frozen=True):
     """Errors of a scheduler's view, at the end of each interval.
 
     Args:
-        by: the scheduler.
         of: components that it receives messages from.
         age_us: per each of these, the time since its last message; -1: none yet.
         free: slots that are free in the view and run a task.
@@ -114,20 +111,15 @@ class RunLog(msgspec.Struct, frozen=True):
     """All that a tracer has recorded; intervals are of equal length.
 
     Args:
-        begin_us, step_us: of the intervals.
         addresses, kinds: that flights name.
         meanings: per kind of message, the first line of its documentation.
         sent: per kind of message, how many were sent in each interval.
-        flights: a sample.
         facts: per name, how many in each interval, of those that a design counts as inconsistencies or conflicts.
-        moments: times and captions.
         attempts: columns, see `ATTEMPT_COLUMNS`, of those that have ended or run at the end.
-        jobs: all that were submitted.
         decided: by schedulers that explain themselves.
         preemptions: time, reporting component, and fact.
         drained: time, node, and True where it is drained from then on.
         crashed: time, component, and True where it is gone from then on.
-        end_us: of the recording.
     """
 
     begin_us: Time

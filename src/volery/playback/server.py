@@ -46,7 +46,6 @@ class PlaybackApp:
     """The web application of a recording.
 
     Args:
-        recording: that is shown.
         design: makes the page of the design; None: there is none.
         lasts_s: initial length of the playback, without its pauses.
     """
@@ -129,11 +128,7 @@ class PlaybackServer:
     """The HTTP server of a recording, on this machine.
 
     Args:
-        app: of the recording.
         port: to listen at; 0: any free one.
-
-    Attributes:
-        url: of the first page.
 
     Raises:
         InputError: it cannot listen there.

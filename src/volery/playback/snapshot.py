@@ -58,7 +58,6 @@ class Snapshot:
     """The state of a recording at a moment; see `volery.live.service.view.FederationView`.
 
     Args:
-        recording: of the state.
         time_us: the moment, by the clock of the recording.
     """
 

@@ -102,7 +102,6 @@ class Tracer:
 
     Args:
         begin_us, end_us: of the recording. Earlier events are followed and not shown; later ones belong to its end.
-        slots: per machine.
         machines: node address -> machine.
         captions: see `Architecture.captions`.
         crashes: time and component of each crash, where they are known beforehand.
@@ -148,7 +147,6 @@ class Tracer:
         """Trace these components, which are not bound yet; a later one replaces an earlier one of its address.
 
         Args:
-            components: by address.
             offset_us: time of the recording minus time of their clock.
         """
         for address, component in components.items():

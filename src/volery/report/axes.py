@@ -14,7 +14,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.look.text import UNIT_S, split_duration
 from volery.metrics import RunSummary
-from volery.report.groups import CLASSES, JobClass, file_names, label_of, setting_of
+from volery.report.groups import CLASSES, JobClass, file_names, label_of, of_class, setting_of
 from volery.report.plots import (
     HEIGHT_INCHES,
     LEGEND_LINE_INCHES,
@@ -50,9 +50,7 @@ class Measure(msgspec.Struct, frozen=True):
 
     Args:
         name: as in file names and heads of columns.
-        title: in words.
         unit: "s", or empty for a fraction.
-        jobs: the class of jobs that it is of.
         of: its value in a run; None where the run has no such job.
     """
 
@@ -85,7 +83,6 @@ class Panel(msgspec.Struct, frozen=True):
     Args:
         axis: name of the axis: a key of a study file, or `design.parameter`.
         setting: the values of the other axes that vary, as `constraints=none`; empty where none does.
-        measure: what is shown.
         lines: per architecture, in the order of the study.
     """
 
@@ -109,18 +106,19 @@ def slug(name: str, setting: str) -> str:
     return f"{found[: SLUG_MAX - 9]}-{digest}"
 
 
-def _delay(jobs: JobClass, statistic: str) -> Quantity:
+def delay_of(jobs: JobClass, statistic: str) -> Quantity:
+    """A statistic of the delay of a class of jobs, seconds."""
+
     def of(run: RunSummary) -> float | None:
-        members = {"all": run, "short": run.short, "long": run.long}[jobs]
-        known = members is not None and members.delay_s.count
-        return float(getattr(members.delay_s, statistic)) if members is not None and known else None
+        found = of_class(run, jobs)
+        return None if found is None else float(getattr(found.delay_s, statistic))
 
     return of
 
 
 MEASURES: Final[tuple[Measure, ...]] = (
     *(
-        Measure(f"{name}-delay", f"{name} delay", "s", jobs, _delay(jobs, statistic))
+        Measure(f"{name}-delay", f"{name} delay", "s", jobs, delay_of(jobs, statistic))
         for jobs in CLASSES
         for name, statistic in (("mean", "mean"), ("median", "p50"), ("p99", "p99"))
     ),
@@ -270,9 +268,7 @@ class AnalysisLine(msgspec.Struct, frozen=True):
     """A quantity as theory gives it, with simulated values beside it.
 
     Args:
-        label: in the legend.
         analysis: points of the curve, x and y.
-        simulated: points that are marked.
     """
 
     label: str

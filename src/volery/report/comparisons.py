@@ -8,7 +8,7 @@ from typing import Final
 
 from volery.look.html import EMPTY, Markup, escaped, folded, joined, paragraph
 from volery.look.text import MINUS, confidence, shortened
-from volery.report.groups import Comparison, setting_of
+from volery.report.groups import setting_of
 from volery.report.page import TableRow, figure, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 from volery.report.verdict import (
@@ -22,6 +22,7 @@ from volery.report.verdict import (
     interval,
     rule,
 )
+from volery.statistics import ComparedMeans
 
 WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
 """In the picture's own units; a page scales it, and its letters stay readable on a telephone."""
@@ -30,7 +31,7 @@ ROWS_MAX: Final = 40
 GREY: Final = PALETTE[6]
 
 
-def _caption(differences: Sequence[Comparison]) -> str:
+def _caption(differences: Sequence[ComparedMeans]) -> str:
     return (
         f"Ratios b / a on a logarithmic scale, the stroke is 1; differences b {MINUS} a, the stroke is 0. Each "
         f"quantity has a scale of its own, lines are {confidence(confidence_of(differences))} intervals. Grey and "
@@ -38,7 +39,7 @@ def _caption(differences: Sequence[Comparison]) -> str:
     )
 
 
-def _against(differences: Sequence[Comparison]) -> Markup:
+def _against(differences: Sequence[ComparedMeans]) -> Markup:
     """A line per pair and class of jobs: b beside a in every quantity."""
     quantities, lines = by_quantity(differences)
 
@@ -53,7 +54,7 @@ def _against(differences: Sequence[Comparison]) -> Markup:
     return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
 
 
-def _table(differences: Sequence[Comparison]) -> Markup:
+def _table(differences: Sequence[ComparedMeans]) -> Markup:
     columns = comparison_columns(differences)
     chosen = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
 
@@ -70,7 +71,7 @@ def _table(differences: Sequence[Comparison]) -> Markup:
     return table(["pair", "jobs", *(head for head, _ in chosen)], rows(), text_columns=4, names={8})
 
 
-def comparisons_part(differences: Sequence[Comparison], name: str, said: str) -> Markup:
+def comparisons_part(differences: Sequence[ComparedMeans], name: str, said: str) -> Markup:
     """The caption of comparisons, their picture and their table; empty where nothing was compared.
 
     Args:
@@ -94,13 +95,13 @@ def comparisons_part(differences: Sequence[Comparison], name: str, said: str) ->
     return joined((told, _against(differences), *pictures, everything))
 
 
-def interval_picture(differences: Sequence[Comparison]) -> str:
+def interval_picture(differences: Sequence[ComparedMeans]) -> str:
     """One panel per quantity and setting, each on a scale of its own; empty where there is nothing to draw.
 
     A common scale would shrink what is small at a low load to nothing.
     """
 
-    def kind_of(one: Comparison) -> tuple[str, str, str]:
+    def kind_of(one: ComparedMeans) -> tuple[str, str, str]:
         return one.jobs, one.quantity, setting_of(one.a)
 
     kinds = list(dict.fromkeys(map(kind_of, differences)))
@@ -118,7 +119,7 @@ def interval_picture(differences: Sequence[Comparison]) -> str:
     )
 
 
-def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
+def _panel(panel: Sequence[ComparedMeans], top: float) -> Iterator[str]:
     places = [_places(one, ratios=all(factor(one) is not None for one in panel)) for one in panel]
     low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
@@ -151,7 +152,7 @@ def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
         )
 
 
-def _places(one: Comparison, *, ratios: bool) -> tuple[float, float, float]:
+def _places(one: ComparedMeans, *, ratios: bool) -> tuple[float, float, float]:
     """Beginning of the interval, dot and end: of b - a, or of the logarithm of b / a; three equal ones without."""
     found, of_b = one.difference, factor(one)
     if not ratios:

@@ -39,7 +39,6 @@ def design_page(
     """The page.
 
     Args:
-        entry: of the registry.
         parameters: name, type, default and meaning of each.
         flow: with the defaults.
         pictures: names of files beside the page, each with the parameters under which it holds: the defaults first.

@@ -59,7 +59,6 @@ class KeptTimeline(msgspec.Struct, frozen=True):
     """A run whose timeline a results folder has; `read_timeline` reads it.
 
     Args:
-        machines: how many there are.
         is_small: whether it has a row per task run, else a heat map.
     """
 
@@ -100,7 +99,6 @@ class StoredResults(msgspec.Struct, frozen=True):
 
     Args:
         curves: label -> utilisation over time per seed.
-        jobs: of every run.
         waiting: label -> tasks that wait over time per seed; not a number where a run has not kept it.
         refused: likewise, placements that were refused per second; not a number where a run reports none.
         loads: per constraint, before any scheduler has a say.
@@ -133,7 +131,6 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> StoredResul
     """Read a results folder.
 
     Args:
-        folder: where it is.
         jobs: of every run, where they have been read.
 
     Raises:

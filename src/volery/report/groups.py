@@ -3,59 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import msgspec
 
 from volery.metrics import ClassSummary, Distribution, RunSummary
-from volery.statistics import EXACT, PAIRED_T, Difference, Interval, interval_of_mean
+from volery.statistics import EXACT, PAIRED_T, Interval, interval_of_mean
 
 JobClass = Literal["all", "short", "long"]
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
-class Comparison(Protocol):
-    """The comparison of one quantity of two groups (read-only)."""
-
-    @property
-    def a(self) -> str:
-        """Label of the first group."""
-
-    @property
-    def b(self) -> str:
-        """Label of the second group."""
-
-    @property
-    def jobs(self) -> str:
-        """The class of jobs: "all", "short" or "long"."""
-
-    @property
-    def quantity(self) -> str:
-        """The compared quantity, for example "median delay"."""
-
-    @property
-    def unit(self) -> str:
-        """Unit of the means: "s", or empty for a fraction."""
-
-    @property
-    def confidence(self) -> float | msgspec.UnsetType:
-        """The confidence of the interval; unset: 95 %."""
-
-    @property
-    def a_mean(self) -> float:
-        """Of the first group, over the seeds."""
-
-    @property
-    def b_mean(self) -> float:
-        """Of the second group, over the seeds."""
-
-    @property
-    def difference(self) -> Difference:
-        """Of a - b, over the seeds."""
-
-    @property
-    def comparisons(self) -> int:
-        """The number of comparisons that its verdict is corrected for."""
+def of_class(run: RunSummary, jobs: JobClass) -> RunSummary | ClassSummary | None:
+    """The summary of a class of jobs; None where the run has measured none of it."""
+    found = {"all": run, "short": run.short, "long": run.long}[jobs]
+    return found if found is not None and found.delay_s.count else None
 
 
 class RunGroup(msgspec.Struct, frozen=True):
@@ -75,8 +37,7 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     def members(self, jobs: JobClass) -> list[RunSummary | ClassSummary]:
         """The summaries of a class of jobs, one per seed that has measured jobs of it."""
-        found = (run if jobs == "all" else run.short if jobs == "short" else run.long for run in self.runs)
-        return [summary for summary in found if summary is not None and summary.delay_s.count]
+        return [summary for run in self.runs if (summary := of_class(run, jobs)) is not None]
 
     def delay_s(self, jobs: JobClass) -> Distribution | None:
         """The delay of a class of jobs, each statistic averaged over the seeds; None where there is none."""

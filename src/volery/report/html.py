@@ -75,7 +75,6 @@ def write_report(folder: Path, why: Sequence[RunExplanation] = ()) -> Path:
     """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
 
     Args:
-        folder: of the results.
         why: what runs that explain themselves say of the tasks that waited longest.
 
     Raises:

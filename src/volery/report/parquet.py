@@ -28,12 +28,8 @@ class RunJobs(msgspec.Struct, frozen=True, eq=False):
     """The jobs of one run; a delay of NaN stands for a job that was not measured.
 
     Args:
-        label, seed: of the run.
-        job: numbers.
         submit_s: when each was submitted, seconds since the run began.
-        tasks: how many tasks each has.
         jrt_s, delay_s: job response time and delay, seconds; a delay is negative on machines faster than the trace.
-        is_short: whether it counts as short.
     """
 
     label: str
@@ -67,10 +63,6 @@ Told = Callable[[int, int], None]
 
 def read_jobs(folder: Path, told: Told | None = None) -> list[RunJobs]:
     """The jobs of every run of a results folder, in the order of the file.
-
-    Args:
-        folder: where it is.
-        told: hears how far it is.
 
     Raises:
         InputError: when the table is missing or damaged.
@@ -214,7 +206,6 @@ class ConflictTable(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         title: of workload and cluster, where a study has several.
-        begin_s, end_s: of each interval.
         mean, largest: kind ("waiting" or "collisions") -> per interval; means over the seeds, the largest of any.
         over: kind -> mean, median, p95, p99 (means over the seeds) and maximum of all seconds.
     """

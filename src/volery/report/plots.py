@@ -10,7 +10,6 @@ import io
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -236,7 +235,6 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
 
     Args:
         parts: name of the part -> its mean in seconds, per label.
-        labels: one per bar.
     """
     with style():
         figure, axes = new_figure(1, title, Size(height=0.9 + 0.68 * len(labels)))
@@ -264,11 +262,6 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         axes.grid(visible=False)
         add_legend(axes, columns=2, handlelength=1.6)
         return svg_text(figure, 0)
-
-
-def write_svg(picture: str, path: Path) -> None:
-    """Write a picture to a file of its own."""
-    path.write_text(picture, encoding="utf-8")
 
 
 def colour(place: int) -> str:
@@ -448,7 +441,6 @@ def svg_text(figure: Figure, legend_columns: int) -> str:
     """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table.
 
     Args:
-        figure: to be written.
         legend_columns: of the legend that is still to be made; 0 makes none.
     """
     if legend_columns and figure.axes[0].get_legend_handles_labels()[0]:

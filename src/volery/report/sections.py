@@ -175,10 +175,8 @@ class Section(msgspec.Struct, frozen=True):
     """A table of a report with its notes.
 
     Args:
-        title: above the table.
         heads: of the columns after the label.
         rows: label and cells; a row without a label continues the one before.
-        notes: sentences below the table.
         words: number of columns after the label that hold words; the others hold numbers.
     """
 

@@ -29,7 +29,6 @@ def picture(width: float, height: float, parts: Iterable[str], *, alone: bool) -
 
     Args:
         width, height: in pixels.
-        parts: its elements.
         alone: as a file of its own, with a background, and colours for light and dark; otherwise for
             `volery.report.page.figure`, which gives it the colours of its page.
     """

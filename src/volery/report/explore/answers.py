@@ -24,8 +24,6 @@ class Answers:
     """Answers questions about one results folder from its jobs by rank.
 
     Args:
-        grid: of all labels.
-        ranked: the jobs of each label.
         explaining: how many runs explain themselves.
         why: tells of a run, by its number among those that explain themselves, a job or a task.
     """

@@ -81,7 +81,6 @@ class Content(msgspec.Struct, frozen=True):
 
     Args:
         serves: whether a server answers further questions.
-        seeds: how many.
         conflicts: what the workloads ask for, over time.
         cells: on each side of a density of pairs.
         edition: of a folder that is served, which state of it this is.
@@ -103,12 +102,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class ExploredContent(msgspec.Struct, frozen=True, eq=False):
-    """The content, and the jobs behind it for what a server is asked.
-
-    Args:
-        content: what the page embeds.
-        ranked: the jobs of each label.
-    """
+    """The content, and the jobs behind it for what a server is asked."""
 
     content: Content
     ranked: list[RankedJobs]
@@ -118,7 +112,6 @@ def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serv
     """Everything that the page holds of a results folder.
 
     Args:
-        results: as read from the folder.
         why: of runs that explain themselves.
         serves: whether a server answers what the page does not hold.
     """
@@ -207,8 +200,6 @@ def still(view: str, *pictures: Markup) -> Markup:
     return tag("div", *pictures, data_still=view) if pictures else EMPTY
 
 
-POINTS: Final = 1000
-"""As many as a run keeps."""
 SECOND_US: Final = 1e6
 
 
@@ -295,7 +286,6 @@ class ConflictCourse(msgspec.Struct, frozen=True):
     """Conflicts per second of one workload, in intervals evenly spaced from begin_s to (but without) end_s.
 
     Args:
-        name: of workload and cluster.
         waiting, collisions: mean of the interval, mean over seeds.
         waiting_max, collisions_max: of the worst second, of any seed.
     """

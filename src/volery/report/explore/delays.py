@@ -37,7 +37,6 @@ class RankedJobs(msgspec.Struct, frozen=True, eq=False):
     """The measured jobs of a label, all seeds together.
 
     Args:
-        runs: of the label, by seed.
         order: places by falling delay, then run and row, per class of jobs.
         below: jobs up to the upper bound of each bin of the grid, from bin 0, per class of jobs.
         cells: per place the row (or column) of a density of pairs, or `UNMEASURED`.
@@ -157,7 +156,6 @@ class DelayCounts(msgspec.Struct, frozen=True):
     """The delays of one class of jobs under one label, all seeds together.
 
     Args:
-        whole: exact, seconds.
         bins: pairs of (empty bins before it, jobs in it), flat, one for each bin that holds jobs.
     """
 
@@ -186,7 +184,6 @@ class Rows(msgspec.Struct, frozen=True):
     """Jobs as columns, the most delayed first.
 
     Args:
-        total: how many there are, of which these are some.
         seed, job, tasks, is_long, bin: of each; `is_long` is 0 or 1, `bin` that of its delay.
         submit_s, delay_s: seconds; a submission that is not known is told by -1.
     """

@@ -165,7 +165,6 @@ class ResultsSite:
     """The report of a results folder as a site, with answers to its page.
 
     Args:
-        folder: of the results.
         explaining: makes what tells why tasks waited; called whenever the folder is read.
         told: hears how far it is, in words.
         failed: hears why the folder could not be got ready for the first time.
