@@ -195,7 +195,7 @@ class Snapshot:
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs in the order of the query; of equal ones the newest first."""
         jobs = self.recording.jobs
-        wanted = self._count.states >= 0
+        wanted = (self._count.states >= 0) & (not query.name)  # no job of a recording has a name
         if query.state is not None:
             wanted &= self._count.states == STATES.index(query.state)
         if query.user is not None:
