@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import threading
+import urllib.request
 
 import pytest
 from starlette.testclient import TestClient
 
+from volery.core.errors import InputError
 from volery.live.dashboard.frame import PageView
 from volery.playback.pages import DESIGN, design_view, seconds
 from volery.playback.recording import Recording
-from volery.playback.server import PlaybackApp
+from volery.playback.server import PlaybackApp, PlaybackServer
 from volery.playback.traced_runs import TracedRun
 
 
@@ -92,3 +95,19 @@ def test_times_in_addresses_are_short_and_exact() -> None:
 def test_style_and_script_are_served_with_those_of_recordings(client: TestClient) -> None:
     assert ".film" in client.get("/window/window.css").text
     assert "scrub" in client.get("/window/window.js").text
+
+
+def test_a_server_answers_at_its_address_until_it_is_stopped(recording: Recording) -> None:
+    server = PlaybackServer(PlaybackApp(recording).app())
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        with urllib.request.urlopen(server.url, timeout=30) as answer:  # it listens from the beginning
+            assert b'id="scrub"' in answer.read()
+        port = int(server.url.rsplit(":", 1)[1].strip("/"))
+        with pytest.raises(InputError, match="cannot listen there"):
+            PlaybackServer(PlaybackApp(recording).app(), port)
+    finally:
+        server.stop()
+        thread.join(30)
+    assert not thread.is_alive()
