@@ -11,6 +11,7 @@ from volery.look.text import MINUS, confidence, shortened
 from volery.report.groups import setting_of
 from volery.report.page import TableRow, figure, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE
+from volery.report.svg import drawing, plain_text
 from volery.report.verdict import (
     PAIRS_TOLD_WHOLE,
     against,
@@ -111,12 +112,7 @@ def interval_picture(differences: Sequence[ComparedMeans]) -> str:
     for panel in panels:
         parts += _panel(panel, y)
         y += TITLE + ROW * len(panel) + GAP
-    if not parts:
-        return ""
-    return (
-        f'<svg width="{WIDTH:.0f}pt" height="{y:.0f}pt" viewBox="0 0 {WIDTH:.0f} {y:.0f}" version="1.1" '
-        'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif">\n' + "\n".join(parts) + "\n</svg>\n"
-    )
+    return drawing(WIDTH, y, parts) if parts else ""
 
 
 def _panel(panel: Sequence[ComparedMeans], top: float) -> Iterator[str]:
@@ -130,7 +126,7 @@ def _panel(panel: Sequence[ComparedMeans], top: float) -> Iterator[str]:
     jobs = "" if panel[0].jobs == "all" else f" of {panel[0].jobs} jobs"
     setting = setting_of(panel[0].a)
     where = f", {shortened(setting, LABEL)}" if setting else ""
-    yield _text(0, top + LETTER, f"{panel[0].quantity}{jobs}{where}", more=' font-weight="bold"')
+    yield plain_text(0, top + LETTER, f"{panel[0].quantity}{jobs}{where}", size=LETTER, more=' font-weight="bold"')
     for row, (one, (begin, middle, end)) in enumerate(zip(panel, places, strict=True)):
         y = top + TITLE + ROW * row
         found = one.difference
@@ -139,8 +135,8 @@ def _panel(panel: Sequence[ComparedMeans], top: float) -> Iterator[str]:
         a, b = (shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b))
         yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
         yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
-        yield _text(0, y + LETTER, _names(b, a, sign))
-        yield _text(WIDTH, y + LETTER, effect(one), anchor="end")
+        yield plain_text(0, y + LETTER, _names(b, a, sign), size=LETTER)
+        yield plain_text(WIDTH, y + LETTER, effect(one), "end", LETTER)
         if begin < end:
             yield (
                 f'<path d="M{x(begin):.1f} {y + 19:.1f}H{x(end):.1f}" stroke="{shade}" stroke-width="2.4" '
@@ -173,8 +169,3 @@ def _names(b: str, a: str, sign: str) -> str:
     room = LABEL - len(a) - 3 if len(a) < LABEL // 2 else LABEL - 4
     kept = b if len(b) <= room else f"{b[: room - 1]}\u2026"
     return f"{kept} {sign} {a}" if len(a) < LABEL // 2 else f"{kept} {sign} \u2026"
-
-
-def _text(x: float, y: float, text: str, *, anchor: str = "start", more: str = "") -> str:
-    placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{LETTER}" fill="{INK}"{placed}{more}>{escaped(text)}</text>'

@@ -18,11 +18,11 @@ from volery.report.parquet import (
     LoadTable,
     RunJobs,
     columns_of,
-    damaged,
     names_of,
     read_conflicts,
     read_jobs,
     read_loads,
+    readable,
     under_label,
 )
 from volery.report.plots import SeedCurves, Series
@@ -256,17 +256,14 @@ def _profiles(folder: Path, manifest: ShownManifest) -> list[StageProfile]:
 
 
 def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
-    import pyarrow as pa
     from pyarrow import parquet
 
     kept: dict[tuple[str, int], bool] = {}
     for name in TIMELINE_COLUMNS:
         path = folder / name
         if path.exists():
-            try:
+            with readable(path):
                 rows = parquet.read_table(path, columns=["label", "seed"], read_dictionary=["label"])
-            except (OSError, pa.ArrowException) as error:
-                raise damaged(path, error) from None
             of = rows.unify_dictionaries().group_by(["label", "seed"]).aggregate([])
             kept |= {(one["label"], one["seed"]): name == TASK_RUNS for one in of.to_pylist()}
     found = ((run, kept.get((run.label, run.seed))) for run in runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,37 +84,47 @@ def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
     Raises:
         InputError: when the table is missing or damaged.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
     path = folder / JOBS
+    with readable(path), parquet.ParquetFile(path, read_dictionary=["label"]) as file:
+        present = file.schema_arrow.names
+        _check(path, ("label", "seed", "delay_s", "is_short"), present)
+        names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
+        rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=names)
+            for run, columns, count in _by_run(table):
+                first = rows_of.get(run, 0)
+                yield Part(*run, _typed(columns, first, count))
+                rows_of[run] = first + count
+            read += table.num_rows
+            if told is not None:
+                told(read, rows)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns errors of reading a table into those that name the file, and what to do about it.
+
+    Raises:
+        InputError: the table is missing or damaged.
+    """
+    import pyarrow as pa
+
     try:
-        with parquet.ParquetFile(path, read_dictionary=["label"]) as file:
-            present = file.schema_arrow.names
-            missing = [name for name in ("label", "seed", "delay_s", "is_short") if name not in present]
-            if missing:
-                raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-            names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
-            rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns=names)
-                for run, columns, count in _by_run(table):
-                    first = rows_of.get(run, 0)
-                    yield Part(*run, _typed(columns, first, count))
-                    rows_of[run] = first + count
-                read += table.num_rows
-                if told is not None:
-                    told(read, rows)
+        yield
     except FileNotFoundError:
         raise InputError(str(path), f"is missing; {AGAIN}") from None
     except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
+        reason = str(error).partition("\n")[0]
+        raise InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}") from None
 
 
-def damaged(path: Path, error: Exception) -> InputError:
-    """The error for a table that cannot be read."""
-    reason = str(error).partition("\n")[0]
-    return InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}")
+def _check(path: Path, names: Sequence[str], present: Sequence[str]) -> None:
+    missing = [name for name in names if name not in present]
+    if missing:
+        raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
 
 
 def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]:
@@ -157,18 +168,12 @@ def columns_of(path: Path, names: tuple[str, ...], only: tuple[str, int] | None 
     Raises:
         InputError: when the file is missing, damaged, or has not all of these columns.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
-    present = names_of(path)
-    missing = [name for name in names if name not in present]
-    if missing:
-        raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-    try:
+    _check(path, names, names_of(path))
+    with readable(path):
         matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
         table = parquet.read_table(path, columns=list(names), filters=matching)
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
     return {name: table.column(name).to_numpy() for name in names}
 
 
@@ -178,15 +183,10 @@ def names_of(path: Path) -> list[str]:
     Raises:
         InputError: when it is missing or damaged.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
-    try:
+    with readable(path):
         names: list[str] = parquet.read_schema(path).names
-    except FileNotFoundError:
-        raise InputError(str(path), f"is missing; {AGAIN}") from None
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
     return names
 
 

@@ -20,7 +20,7 @@ from volery.report import plots
 from volery.report.axes import HEADLINE, MEASURES, axis_svg, numeric_axes, panels, slug
 from volery.report.folder import StoredResults, read_results
 from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods
-from volery.report.plots import GRID, PALETTE, WIDTH_INCHES, literal, style, svg_text, tick
+from volery.report.plots import GRID, PALETTE, blank_figure, literal, style, svg_text, tick
 from volery.report.schema import MethodTime, StageProfile
 
 if TYPE_CHECKING:
@@ -183,18 +183,13 @@ def stage_times(profiles: Sequence[StageProfile], *, title: str = "") -> str:
 
     The box is the middle half of the calls, its mark the median, the line 90 % of them, the dot the longest.
     """
-    from matplotlib.figure import Figure
-
     shown = [profile for profile in profiles if _entered(profile)]
     if not shown:
         return ""
     rows = [len(_entered(profile)) for profile in shown]
     height = ROW_INCHES * sum(rows) + HEAD_INCHES * len(rows) + FOOT_INCHES
     with style():
-        figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-        figure.patch.set_visible(False)
-        if title:
-            figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+        figure = blank_figure(height, title)
         panels = figure.subplots(
             len(shown), 2, squeeze=False, sharex="col", width_ratios=(3, 1.15),
             height_ratios=[count + HEAD_INCHES / ROW_INCHES for count in rows],

@@ -142,12 +142,7 @@ def time_unit(last_s: float) -> tuple[float, str]:
 
 def _strips(curves: Sequence[SeedCurves], divisor: float, unit: str, title: str) -> str:
     """Many curves hide each other: a strip for each, with the first in grey behind it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH_INCHES, 0.6 + STRIP_INCHES * len(curves)), layout="constrained")
-    figure.patch.set_visible(False)
-    if title:
-        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    figure = blank_figure(0.6 + STRIP_INCHES * len(curves), title)
     strips = figure.subplots(len(curves), 1, sharex=True, sharey=True)
     each = max(1, STRIPS_POINTS // len(curves))
     for place, (axes, one) in enumerate(zip(strips, curves, strict=True)):
@@ -405,17 +400,22 @@ def style(size: Size = SCREEN) -> Any:
     )
 
 
-def new_figure(legend_lines: int, title: str, size: Size = SCREEN) -> tuple[Figure, Axes]:
-    """A figure with room for its legend above the axes."""
+def blank_figure(height: float, title: str, size: Size = SCREEN) -> Figure:
+    """A transparent figure with a title, as wide as `size`, so many inches high."""
     from matplotlib.figure import Figure
 
-    height = size.height + LEGEND_LINE_INCHES * size.scale * legend_lines
     figure = Figure(figsize=(size.width, height), layout="constrained")
     figure.patch.set_visible(False)
-    axes = figure.add_subplot()
-    axes.patch.set_visible(False)
     if title:
         figure.suptitle(literal(title), x=0.01, ha="left", fontsize=size.font, fontweight="bold")
+    return figure
+
+
+def new_figure(legend_lines: int, title: str, size: Size = SCREEN) -> tuple[Figure, Axes]:
+    """A figure with room for its legend above the axes."""
+    figure = blank_figure(size.height + LEGEND_LINE_INCHES * size.scale * legend_lines, title, size)
+    axes = figure.add_subplot()
+    axes.patch.set_visible(False)
     return figure, axes
 
 
