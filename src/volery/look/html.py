@@ -94,7 +94,6 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:
-    """A list of names and values."""
     return tag("dl", *(joined((tag("dt", key), tag("dd", value))) for key, value in pairs))
 
 

@@ -46,7 +46,6 @@ def digits(value: float) -> str:
 
 
 def split_duration(seconds: float) -> tuple[str, str]:
-    """Number and unit of a duration."""
     if seconds == 0:
         return "0", "s"
     for below, unit_s, unit in _SCALE:

@@ -37,7 +37,6 @@ class Captions:
         self._where = where
 
     def sent(self, now: Time, sender: Address, receiver: Address, message: Message) -> None:
-        """Write the caption of a message."""
         name = type(message).__name__
         if name in self._known:
             return

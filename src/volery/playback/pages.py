@@ -129,7 +129,6 @@ def _views(snapshot: Snapshot, view: str) -> Markup | None:
 
 
 def _said(moments: Sequence[tuple[Time, str]], now: Time) -> tuple[Markup | str, ...]:
-    """The caption of the last moment."""
     before = [what for at_us, what in moments if at_us <= now]
     return (name_of(before[-1]),) if before else ("",)
 
@@ -273,7 +272,6 @@ class MessagePanel:
         return PanelDrawing(roles, log.kinds, snapshot.time_us / 1e6, step_us / 1e6, flights)
 
     def _place(self, address: Address) -> tuple[int, float]:
-        """Row and place of a component."""
         if address not in self._places:
             role, _, rest = address.partition("/")
             row = self._row.get(role, 0)

@@ -306,7 +306,6 @@ class RecordedShares:
         self._recording, self._time_us = recording, time_us
 
     def due(self) -> Mapping[str, Fraction]:
-        """Guaranteed shares by user."""
         return self._recording.source.due
 
     def listed(self, user: str | None = None) -> list[ShareStatus]:

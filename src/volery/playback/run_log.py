@@ -203,13 +203,11 @@ class WorkLog:
             job.tasks = max(job.tasks, tasks[-1].id - job.first + 1)
 
     def answered(self, message: JobDone, now: Time) -> None:
-        """Record the answer that a job is done."""
         job = self._jobs.get(message.job)
         if job is not None and job.done_us == NEVER:
             job.done_us = now
 
     def observed(self, address: Address, fact: Fact, now: Time) -> None:
-        """Record a fact that a component reports."""
         if isinstance(fact, Decision):
             self._decided(address, fact, now)
         elif isinstance(fact, Preemption):

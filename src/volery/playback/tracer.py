@@ -212,7 +212,6 @@ class Tracer:
         self.happened(self._now, f"{address} crashes{lost}.")
 
     def begins(self, address: Address) -> None:
-        """Record the start of a component."""
         if address in self._gone:
             self._gone.discard(address)
             self._work.crashed.append((self._now, address, False))
@@ -234,7 +233,6 @@ class Tracer:
                 view.note(self._bin, end_us, found, self._free, self.cells)
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
-        """Record a message that a component sends."""
         if self._over:
             return
         if receiver == SUBMITTER and isinstance(message, JobDone):
@@ -257,7 +255,6 @@ class Tracer:
         self._flying.setdefault((sender, receiver), deque()).append((self._now, message, shown))
 
     def handled(self, address: Address, source: Address, event: Any) -> None:
-        """Record an event that a component is about to handle."""
         if self._over:
             return
         if isinstance(event, Message):
@@ -308,7 +305,6 @@ class Tracer:
         return self._addresses.setdefault(address, len(self._addresses))
 
     def launched(self, address: Address, task: Task, attempt: int) -> None:
-        """Record the start of an attempt."""
         if self._over:
             return
         machine = self._machines[address]
@@ -338,7 +334,6 @@ class Tracer:
                 self._queues.lost(task)
 
     def observed(self, address: Address, fact: Fact) -> None:
-        """Record a fact that a component reports."""
         if self._over:
             return
         self._work.observed(address, fact, self._now)
@@ -359,7 +354,6 @@ class Tracer:
             self._captions.moments.append((now, what))
 
     def log(self) -> RunLog:
-        """The log of the run so far."""
         self._close()
         for (task, attempt), (machine, start_us, job) in self._running.items():
             self._work.attempt(task, job, machine, start_us, self._now, attempt, RUNNING)

@@ -14,7 +14,7 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.look.text import UNIT_S, split_duration
 from volery.metrics import RunSummary
-from volery.report.groups import CLASSES, JobClass, file_names, label_of, of_class, setting_of
+from volery.report.groups import CLASSES, JobClass, class_summary, file_names, label_of, setting_of
 from volery.report.plots import (
     HEIGHT_INCHES,
     LEGEND_LINE_INCHES,
@@ -110,7 +110,7 @@ def delay_of(jobs: JobClass, statistic: str) -> Quantity:
     """A statistic of the delay of a class of jobs, seconds."""
 
     def of(run: RunSummary) -> float | None:
-        found = of_class(run, jobs)
+        found = class_summary(run, jobs)
         return None if found is None else float(getattr(found.delay_s, statistic))
 
     return of
@@ -206,7 +206,6 @@ FEW_DECADES: Final = 300.0
 
 
 def axis_svg(panel: Panel) -> str:
-    """The picture as SVG text."""
     with style():
         return svg_text(axis_figure(panel, panel.setting), 0)
 

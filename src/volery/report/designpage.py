@@ -66,7 +66,6 @@ def design_page(
 
 
 def index_page(entries: Iterable[Architecture]) -> str:
-    """The page that lists them."""
     rows = [(f"[{entry.name}]({entry.name}.md)", _sentence(entry.summary), entry.source) for entry in entries]
     return "\n".join(
         [

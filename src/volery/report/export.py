@@ -18,7 +18,7 @@ from volery.look.text import MINUS, NOTHING, TIMES, digits, shortened
 from volery.metrics import RunSummary
 from volery.report.axes import AxisPoint, Panel, axis_figure, bare_label, numeric_axes, panels, slug, varying
 from volery.report.folder import StoredResults, read_results
-from volery.report.groups import CLASSES, RunGroup, group_runs, methods, of_class
+from volery.report.groups import CLASSES, RunGroup, class_summary, group_runs, methods
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
 from volery.report.tables import STATISTICS
@@ -121,7 +121,7 @@ def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     yield ["architecture", *axes, "seed", "jobs", "measured_jobs", *measured, "utilisation", "messages_per_task"]
     for run in runs:
         for jobs in CLASSES:
-            members = of_class(run, jobs)
+            members = class_summary(run, jobs)
             if members is None:
                 continue
             delay = members.delay_s

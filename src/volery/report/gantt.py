@@ -101,7 +101,6 @@ class _Scale:
         self._per_s = (WIDTH - LEFT - RIGHT) / (self.end_s - self.begin_s)
 
     def x(self, at_s: float) -> float:
-        """The horizontal place of a moment."""
         return LEFT + (at_s - self.begin_s) * self._per_s
 
     def ticks(self) -> tuple[list[tuple[float, str]], str]:
@@ -139,7 +138,6 @@ class _Sheet:
         self._y += height + GAP
 
     def legend(self) -> None:
-        """The shades of a heat map."""
         side = 16.0
         for level in range(1, LEVELS + 1):
             self._parts.append(
@@ -233,7 +231,6 @@ class _Lanes:
         self.height = float(self._top[-1])
 
     def drawn(self, scale: _Scale) -> Iterator[str]:
-        """Stripes, labels and bars."""
         machines = self._per_machine.size
         stripes = "".join(
             f"M{short(LEFT)} {short(self._top[m])}H{short(WIDTH - RIGHT)}V{short(self._top[m + 1])}H{short(LEFT)}z"

@@ -14,7 +14,7 @@ JobClass = Literal["all", "short", "long"]
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
-def of_class(run: RunSummary, jobs: JobClass) -> RunSummary | ClassSummary | None:
+def class_summary(run: RunSummary, jobs: JobClass) -> RunSummary | ClassSummary | None:
     """The summary of a class of jobs; None where the run has measured none of it."""
     found = {"all": run, "short": run.short, "long": run.long}[jobs]
     return found if found is not None and found.delay_s.count else None
@@ -37,7 +37,7 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     def members(self, jobs: JobClass) -> list[RunSummary | ClassSummary]:
         """The summaries of a class of jobs, one per seed that has measured jobs of it."""
-        return [summary for run in self.runs if (summary := of_class(run, jobs)) is not None]
+        return [summary for run in self.runs if (summary := class_summary(run, jobs)) is not None]
 
     def delay_s(self, jobs: JobClass) -> Distribution | None:
         """The delay of a class of jobs, each statistic averaged over the seeds; None where there is none."""

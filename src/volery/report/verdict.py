@@ -48,7 +48,6 @@ def amount(value: float, unit: str) -> str:
 
 
 def signed(value: float, unit: str) -> str:
-    """A difference with its sign."""
     size = (
         duration(abs(value))
         if unit == "s"
@@ -58,7 +57,6 @@ def signed(value: float, unit: str) -> str:
 
 
 def times(factor: float) -> str:
-    """A ratio with its sign."""
     return f"{_factor(factor)}{TIMES}"
 
 

@@ -210,7 +210,6 @@ def kept_rows(of: RankedJobs, grid: DelayGrid, most: int) -> Rows:
 
 
 def rows_at(of: RankedJobs, grid: DelayGrid, ranks: Iterable[int], jobs: JobClass = "all") -> Rows:
-    """The jobs at these ranks."""
     found = [of.job(rank, jobs) for rank in ranks]
     delays = np.array([run.delay_s[row] for run, row in found])
     return Rows(

@@ -312,5 +312,4 @@ def mark_of(folder: Path) -> str:
 
 
 def _still(status: HTTPStatus, title: str, text: str, head: Markup = EMPTY) -> Page:
-    """A page that says something."""
     return Page(status, page(title, "Volery", [paragraph(text)], head=head).encode(), STILL)
