@@ -14,9 +14,9 @@ import pytest
 from tests.live.bench import LIMIT_S
 from tests.live.serving import at_work, serving
 
-from volery.live.dashboard.html import duration
 from volery.live.service import reports
 from volery.live.service.authentication import TokenFile
+from volery.look.text import time_span
 
 EVIL = "<script>alert(1)</script>\"'&"
 
@@ -368,10 +368,10 @@ def test_every_number_of_the_federation_is_that_of_the_api(still: Still) -> None
          f" {percent(one['used'], one['usable'])}"] for one in told["clusters"]
     ]  # fmt: skip
     shown = re.findall(r'demand">(p..)</span><span class="count">(.*?)</span>', page)
-    assert shown == [(name, duration(told["allocation"][name])) for name in ("p50", "p95", "p99")]
+    assert shown == [(name, time_span(told["allocation"][name])) for name in ("p50", "p95", "p99")]
     views = {(one["by"], one["asked"]): one for one in told["views"]}
     pairs = [[views[f"gm/{gm}", f"lm/{lm}"] for lm in range(3)] for gm in range(2)]
-    assert old == [[f"{duration(one['recent_view_age_us'])}{one['recent']} decisions" for one in row] for row in pairs]
+    assert old == [[f"{time_span(one['recent_view_age_us'])}{one['recent']} decisions" for one in row] for row in pairs]
     assert wrong == [
         [f"{one['recent_refused']} of {one['recent']}since the start {one['refused']} of {one['decisions']}"
          for one in row] for row in pairs

@@ -27,8 +27,7 @@ def browse(
     as_json: AsJson = False,
 ) -> None:
     """Show a results folder on a page that can answer about every job and task, until Ctrl-C."""
-    from volery.report.explore.server import LOCAL_NAMES, Site, open_server, url_of
-    from volery.report.explore.site import ResultsSite
+    from volery.report.explore.server import LOCAL_NAMES, ResultsSite, Site, open_server, url_of
     from volery.study.why import Explanations
 
     waiting = BrowseServer()

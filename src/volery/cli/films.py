@@ -98,7 +98,7 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
     def app(self) -> Starlette:
         """The live page of the film."""
         from volery.core.flow import flow_of
-        from volery.playback.design import design_view
+        from volery.playback.pages import design_view
         from volery.playback.recording import Recording, source_of
         from volery.playback.server import PlaybackApp
         from volery.report.designpage import explanation

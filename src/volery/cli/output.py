@@ -53,7 +53,7 @@ def terminal(*, highlight: bool = True) -> Console:
 
 def moment(unix_us: int | None) -> str:
     """A moment as every view of a federation shows it; empty where there is none."""
-    from volery.live.clock import utc
+    from volery.look.text import utc
 
     return "" if unix_us is None else utc(unix_us)
 
@@ -116,8 +116,8 @@ def print_results(
 
 def omission_rows(found: Omissions) -> list[tuple[str, str]]:
     """The work that a run leaves out of a trace, as names and figures: in all, and by reason."""
+    from volery.look.text import percent
     from volery.report.notes import share
-    from volery.report.units import percent
 
     if not found.reasons:
         return []
@@ -145,7 +145,7 @@ def print_stage_times(profiles: Sequence[StageProfile]) -> None:
     """Time per stage: per cycle, per call, and as a share of all declared methods; a table per run."""
     from rich.table import Column, Table
 
-    from volery.report.groups import shortened
+    from volery.look.text import shortened
 
     console = terminal()
     for profile in profiles:

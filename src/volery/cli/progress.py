@@ -88,7 +88,7 @@ class LiveProgress(_Drawn):
 
     def started(self, run: PlannedRun) -> None:
         """A run begins to read its input."""
-        from volery.report.groups import straight
+        from volery.look.text import straight
 
         label = f"{straight(run.spec.label)}, seed {run.spec.seed}"
         if len(label) > LABEL_WIDTH:

@@ -208,7 +208,7 @@ def _draw(
     path: Path,
 ) -> None:
     """Probabilities and times over the load, one line per quantity and number of workers."""
-    from volery.report.axisplot import AnalysisLine, draw_analysis
+    from volery.report.axes import AnalysisLine, draw_analysis
 
     panels: dict[str, list[AnalysisLine]] = {}
     quantities = [name for name in rows[0] if name not in GIVEN]

@@ -32,8 +32,8 @@ def timeline(
     as_json: AsJson = False,
 ) -> None:
     """Draw one run as a Gantt chart (a large one as a heat map), or print its columns with --json."""
+    from volery.look.text import straight
     from volery.report.folder import read_timeline
-    from volery.report.groups import straight
 
     _, chosen = kept_runs(folder, run, seed)
     if output is not None:
@@ -55,8 +55,8 @@ def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[StoredRe
     Raises:
         InputError: there are none.
     """
+    from volery.look.text import straight
     from volery.report.folder import read_results
-    from volery.report.groups import straight
 
     results = read_results(folder)
     known = results.timelines

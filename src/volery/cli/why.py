@@ -101,7 +101,7 @@ def _ask_federation(question: str | None, api: str | None, as_json: bool) -> Non
 def _print_decisions(console: Console, found: Why) -> None:
     from rich.table import Table
 
-    from volery.live.clock import utc
+    from volery.look.text import utc
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("at", "by", "decision", "node", "asked", "view age, s", "passed over"):

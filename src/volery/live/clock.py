@@ -1,4 +1,4 @@
-"""The clock of a live process, its event loop, times as people read them in one form everywhere, and lines of logs."""
+"""The clock of a live process, its event loop, and lines of logs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from volery.core.model import SECOND, Time
+from volery.look.text import utc
 
 COLLECT_EVERY: Final = 50_000
 """Messages are never part of a cycle: looking for cycles after every 700 objects would only walk the queues."""
@@ -63,20 +64,6 @@ def clock_from_now() -> Clock:
 def unix_now_us() -> Time:
     """The wall clock, microseconds since 1970."""
     return time.time_ns() // 1000
-
-
-def utc(unix_us: int, *, fine: bool = False) -> str:
-    """Show a moment as `2026-11-22 14:03:12Z`.
-
-    Args:
-        unix_us: microseconds since 1970-01-01 UTC.
-        fine: show milliseconds, too.
-
-    Raises:
-        OverflowError, OSError, ValueError: it is beyond the platform's calendar.
-    """
-    shown = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(unix_us // SECOND))
-    return f"{shown}.{unix_us % SECOND // 1000:03d}Z" if fine else f"{shown}Z"
 
 
 class PlainLines(logging.Formatter):

@@ -1,4 +1,4 @@
-"""Style sheet and scripts of all pages; reports embed them, the API serves them."""
+"""Appearance of all pages, reports and live: style sheet, scripts, elements, and numbers as text."""
 
 from __future__ import annotations
 

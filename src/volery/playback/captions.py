@@ -14,7 +14,7 @@ from typing import Final
 from volery.core.events import Counted, Fact, JobDone, Submit
 from volery.core.model import Address, Job, JobId, Message, Task, TaskId, Time
 from volery.core.why import Decision
-from volery.playback.queues import flat, task_fields
+from volery.playback.run_log import flat, task_fields
 
 KINDS_MAX: Final = 30
 """Kinds of messages that get a caption."""
@@ -28,9 +28,6 @@ class Captions:
     Args:
         declared: captions by the name of a message or of a counted fact; empty: those of the documentation.
         where: task -> its job and its index in the job; None: no job has it.
-
-    Attributes:
-        moments: times and captions.
     """
 
     def __init__(self, declared: Mapping[str, str], where: Callable[[TaskId], tuple[JobId, int] | None]) -> None:
@@ -40,7 +37,6 @@ class Captions:
         self._where = where
 
     def sent(self, now: Time, sender: Address, receiver: Address, message: Message) -> None:
-        """Write the caption of a message."""
         name = type(message).__name__
         if name in self._known:
             return

@@ -27,9 +27,7 @@ class JournalSpan(msgspec.Struct, frozen=True):
     """The federation of journals, and the time that they span.
 
     Args:
-        federation, architecture: names.
         hosts: that have left a journal.
-        cluster: the machines as schedulers see them.
         machines: node address -> machine.
         first_us, end_us: times of the first and the last event, since the first host's time 0.
         deployment: all components, as they were built.
@@ -51,10 +49,6 @@ class JournalSpan(msgspec.Struct, frozen=True):
 
 class Journals:
     """The journals of a federation, with times that are aligned by wall clocks.
-
-    Args:
-        paths: of the files, of all hosts and incarnations.
-        lookup: name -> architecture.
 
     Raises:
         InputError: a file is no journal, or of another federation or version than the first.

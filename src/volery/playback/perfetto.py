@@ -14,8 +14,7 @@ import numpy as np
 
 from volery.core.model import NEVER
 from volery.metrics.timeline import in_lanes
-from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, RunLog
-from volery.playback.worklog import ATTEMPT_COLUMNS
+from volery.playback.run_log import ATTEMPT_COLUMNS, FAILED, FINISHED, KILLED, RUNNING, RunLog
 
 MACHINES, JOBS, COMPONENTS, COUNTERS = 1, 2, 3, 4
 """The processes of the trace."""
@@ -32,8 +31,6 @@ def chrome_trace(log: RunLog, machines: int, title: str) -> bytes:
 
     Args:
         log: of a tracer. Of each kind of message it has a few per interval; counters count all.
-        machines: their count.
-        title: of the trace.
     """
     events = [
         *({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}} for pid, name in _NAMES.items()),

@@ -1,7 +1,8 @@
-"""A recording: the log of a tracer as columns, for queries of any moment."""
+"""A recording: the log of a tracer as columns, for queries of any moment; counts, shares and preemptions then."""
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -16,8 +17,10 @@ from volery.core.capabilities import Draining, DueShares
 from volery.core.component import Deployment
 from volery.core.model import NEVER, Address, Amounts, Cluster, JobId, TaskId, Time
 from volery.core.omissions import nearest_miss
-from volery.core.shares import Share
-from volery.playback.run_log import RUNNING, RunLog
+from volery.core.shares import Share, ShareChange
+from volery.live.service.user_shares import WHY
+from volery.live.status import JobState, PreemptionStatus, SharePart, ShareStatus, WeightChange
+from volery.playback.run_log import FAILED, FINISHED, RUNNING, RunLog
 
 Longs = npt.NDArray[np.int64]
 LATER: Final = 1 << 62
@@ -30,13 +33,10 @@ class RecordingSource(msgspec.Struct, frozen=True, eq=False):
     """The run or federation that was recorded.
 
     Args:
-        title: of the recording.
         subtitle: the number of machines, and the origin of the recording.
-        cluster: the machines.
         nodes: address of each node -> number of its machine.
         owners: the components responsible for each node, where the scheduler declares them.
         due: guaranteed shares by user.
-        shares: the tree of shares.
         origin_us: time 0 of the recording, microseconds since 1970; 0: a run that counts from its beginning.
     """
 
@@ -96,7 +96,7 @@ class AttemptColumns:
 
     Attributes:
         job: rows of `JobColumns`; place: of the task in its job.
-        machine, start_us, finish_us, attempt, outcome: see `playback.worklog`; `LATER`: it runs at the end.
+        machine, start_us, finish_us, attempt, outcome: see `ATTEMPT_COLUMNS`; `LATER`: it runs at the end.
         by_task: rows by job, place and start; bounds: of each job's rows in it.
     """
 
@@ -127,10 +127,6 @@ class AttemptColumns:
 
 class Recording:
     """A log, its columns, and answers for moments of it.
-
-    Args:
-        log: of a tracer.
-        source: of the log.
 
     Attributes:
         moments: times and captions, one per instant, in the order of time.
@@ -218,3 +214,152 @@ def _moments(log: RunLog) -> list[tuple[Time, str]]:
 
 def _later(times: Longs) -> Longs:
     return np.where(times == NEVER, LATER, times)
+
+
+STATES: Final[tuple[JobState, ...]] = ("pending", "running", "done", "failed", "cancelled")
+PENDING, BUSY, DONE, FAULTY, CANCELLED = range(len(STATES))
+
+
+class Counts:
+    """Counts of one moment.
+
+    Args:
+        time_us: the moment, by the clock of the recording.
+    """
+
+    def __init__(self, recording: Recording, time_us: Time) -> None:
+        self.recording, self.time_us = recording, time_us
+        self._begun = int(np.searchsorted(recording.attempts.start_us, time_us, side="right"))
+
+    @functools.cached_property
+    def runs(self) -> Longs:
+        """Rows of attempts that run."""
+        found: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] > self.time_us)
+        return found
+
+    @functools.cached_property
+    def over(self) -> Longs:
+        """Rows of attempts that are over."""
+        found: Longs = np.flatnonzero(self.recording.attempts.finish_us[: self._begun] <= self.time_us)
+        return found
+
+    def _per_job(self, rows: Longs) -> Longs:
+        return np.bincount(self.recording.attempts.job[rows], minlength=len(self.recording.jobs.of))
+
+    @functools.cached_property
+    def running(self) -> Longs:
+        """Per job, tasks that run."""
+        return self._per_job(self.runs)
+
+    def _ended(self, outcome: int) -> Longs:
+        rows = self.over
+        return self._per_job(rows[self.recording.attempts.outcome[rows] == outcome])
+
+    @functools.cached_property
+    def finished(self) -> Longs:
+        """Per job, tasks that have finished."""
+        return self._ended(FINISHED)
+
+    @functools.cached_property
+    def failed(self) -> Longs:
+        """Per job, tasks that have failed."""
+        return self._ended(FAILED)
+
+    @functools.cached_property
+    def states(self) -> Longs:
+        """Per job, the place of its state in `STATES`; -1: it has not been submitted."""
+        jobs, now = self.recording.jobs, self.time_us
+        done = jobs.done_us <= now
+        states = np.where(jobs.started_us <= now, BUSY, PENDING)
+        states = np.where(done, np.where(self.failed > 0, FAULTY, DONE), states)
+        states = np.where(done & (jobs.cancelled_us <= now), CANCELLED, states)
+        found: Longs = np.where(jobs.submitted_us <= now, states, -1)
+        return found
+
+    @functools.cached_property
+    def pending(self) -> Longs:
+        """Per job, tasks that wait."""
+        jobs = self.recording.jobs
+        left = jobs.tasks - self.running - self.finished - self.failed - jobs.unsatisfiable
+        found: Longs = np.where((self.states == PENDING) | (self.states == BUSY), np.maximum(left, 0), 0)
+        return found
+
+    @functools.cached_property
+    def on_machine(self) -> Longs:
+        """Per machine, tasks that run there."""
+        machines = self.recording.attempts.machine[self.runs]
+        return np.bincount(machines, minlength=len(self.recording.source.cluster.slots))
+
+
+MILLIONTHS: Final = 1_000_000
+
+
+class RecordedShares:
+    """Shares and preemptions at a moment.
+
+    Args:
+        time_us: the moment, by the clock of the recording.
+    """
+
+    def __init__(self, recording: Recording, time_us: Time) -> None:
+        self._recording, self._time_us = recording, time_us
+
+    def due(self) -> Mapping[str, Fraction]:
+        return self._recording.source.due
+
+    def listed(self, user: str | None = None) -> list[ShareStatus]:
+        """All shares, in the order of the tree."""
+        return [
+            ShareStatus(
+                name=one.name, within=one.within, organisation=one.members > 0, weight=one.weight, share=float(one.due)
+            )
+            for one in self._recording.source.shares
+            if user in (None, one.name)
+        ]
+
+    def changes(self, name: str | None, limit: int) -> list[WeightChange]:
+        """None: weights do not change in a recording."""
+        return []
+
+    def preemptions(
+        self, user: str | None, job: JobId | None, before: int | None, limit: int, sees: str | None = None
+    ) -> list[PreemptionStatus]:  # fmt: skip
+        """Preemptions so far, the last first."""
+        found: list[PreemptionStatus] = []
+        known = self._recording.log.preemptions
+        for number in range(len(known) if before is None else min(before, len(known)), 0, -1):
+            if known[number - 1][0] <= self._time_us and len(found) < limit:
+                one = self._status(number)
+                if user in (None, one.user, one.for_user) and job in (None, one.job, one.for_job):
+                    found.append(one)
+        return found
+
+    def _status(self, number: int) -> PreemptionStatus:
+        at_us, by, fact = self._recording.log.preemptions[number - 1]
+        jobs = self._recording.jobs
+        row, place = self._recording.where(fact.task)
+        for_row, for_place = self._recording.where(fact.beneficiary)
+        return PreemptionStatus(
+            number=number, at_us=self._recording.source.origin_us + at_us, by=by, reason=fact.reason,
+            job=jobs.of[row].id if row >= 0 else -1, index=place, attempt=fact.attempt,
+            user=jobs.of[row].user if row >= 0 else "", for_job=jobs.of[for_row].id if for_row >= 0 else -1,
+            for_index=for_place, for_user=jobs.of[for_row].user if for_row >= 0 else "",
+            loss=_part(fact.loser), gain=_part(fact.winner),
+        )  # fmt: skip
+
+    def why_again(self, row: int, place: int, attempt: int) -> str:
+        """The reason for which an attempt was preempted; empty where it was not."""
+        task = self._recording.jobs.of[row].first + place
+        lost = [
+            fact for at_us, _, fact in self._recording.log.preemptions
+            if at_us <= self._time_us and (fact.task, fact.attempt) == (task, attempt)
+        ]  # fmt: skip
+        if not lost:
+            return ""
+        return f"attempt {attempt} was preempted: {WHY[lost[-1].reason]}; the task runs again when there is room"
+
+
+def _part(change: ShareChange | None) -> SharePart | None:
+    if change is None:
+        return None
+    return SharePart(*(amount / MILLIONTHS for amount in (change.due, change.before, change.after)))

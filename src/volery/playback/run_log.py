@@ -1,14 +1,21 @@
-"""The log that a tracer writes of a run or of a federation: plain data."""
+"""The log that a tracer writes of a run or of a federation, and the collectors of its work and its queues."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import re
 from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from volery.core.events import Preemption
-from volery.core.model import NEVER, Address, Amounts, JobId, TaskId, Time
-from volery.core.why import LoggedDecision
+from volery.core.component import role_of
+from volery.core.events import Cancel, Drain, Fact, JobDone, MoreTasks, Preemption, Submit
+from volery.core.model import NEVER, Address, Amounts, Job, JobId, Message, Task, TaskId, Time
+from volery.core.why import KEPT_PER_TASK, Decision, LoggedDecision
 
 
 class Flight(msgspec.Struct, frozen=True, array_like=True):
@@ -25,10 +32,8 @@ class RoleCounts(msgspec.Struct, frozen=True):
     """Counts of a role over time, a number per interval.
 
     Args:
-        count: of its components.
         waiting: tasks that wait there, the most in the interval; a task waits at the component that last received it.
         busiest: the same of the component at which most wait.
-        received: messages.
     """
 
     name: str
@@ -42,7 +47,6 @@ class ViewErrors(msgspec.Struct, frozen=True):
     """Errors of a scheduler's view, at the end of each interval.
 
     Args:
-        by: the scheduler.
         of: components that it receives messages from.
         age_us: per each of these, the time since its last message; -1: none yet.
         free: slots that are free in the view and run a task.
@@ -107,20 +111,15 @@ class RunLog(msgspec.Struct, frozen=True):
     """All that a tracer has recorded; intervals are of equal length.
 
     Args:
-        begin_us, step_us: of the intervals.
         addresses, kinds: that flights name.
         meanings: per kind of message, the first line of its documentation.
         sent: per kind of message, how many were sent in each interval.
-        flights: a sample.
         facts: per name, how many in each interval, of those that a design counts as inconsistencies or conflicts.
-        moments: times and captions.
-        attempts: columns, see `volery.playback.worklog.ATTEMPT_COLUMNS`, of those that have ended or run at the end.
-        jobs: all that were submitted.
+        attempts: columns, see `ATTEMPT_COLUMNS`, of those that have ended or run at the end.
         decided: by schedulers that explain themselves.
         preemptions: time, reporting component, and fact.
         drained: time, node, and True where it is drained from then on.
         crashed: time, component, and True where it is gone from then on.
-        end_us: of the recording.
     """
 
     begin_us: Time
@@ -141,3 +140,218 @@ class RunLog(msgspec.Struct, frozen=True):
     drained: list[tuple[Time, Address, bool]] = []
     crashed: list[tuple[Time, Address, bool]] = []
     end_us: Time = 0
+
+
+ATTEMPT_COLUMNS: Final = ("task", "job", "machine", "start_us", "finish_us", "attempt", "outcome")
+TASKS_EXPLAINED_MAX: Final = 200_000
+"""Tasks whose decisions are kept; those of later ones are counted."""
+REFUSED: Final = -1
+
+
+class WorkLog:
+    """Collects the work of a run; times are those of the recording.
+
+    Attributes:
+        preemptions, drained, crashed: see `RunLog`.
+    """
+
+    def __init__(self) -> None:
+        self.preemptions: list[tuple[Time, Address, Preemption]] = []
+        self.drained: list[tuple[Time, Address, bool]] = []
+        self.crashed: list[tuple[Time, Address, bool]] = []
+        self._jobs: dict[JobId, JobEntry] = {}
+        self._attempts: dict[str, array[int]] = {name: array("q") for name in ATTEMPT_COLUMNS}
+        self._of_task: dict[TaskId, list[LoggedDecision]] = {}
+        self._dropped: dict[TaskId, int] = {}
+        self._pairs: dict[tuple[Address, Address], int] = {}
+        self._asked = array("q"), array("q"), array("q")
+        self._is_drained: dict[Address, bool] = {}
+
+    def received(self, message: Message, now: Time) -> None:
+        """Record a message from the submitter or an operator."""
+        if isinstance(message, Submit):
+            job = message.job
+            known = self._jobs.get(job.id)
+            if known is None:
+                first = job.tasks[0].id if job.tasks else NEVER
+                known = self._jobs[job.id] = JobEntry(job.id, job.user, now, job.task_count, first, [])
+            self._add(known, job.tasks)
+        elif isinstance(message, MoreTasks):
+            if (known := self._jobs.get(message.job)) is not None:
+                self._add(known, message.tasks)
+        elif isinstance(message, Cancel):
+            if (known := self._jobs.get(message.job)) is not None and known.cancelled_us == NEVER == known.done_us:
+                known.cancelled_us = now
+        elif isinstance(message, Drain) and self._is_drained.get(message.node, False) != message.drained:
+            self._is_drained[message.node] = message.drained
+            self.drained.append((now, message.node, message.drained))
+
+    def where(self, task: TaskId) -> tuple[JobId, int] | None:
+        """The job of a task, and the task's index in the job; None: no job has it."""
+        for job in self._jobs.values():
+            if job.first <= task < job.first + job.tasks:
+                return job.id, task - job.first
+        return None
+
+    def _add(self, job: JobEntry, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            if job.first == NEVER or task.id < job.first:
+                job.first = task.id
+            if not job.kinds or (task.constraints, task.request) != job.kinds[-1][1:]:
+                job.kinds.append((task.id, task.constraints, task.request))
+        if tasks:
+            job.tasks = max(job.tasks, tasks[-1].id - job.first + 1)
+
+    def answered(self, message: JobDone, now: Time) -> None:
+        job = self._jobs.get(message.job)
+        if job is not None and job.done_us == NEVER:
+            job.done_us = now
+
+    def observed(self, address: Address, fact: Fact, now: Time) -> None:
+        if isinstance(fact, Decision):
+            self._decided(address, fact, now)
+        elif isinstance(fact, Preemption):
+            self.preemptions.append((now, address, fact))
+
+    def _decided(self, by: Address, decision: Decision, now: Time) -> None:
+        if decision.asked:
+            times, pairs, ages = self._asked
+            times.append(now)
+            pairs.append(self._pairs.setdefault((by, decision.asked), len(self._pairs)))
+            ages.append(REFUSED if decision.chosen == "refused" else decision.view_age_us)
+        kept = self._of_task.get(decision.task)
+        if kept is None:
+            if len(self._of_task) < TASKS_EXPLAINED_MAX:
+                self._of_task[decision.task] = [LoggedDecision(now, by, decision)]
+            return
+        kept.append(LoggedDecision(now, by, decision))
+        if len(kept) > KEPT_PER_TASK:
+            del kept[1]
+            self._dropped[decision.task] = self._dropped.get(decision.task, 0) + 1
+
+    def attempt(self, *columns: int) -> None:
+        """Record an attempt that has ended, or runs at the end; see `ATTEMPT_COLUMNS`."""
+        for column, value in zip(self._attempts.values(), columns, strict=True):
+            column.append(value)
+
+    def parts(self) -> dict[str, Any]:
+        """The fields of `RunLog` that describe the work."""
+        for job in self._jobs.values():
+            job.kinds.sort()
+        times, pairs, ages = self._asked
+        return {
+            "attempts": self._attempts,
+            "jobs": [self._jobs[number] for number in sorted(self._jobs)],
+            "decided": DecisionHistory(self._of_task, self._dropped, list(self._pairs), times, pairs, ages),
+            "preemptions": self.preemptions,
+            "drained": self.drained,
+            "crashed": sorted(self.crashed),
+        }
+
+
+_WORDS: Final = re.compile(r"\w+")
+
+
+class Queues:
+    """Counts tasks that wait; a task waits at the component that last received it, until it starts."""
+
+    def __init__(self, bins: int) -> None:
+        self._bins, self._bin = bins, 0
+        self._at: dict[TaskId, Address | None] = {}
+        self._job_of: dict[TaskId, JobId] = {}
+        self._of_job: dict[JobId, set[TaskId]] = {}
+        self._now: Counter[Address] = Counter()
+        self._role_now: Counter[str] = Counter()
+        self._most: dict[str, list[int]] = {}
+        self._busiest: dict[str, list[int]] = {}
+
+    def begin(self, at: int) -> None:
+        """Begin an interval with the tasks that wait now."""
+        self._bin = at
+        busiest: dict[str, int] = {}
+        for address, count in self._now.items():
+            role = role_of(address)
+            busiest[role] = max(count, busiest.get(role, 0))
+        for role, counts in self._most.items():
+            counts[at] = self._role_now[role]
+            self._busiest[role][at] = busiest.get(role, 0)
+
+    def received(self, address: Address, message: Message) -> None:
+        """Move the tasks that a message names to its receiver."""
+        for name, whole in task_fields(type(message)):
+            for found in flat(getattr(message, name)):
+                if isinstance(found, Job):
+                    for task in found.tasks:
+                        self._put(task, address)
+                elif isinstance(found, Task):
+                    self._put(found, address)
+                elif not whole and found in self._at:
+                    self._move(found, address)
+
+    def _put(self, task: Task, address: Address) -> None:
+        if task.id not in self._job_of:
+            self._job_of[task.id] = task.job
+            self._of_job.setdefault(task.job, set()).add(task.id)
+            self._at[task.id] = None
+        if task.id in self._at:
+            self._move(task.id, address)
+
+    def _move(self, task: TaskId, address: Address | None) -> None:
+        before = self._at[task]
+        if before == address:
+            return
+        self._at[task] = address
+        if before is not None:
+            self._now[before] -= 1
+            self._role_now[role_of(before)] -= 1
+        if address is not None:
+            role = role_of(address)
+            self._now[address] += 1
+            self._role_now[role] += 1
+            if role not in self._most:
+                self._most[role], self._busiest[role] = [0] * self._bins, [0] * self._bins
+            self._most[role][self._bin] = max(self._most[role][self._bin], self._role_now[role])
+            self._busiest[role][self._bin] = max(self._busiest[role][self._bin], self._now[address])
+
+    def started(self, task: TaskId) -> None:
+        """Remove a task that has started from its queue."""
+        if task in self._at:
+            self._move(task, None)
+            del self._at[task]
+
+    def lost(self, task: TaskId) -> None:
+        """Have a task wait again after a lost attempt, at the next component that receives it."""
+        if task in self._job_of:
+            self._at[task] = None
+
+    def forget(self, job: JobId) -> None:
+        """Remove all tasks of a job that is done or cancelled."""
+        for task in self._of_job.pop(job, ()):
+            self.started(task)
+            del self._job_of[task]
+
+    def of(self, role: str) -> tuple[list[int], list[int]]:
+        """The longest queue in each interval: of all components of a role together, and of one."""
+        nothing = [0] * self._bins
+        return self._most.get(role, nothing), self._busiest.get(role, nothing)
+
+
+@functools.cache
+def task_fields(kind: type[Message]) -> tuple[tuple[str, bool], ...]:
+    """The fields of a message that name tasks or a job by their declared types; True: whole tasks, False: numbers."""
+    found = []
+    for base in kind.__mro__:
+        for name, declared in inspect.get_annotations(base).items():
+            words = set(_WORDS.findall(str(declared)))
+            if words & {"Task", "Job", "TaskId"} and "ClassVar" not in words:
+                found.append((name, "TaskId" not in words))
+    return tuple(found)
+
+
+def flat(found: Any) -> Iterator[Any]:
+    """The items of nested tuples."""
+    if isinstance(found, tuple):
+        for one in found:
+            yield from flat(one)
+    elif found is not None:
+        yield found

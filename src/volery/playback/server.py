@@ -25,13 +25,12 @@ from starlette.routing import Route
 from volery.core.errors import InputError
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import PageView, page
-from volery.live.dashboard.html import joined
 from volery.live.dashboard.routes import file_of, pages, problem_view, window_script, window_style
 from volery.live.service.authentication import Principal
 from volery.live.service.requests import NotThereError
+from volery.look.html import joined
 from volery.playback import snapshot as snapshots
-from volery.playback.bar import DESIGN, VIEW, asked_us, bar
-from volery.playback.message_panel import MessagePanel
+from volery.playback.pages import DESIGN, VIEW, MessagePanel, asked_us, bar
 from volery.playback.recording import Recording
 from volery.playback.snapshot import Snapshot
 
@@ -47,7 +46,6 @@ class PlaybackApp:
     """The web application of a recording.
 
     Args:
-        recording: that is shown.
         design: makes the page of the design; None: there is none.
         lasts_s: initial length of the playback, without its pauses.
     """
@@ -130,11 +128,7 @@ class PlaybackServer:
     """The HTTP server of a recording, on this machine.
 
     Args:
-        app: of the recording.
         port: to listen at; 0: any free one.
-
-    Attributes:
-        url: of the first page.
 
     Raises:
         InputError: it cannot listen there.

@@ -25,10 +25,19 @@ from volery.live.status import (
     UserStatus,
     Why,
 )
-from volery.playback.counts import BUSY, CANCELLED, FAULTY, PENDING, STATES, Counts
-from volery.playback.recording import LATER, Longs, Recording
+from volery.playback.recording import (
+    BUSY,
+    CANCELLED,
+    FAULTY,
+    LATER,
+    PENDING,
+    STATES,
+    Counts,
+    Longs,
+    RecordedShares,
+    Recording,
+)
 from volery.playback.run_log import FAILED, FINISHED, KILLED
-from volery.playback.shares import RecordedShares
 
 MINUTE_US: Final = 60_000_000
 RECENT_US: Final = 5 * MINUTE_US
@@ -47,7 +56,6 @@ class Snapshot:
     """The state of a recording at a moment; see `volery.live.service.queries.FederationView`.
 
     Args:
-        recording: of the state.
         time_us: the moment, by the clock of the recording.
     """
 
@@ -185,7 +193,7 @@ class Snapshot:
     def jobs(self, query: JobQuery, limit: int, order: JobOrder = NEWEST) -> list[JobStatus]:
         """Jobs in the order of the query; of equal ones the newest first."""
         jobs = self.recording.jobs
-        wanted = self._count.states >= 0
+        wanted = (self._count.states >= 0) & (not query.name)  # no job of a recording has a name
         if query.state is not None:
             wanted &= self._count.states == STATES.index(query.state)
         if query.user is not None:

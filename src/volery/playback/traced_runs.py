@@ -73,9 +73,6 @@ def trace_run(
     """Repeat a kept run under a tracer, which is slower and gives the same result.
 
     Args:
-        folder: of the results.
-        label, seed: of the run.
-        begin_us, end_us: of the recording.
         part: the recording ends before the run, which still runs to its end for its digest.
         watch: called with the facts of the input once, then with the progress of the run.
 
@@ -111,7 +108,6 @@ def demonstration(begin_us: Time = 0, end_us: Time = LENGTH_US, *, part: bool = 
     """Run the demonstration under a tracer.
 
     Args:
-        begin_us, end_us: of the recording.
         part: the recording ends before the run does.
     """
     architecture, cluster = architectures.lookup(NAME), Cluster.uniform(WORKERS)

@@ -22,9 +22,18 @@ from volery.core.port import ForwardingPort
 from volery.metrics.columns import Longs
 from volery.metrics.timeline import HEAT_ROWS_MAX, LANES_MAX, group_starts
 from volery.playback.captions import Captions
-from volery.playback.queues import Queues
-from volery.playback.run_log import FAILED, FINISHED, KILLED, RUNNING, Flight, RoleCounts, RunLog, ViewErrors
-from volery.playback.worklog import WorkLog
+from volery.playback.run_log import (
+    FAILED,
+    FINISHED,
+    KILLED,
+    RUNNING,
+    Flight,
+    Queues,
+    RoleCounts,
+    RunLog,
+    ViewErrors,
+    WorkLog,
+)
 
 BINS: Final = 400
 FLIGHTS_PER_KIND: Final = 3
@@ -94,7 +103,6 @@ class Tracer:
 
     Args:
         begin_us, end_us: of the recording. Earlier events are followed and not shown; later ones belong to its end.
-        slots: per machine.
         machines: node address -> machine.
         captions: see `Architecture.captions`.
         crashes: time and component of each crash, where they are known beforehand.
@@ -140,7 +148,6 @@ class Tracer:
         """Trace these components, which are not bound yet; a later one replaces an earlier one of its address.
 
         Args:
-            components: by address.
             offset_us: time of the recording minus time of their clock.
         """
         for address, component in components.items():
@@ -207,7 +214,6 @@ class Tracer:
         self.happened(self._now, f"{address} crashes{lost}.")
 
     def begins(self, address: Address) -> None:
-        """Record the start of a component."""
         if address in self._gone:
             self._gone.discard(address)
             self._work.crashed.append((self._now, address, False))
@@ -229,7 +235,6 @@ class Tracer:
                 view.note(self._bin, end_us, found, self._free, self.cells)
 
     def sent(self, sender: Address, receiver: Address, message: Message) -> None:
-        """Record a message that a component sends."""
         if self._over:
             return
         if receiver == SUBMITTER and isinstance(message, JobDone):
@@ -252,7 +257,6 @@ class Tracer:
         self._flying.setdefault((sender, receiver), deque()).append((self._now, message, shown))
 
     def handled(self, address: Address, source: Address, event: Any) -> None:
-        """Record an event that a component is about to handle."""
         if self._over:
             return
         if isinstance(event, Message):
@@ -303,7 +307,6 @@ class Tracer:
         return self._addresses.setdefault(address, len(self._addresses))
 
     def launched(self, address: Address, task: Task, attempt: int) -> None:
-        """Record the start of an attempt."""
         if self._over:
             return
         machine = self._machines[address]
@@ -333,7 +336,6 @@ class Tracer:
                 self._queues.lost(task)
 
     def observed(self, address: Address, fact: Fact) -> None:
-        """Record a fact that a component reports."""
         if self._over:
             return
         self._work.observed(address, fact, self._now)
@@ -354,7 +356,6 @@ class Tracer:
             self._captions.moments.append((now, what))
 
     def log(self) -> RunLog:
-        """The log of the run so far."""
         self._close()
         for (task, attempt), (machine, start_us, job) in self._running.items():
             self._work.attempt(task, job, machine, start_us, self._now, attempt, RUNNING)

@@ -1,17 +1,45 @@
-"""Measures over an axis of a study: a line per architecture, with its mean and interval at each value of the axis."""
+"""Measures over an axis of a study, a line per architecture; pictures of them, and of theory beside simulation."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 
+from volery.core.errors import InputError
+from volery.look.text import UNIT_S, split_duration
 from volery.metrics import RunSummary
-from volery.report.groups import CLASSES, JobClass, file_names, label_of, setting_of
+from volery.report.groups import CLASSES, JobClass, class_summary, file_names, label_of, setting_of
+from volery.report.plots import (
+    HEIGHT_INCHES,
+    LEGEND_LINE_INCHES,
+    MARKERS,
+    SCREEN,
+    UNDATED,
+    WIDTH_INCHES,
+    Size,
+    add_legend,
+    colour,
+    dash,
+    in_legend,
+    legend_size,
+    literal,
+    new_figure,
+    style,
+    svg_text,
+    tick,
+)
 from volery.statistics import Interval, interval_of_mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 
 SLUG_MAX: Final = 120
 Quantity = Callable[[RunSummary], float | None]
@@ -22,9 +50,7 @@ class Measure(msgspec.Struct, frozen=True):
 
     Args:
         name: as in file names and heads of columns.
-        title: in words.
         unit: "s", or empty for a fraction.
-        jobs: the class of jobs that it is of.
         of: its value in a run; None where the run has no such job.
     """
 
@@ -57,7 +83,6 @@ class Panel(msgspec.Struct, frozen=True):
     Args:
         axis: name of the axis: a key of a study file, or `design.parameter`.
         setting: the values of the other axes that vary, as `constraints=none`; empty where none does.
-        measure: what is shown.
         lines: per architecture, in the order of the study.
     """
 
@@ -81,18 +106,19 @@ def slug(name: str, setting: str) -> str:
     return f"{found[: SLUG_MAX - 9]}-{digest}"
 
 
-def _delay(jobs: JobClass, statistic: str) -> Quantity:
+def delay_of(jobs: JobClass, statistic: str) -> Quantity:
+    """A statistic of the delay of a class of jobs, seconds."""
+
     def of(run: RunSummary) -> float | None:
-        members = {"all": run, "short": run.short, "long": run.long}[jobs]
-        known = members is not None and members.delay_s.count
-        return float(getattr(members.delay_s, statistic)) if members is not None and known else None
+        found = class_summary(run, jobs)
+        return None if found is None else float(getattr(found.delay_s, statistic))
 
     return of
 
 
 MEASURES: Final[tuple[Measure, ...]] = (
     *(
-        Measure(f"{name}-delay", f"{name} delay", "s", jobs, _delay(jobs, statistic))
+        Measure(f"{name}-delay", f"{name} delay", "s", jobs, delay_of(jobs, statistic))
         for jobs in CLASSES
         for name, statistic in (("mean", "mean"), ("median", "p50"), ("p99", "p99"))
     ),
@@ -171,3 +197,130 @@ def bare_label(run: RunSummary) -> str:
     """The label of a run without its setting in square brackets."""
     label = label_of(run)
     return label.removesuffix(f" [{setting_of(label)}]")
+
+
+LOG_FROM: Final = 20.0
+"""From this ratio of the largest to the smallest mean on, the axis of durations is logarithmic."""
+FEW_DECADES: Final = 300.0
+"""Up to this ratio 2 and 5 are marked beside the powers of ten."""
+
+
+def axis_svg(panel: Panel) -> str:
+    with style():
+        return svg_text(axis_figure(panel, panel.setting), 0)
+
+
+def _bounds(point: AxisPoint) -> tuple[float, float]:
+    return (point.mean, point.mean) if point.interval is None else (point.interval.low, point.interval.high)
+
+
+def axis_figure(panel: Panel, title: str = "", size: Size = SCREEN) -> Figure:
+    """The picture; it is made, and written, within `volery.report.plots.style`."""
+    columns, rows = legend_size([line.label for line in panel.lines], size)
+    figure, axes = new_figure(rows, title, size)
+    for place, line in enumerate(panel.lines):
+        x = [point.x for point in line.points]
+        if any(point.interval for point in line.points):
+            bounds = np.array([_bounds(point) for point in line.points])
+            axes.fill_between(x, bounds[:, 0], bounds[:, 1], color=colour(place), alpha=0.13, linewidth=0)
+        axes.plot(
+            x, [point.mean for point in line.points], color=colour(place), linestyle=dash(place),
+            marker=MARKERS[place % len(MARKERS)], markersize=5 * size.scale, linewidth=1.6 * size.scale,
+            label=in_legend(line.label),
+        )  # fmt: skip
+    _scales(axes, panel)
+    add_legend(axes, columns)
+    return figure
+
+
+def _scales(axes: Axes, panel: Panel) -> None:
+    values = sorted({point.x for line in panel.lines for point in line.points})
+    means = [point.mean for line in panel.lines for point in line.points]
+    if len(values) <= 10:
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+    jobs = "" if panel.measure.jobs == "all" else f" of {panel.measure.jobs} jobs"
+    axes.set_xlabel(panel.axis.replace("_", " ").replace(".", ": "))
+    if panel.measure.unit != "s":
+        axes.set_ylabel(panel.measure.title + jobs)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+        return
+    positive = [mean for mean in means if mean > 0]
+    if len(positive) == len(means) and max(means) > LOG_FROM * min(means):
+        from matplotlib.ticker import LogLocator
+
+        axes.set_yscale("log")
+        few = max(means) < FEW_DECADES * min(means)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+        axes.set_ylabel(f"{panel.measure.title}{jobs} (log scale)")
+    else:
+        axes.set_ylim(bottom=0)
+        unit = split_duration(max(means))[1]
+        unit_s = UNIT_S[unit]
+        axes.set_ylabel(f"{panel.measure.title}{jobs} ({unit})")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value / unit_s:.3g}")
+        return
+    axes.yaxis.set_major_formatter(lambda value, _: tick(value))
+    axes.yaxis.set_minor_formatter(lambda _value, _: "")
+
+
+class AnalysisLine(msgspec.Struct, frozen=True):
+    """A quantity as theory gives it, with simulated values beside it.
+
+    Args:
+        analysis: points of the curve, x and y.
+    """
+
+    label: str
+    analysis: tuple[tuple[float, float], ...]
+    simulated: tuple[tuple[float, float], ...] = ()
+
+
+def draw_analysis(
+    panels: Mapping[str, Sequence[AnalysisLine]], path: Path, *, title: str = "", x_label: str = "load"
+) -> None:
+    """Write a picture, theory as lines and simulation as circles; the same values give the same bytes.
+
+    Args:
+        panels: label of the y axis -> what is drawn on it; one panel below the other.
+        path: its ending says the format, .svg, .png or .pdf.
+
+    Raises:
+        InputError: another ending, or the file cannot be written.
+    """
+    if path.suffix not in UNDATED:
+        raise InputError(str(path), "a picture's name must end in .png, .svg or .pdf")
+    with style():
+        figure = _analysis_figure(panels, title, x_label)
+        try:
+            figure.savefig(path, dpi=120, metadata=UNDATED[path.suffix])
+        except OSError as error:
+            raise InputError(str(path), f"cannot be written: {error.strerror or error}; choose another place") from None
+
+
+def analysis_curves(panels: Mapping[str, Sequence[AnalysisLine]], *, title: str = "", x_label: str = "load") -> str:
+    """The picture of `draw_analysis` as SVG text."""
+    with style():
+        return svg_text(_analysis_figure(panels, title, x_label), 0)
+
+
+def _analysis_figure(panels: Mapping[str, Sequence[AnalysisLine]], title: str, x_label: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    lines = sum(len(shown) for shown in panels.values())
+    height = HEIGHT_INCHES * len(panels) + LEGEND_LINE_INCHES * lines
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    rows = figure.subplots(len(panels), squeeze=False)[:, 0]
+    for axes, (y_label, shown) in zip(rows, panels.items(), strict=True):
+        for place, line in enumerate(shown):
+            axes.plot(*_xy(line.analysis), color=colour(place), linestyle=dash(place), label=literal(line.label))
+            if line.simulated:
+                axes.plot(*_xy(line.simulated), color=colour(place), linestyle="", marker="o", markerfacecolor="none")
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        add_legend(axes, 1)
+    return figure
+
+
+def _xy(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]

@@ -11,16 +11,14 @@ from typing import Final
 
 import msgspec
 
-from volery.metrics import Distribution, RunSummary
-from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting, shortened
-from volery.report.units import NOTHING, digits, duration
+from volery.look.text import NOTHING, digits, duration, shortened
+from volery.report.axes import Quantity, delay_of
+from volery.report.groups import CLASSES, JobClass, RunGroup, by_setting
 from volery.statistics import CONFIDENCE, HIGHER, SEEDS_MIN, holm, paired_difference, paired_ratio
 
 RIVALS_MIN = 3
 """Two architectures need no ranking: their paired differences say it all."""
 MESSAGES: Final = "messages"
-
-Quantity = Callable[[RunSummary], float | None]
 
 
 class Best(msgspec.Struct, frozen=True):
@@ -28,11 +26,9 @@ class Best(msgspec.Struct, frozen=True):
 
     Args:
         setting: what the labels end with in square brackets; empty where the study has one setting.
-        jobs: "all", "short" or "long".
         quantity: "median delay", "mean delay", "p99 delay" or "messages per task".
         unit: "s" or "messages".
         label: whose mean over the seeds is the lowest.
-        mean: that mean.
         level: the others that no corrected comparison shows to be higher, by their means.
         next: those with the lowest mean that is shown to be higher; empty where there is none.
         next_mean: that mean; 0 where there is none.
@@ -54,21 +50,9 @@ class Best(msgspec.Struct, frozen=True):
         return written(self.mean, self.unit), written(self.next_mean, self.unit) if self.next else NOTHING
 
 
-def _delay(jobs: JobClass, statistic: Callable[[Distribution], float]) -> Quantity:
-    def of(run: RunSummary) -> float | None:
-        found = run if jobs == "all" else run.short if jobs == "short" else run.long
-        return statistic(found.delay_s) if found is not None and found.delay_s.count else None
-
-    return of
-
-
-_STATISTICS: Final[tuple[tuple[str, Callable[[Distribution], float]], ...]] = (
-    ("median delay", lambda delay: delay.p50),
-    ("mean delay", lambda delay: delay.mean),
-    ("p99 delay", lambda delay: delay.p99),
-)
+_STATISTICS: Final = (("median delay", "p50"), ("mean delay", "mean"), ("p99 delay", "p99"))
 _QUANTITIES: Final[tuple[tuple[JobClass, str, str, Quantity], ...]] = (
-    *((jobs, name, "s", _delay(jobs, statistic)) for jobs in CLASSES for name, statistic in _STATISTICS),
+    *((jobs, name, "s", delay_of(jobs, statistic)) for jobs in CLASSES for name, statistic in _STATISTICS),
     ("all", "messages per task", MESSAGES, lambda run: run.messages_per_task),
 )
 
@@ -77,7 +61,6 @@ def best(groups: Sequence[RunGroup], confidence: float = CONFIDENCE) -> list[Bes
     """Rank within each setting that has three architectures or more, and two seeds that all of them share.
 
     Args:
-        groups: of the study.
         confidence: that all differences of one quantity in one setting have together.
     """
     found: list[Best] = []

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from volery.report.groups import Comparison, setting_of, shortened
-from volery.report.page import TableRow, escaped, figure, folded, paragraph, table
+from volery.look.html import EMPTY, Markup, escaped, folded, joined, paragraph
+from volery.look.text import MINUS, confidence, shortened
+from volery.report.groups import setting_of
+from volery.report.page import TableRow, figure, table
 from volery.report.plots import GRID, INK, PAGE, PALETTE
-from volery.report.units import MINUS, confidence
+from volery.report.svg import drawing, plain_text
 from volery.report.verdict import (
     PAIRS_TOLD_WHOLE,
     against,
@@ -21,6 +23,7 @@ from volery.report.verdict import (
     interval,
     rule,
 )
+from volery.statistics import ComparedMeans
 
 WIDTH, LEFT, RIGHT = 446.0, 8.0, 12.0
 """In the picture's own units; a page scales it, and its letters stay readable on a telephone."""
@@ -29,7 +32,7 @@ ROWS_MAX: Final = 40
 GREY: Final = PALETTE[6]
 
 
-def _caption(differences: Sequence[Comparison]) -> str:
+def _caption(differences: Sequence[ComparedMeans]) -> str:
     return (
         f"Ratios b / a on a logarithmic scale, the stroke is 1; differences b {MINUS} a, the stroke is 0. Each "
         f"quantity has a scale of its own, lines are {confidence(confidence_of(differences))} intervals. Grey and "
@@ -37,7 +40,7 @@ def _caption(differences: Sequence[Comparison]) -> str:
     )
 
 
-def _against(differences: Sequence[Comparison]) -> str:
+def _against(differences: Sequence[ComparedMeans]) -> Markup:
     """A line per pair and class of jobs: b beside a in every quantity."""
     quantities, lines = by_quantity(differences)
 
@@ -52,7 +55,7 @@ def _against(differences: Sequence[Comparison]) -> str:
     return table(["architecture", "jobs", *quantities], rows(), text_columns=2)
 
 
-def _table(differences: Sequence[Comparison]) -> str:
+def _table(differences: Sequence[ComparedMeans]) -> Markup:
     columns = comparison_columns(differences)
     chosen = [columns[name] for name in ("quantity", "verdict", "a", "b", "effect", "interval", "method")]
 
@@ -69,7 +72,7 @@ def _table(differences: Sequence[Comparison]) -> str:
     return table(["pair", "jobs", *(head for head, _ in chosen)], rows(), text_columns=4, names={8})
 
 
-def comparisons_part(differences: Sequence[Comparison], name: str, said: str) -> str:
+def comparisons_part(differences: Sequence[ComparedMeans], name: str, said: str) -> Markup:
     """The caption of comparisons, their picture and their table; empty where nothing was compared.
 
     Args:
@@ -78,29 +81,28 @@ def comparisons_part(differences: Sequence[Comparison], name: str, said: str) ->
         said: which chance they are about.
     """
     if not differences:
-        return ""
+        return EMPTY
     drawn = [d for d in differences if d.jobs == "all"]
-    picture = figure(interval_picture(drawn), name, _caption(drawn))
+    pictures = [figure(interval_picture(drawn), name, _caption(drawn))]
     classes = [d for d in differences if d.jobs != "all"]
     if classes:
-        picture += folded(
-            "Short and long jobs, drawn", figure(interval_picture(classes), f"{name}-classes", _caption(classes))
-        )
+        of_classes = figure(interval_picture(classes), f"{name}-classes", _caption(classes))
+        pictures.append(folded("Short and long jobs, drawn", of_classes))
     told = paragraph(f"{said} {rule(differences)}")
     pairs = len({(d.a, d.b) for d in differences})
     if pairs <= PAIRS_TOLD_WHOLE:
-        return told + picture + _table(differences)
+        return joined((told, *pictures, _table(differences)))
     everything = folded(f"The {len(differences)} comparisons of {pairs} pairs", _table(differences))
-    return told + _against(differences) + picture + everything
+    return joined((told, _against(differences), *pictures, everything))
 
 
-def interval_picture(differences: Sequence[Comparison]) -> str:
+def interval_picture(differences: Sequence[ComparedMeans]) -> str:
     """One panel per quantity and setting, each on a scale of its own; empty where there is nothing to draw.
 
     A common scale would shrink what is small at a low load to nothing.
     """
 
-    def kind_of(one: Comparison) -> tuple[str, str, str]:
+    def kind_of(one: ComparedMeans) -> tuple[str, str, str]:
         return one.jobs, one.quantity, setting_of(one.a)
 
     kinds = list(dict.fromkeys(map(kind_of, differences)))
@@ -110,15 +112,10 @@ def interval_picture(differences: Sequence[Comparison]) -> str:
     for panel in panels:
         parts += _panel(panel, y)
         y += TITLE + ROW * len(panel) + GAP
-    if not parts:
-        return ""
-    return (
-        f'<svg width="{WIDTH:.0f}pt" height="{y:.0f}pt" viewBox="0 0 {WIDTH:.0f} {y:.0f}" version="1.1" '
-        'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif">\n' + "\n".join(parts) + "\n</svg>\n"
-    )
+    return drawing(WIDTH, y, parts) if parts else ""
 
 
-def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
+def _panel(panel: Sequence[ComparedMeans], top: float) -> Iterator[str]:
     places = [_places(one, ratios=all(factor(one) is not None for one in panel)) for one in panel]
     low, high = min(0.0, *(begin for begin, _, _ in places)), max(0.0, *(end for _, _, end in places))
     per_unit = (WIDTH - LEFT - RIGHT) / ((high - low) or 1.0)
@@ -129,7 +126,7 @@ def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
     jobs = "" if panel[0].jobs == "all" else f" of {panel[0].jobs} jobs"
     setting = setting_of(panel[0].a)
     where = f", {shortened(setting, LABEL)}" if setting else ""
-    yield _text(0, top + LETTER, f"{panel[0].quantity}{jobs}{where}", more=' font-weight="bold"')
+    yield plain_text(0, top + LETTER, f"{panel[0].quantity}{jobs}{where}", size=LETTER, more=' font-weight="bold"')
     for row, (one, (begin, middle, end)) in enumerate(zip(panel, places, strict=True)):
         y = top + TITLE + ROW * row
         found = one.difference
@@ -138,8 +135,8 @@ def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
         a, b = (shortened(label.removesuffix(f" [{setting}]")) for label in (one.a, one.b))
         yield f'<path d="M{LEFT:.1f} {y + 19:.1f}H{WIDTH - RIGHT:.1f}" stroke="{GRID}" stroke-width="0.6" fill="none"/>'
         yield f'<path d="M{x(0):.1f} {y + 13:.1f}v12" stroke="{INK}" stroke-width="0.9" fill="none"/>'
-        yield _text(0, y + LETTER, _names(b, a, sign))
-        yield _text(WIDTH, y + LETTER, effect(one), anchor="end")
+        yield plain_text(0, y + LETTER, _names(b, a, sign), size=LETTER)
+        yield plain_text(WIDTH, y + LETTER, effect(one), "end", LETTER)
         if begin < end:
             yield (
                 f'<path d="M{x(begin):.1f} {y + 19:.1f}H{x(end):.1f}" stroke="{shade}" stroke-width="2.4" '
@@ -151,7 +148,7 @@ def _panel(panel: Sequence[Comparison], top: float) -> Iterator[str]:
         )
 
 
-def _places(one: Comparison, *, ratios: bool) -> tuple[float, float, float]:
+def _places(one: ComparedMeans, *, ratios: bool) -> tuple[float, float, float]:
     """Beginning of the interval, dot and end: of b - a, or of the logarithm of b / a; three equal ones without."""
     found, of_b = one.difference, factor(one)
     if not ratios:
@@ -172,8 +169,3 @@ def _names(b: str, a: str, sign: str) -> str:
     room = LABEL - len(a) - 3 if len(a) < LABEL // 2 else LABEL - 4
     kept = b if len(b) <= room else f"{b[: room - 1]}\u2026"
     return f"{kept} {sign} {a}" if len(a) < LABEL // 2 else f"{kept} {sign} \u2026"
-
-
-def _text(x: float, y: float, text: str, *, anchor: str = "start", more: str = "") -> str:
-    placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{LETTER}" fill="{INK}"{placed}{more}>{escaped(text)}</text>'

@@ -13,7 +13,7 @@ from volery.core.component import Architecture
 from volery.core.features import AMOUNTS, DEPENDENCIES, FEATURES
 from volery.core.flow import Flow
 from volery.core.stages import STAGES, Stage
-from volery.look.markdown import table
+from volery.look.text import markdown_table
 
 COMMAND = "volery architectures --pages docs/architectures"
 ALWAYS = "always"
@@ -39,7 +39,6 @@ def design_page(
     """The page.
 
     Args:
-        entry: of the registry.
         parameters: name, type, default and meaning of each.
         flow: with the defaults.
         pictures: names of files beside the page, each with the parameters under which it holds: the defaults first.
@@ -67,7 +66,6 @@ def design_page(
 
 
 def index_page(entries: Iterable[Architecture]) -> str:
-    """The page that lists them."""
     rows = [(f"[{entry.name}]({entry.name}.md)", _sentence(entry.summary), entry.source) for entry in entries]
     return "\n".join(
         [
@@ -76,7 +74,7 @@ def index_page(entries: Iterable[Architecture]) -> str:
             "",
             OF_ALL,
             "",
-            *table(("name", "description", "source"), rows),
+            *markdown_table(("name", "description", "source"), rows),
             "```{toctree}\n:hidden:\n:glob:\n\n*\n```\n",
         ]
     )
@@ -196,4 +194,4 @@ def _faults(entry: Architecture, pictures: Iterable[tuple[str, str]]) -> Iterato
 def _section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"## {title}"
     yield ""
-    yield from table(heads, rows)
+    yield from markdown_table(heads, rows)

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from volery.core.errors import InputError
+from volery.look.text import MINUS, NOTHING, TIMES, digits, shortened
 from volery.metrics import RunSummary
-from volery.report.axes import AxisPoint, Panel, bare_label, numeric_axes, panels, slug, varying
-from volery.report.axisplot import axis_figure
+from volery.report.axes import AxisPoint, Panel, axis_figure, bare_label, numeric_axes, panels, slug, varying
 from volery.report.folder import StoredResults, read_results
-from volery.report.groups import CLASSES, Comparison, RunGroup, group_runs, methods, shortened
+from volery.report.groups import CLASSES, RunGroup, class_summary, group_runs, methods
 from volery.report.pictures import delay_series, settings
 from volery.report.plots import Size, delay_figure, figure_bytes, style
 from volery.report.tables import STATISTICS
-from volery.report.units import MINUS, NOTHING, TIMES, digits
 from volery.report.verdict import effect, interval, reading, rule
+from volery.statistics import ComparedMeans
 
 ON_DAYS_LIKE_THIS: Final = "on_days_like_this"
 FORMATS: Final = ("csv", "latex", "pdf", "png", "svg")
@@ -39,11 +39,11 @@ class Comparisons(Protocol):
     """The comparisons of a study (read-only)."""
 
     @property
-    def differences(self) -> Sequence[Comparison]:
+    def differences(self) -> Sequence[ComparedMeans]:
         """The paired differences over the seeds."""
 
     @property
-    def on_days_like_this(self) -> Sequence[Comparison] | None:
+    def on_days_like_this(self) -> Sequence[ComparedMeans] | None:
         """Of single runs, job by job; None in a folder of an earlier version."""
 
 
@@ -53,8 +53,6 @@ def write_export(
     """Write tables and figures of a results folder; the folder for them is made.
 
     Args:
-        folder: the results.
-        into: where the files are written.
         formats: of `FORMATS`.
         width: a key of `WIDTHS`.
         compared: in place of those that the folder has, where another baseline was chosen.
@@ -123,8 +121,8 @@ def run_rows(runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     yield ["architecture", *axes, "seed", "jobs", "measured_jobs", *measured, "utilisation", "messages_per_task"]
     for run in runs:
         for jobs in CLASSES:
-            members = {"all": run, "short": run.short, "long": run.long}[jobs]
-            if members is None or not members.delay_s.count:
+            members = class_summary(run, jobs)
+            if members is None:
                 continue
             delay = members.delay_s
             yield [
@@ -150,7 +148,7 @@ def delay_rows(groups: Sequence[RunGroup]) -> Iterator[list[Any]]:
             ]  # fmt: skip
 
 
-def difference_rows(differences: Sequence[Comparison], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
+def difference_rows(differences: Sequence[ComparedMeans], runs: Sequence[RunSummary]) -> Iterator[list[Any]]:
     """A head, and a line per paired difference a - b: the axes of a, and mean and interval over the seeds."""
     axes = list(varying(runs))
     first = {run.label: run for run in reversed(runs)}
@@ -211,7 +209,7 @@ def delay_latex(groups: Sequence[RunGroup]) -> str:
     return _tabular(told, ["architecture", "jobs", "median", "mean", "p90", "p99", "max"], rows)
 
 
-def differences_latex(differences: Sequence[Comparison]) -> str:
+def differences_latex(differences: Sequence[ComparedMeans]) -> str:
     """A booktabs table of comparisons: ratios of durations, else differences, with intervals and methods."""
     rows = [
         [

@@ -40,7 +40,6 @@ def flow_svg(flow: Flow, *, alone: bool = True) -> str:
     """The picture.
 
     Args:
-        flow: of a deployment.
         alone: as a file of its own, with a background, and colours for light and dark; otherwise for
             `volery.report.page.figure`, which gives it the colours of its page.
     """

@@ -12,8 +12,19 @@ import numpy as np
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
-from volery.report.demand import ConflictTable, LoadTable, read_conflicts, read_loads
-from volery.report.parquet import AGAIN, RunJobs, columns_of, damaged, names_of, read_jobs, under_label
+from volery.report.parquet import (
+    AGAIN,
+    ConflictTable,
+    LoadTable,
+    RunJobs,
+    columns_of,
+    names_of,
+    read_conflicts,
+    read_jobs,
+    read_loads,
+    readable,
+    under_label,
+)
 from volery.report.plots import SeedCurves, Series
 from volery.report.schema import (
     CONFLICTS,
@@ -48,7 +59,6 @@ class KeptTimeline(msgspec.Struct, frozen=True):
     """A run whose timeline a results folder has; `read_timeline` reads it.
 
     Args:
-        machines: how many there are.
         is_small: whether it has a row per task run, else a heat map.
     """
 
@@ -89,7 +99,6 @@ class StoredResults(msgspec.Struct, frozen=True):
 
     Args:
         curves: label -> utilisation over time per seed.
-        jobs: of every run.
         waiting: label -> tasks that wait over time per seed; not a number where a run has not kept it.
         refused: likewise, placements that were refused per second; not a number where a run reports none.
         loads: per constraint, before any scheduler has a say.
@@ -122,7 +131,6 @@ def read_results(folder: Path, jobs: list[RunJobs] | None = None) -> StoredResul
     """Read a results folder.
 
     Args:
-        folder: where it is.
         jobs: of every run, where they have been read.
 
     Raises:
@@ -248,17 +256,14 @@ def _profiles(folder: Path, manifest: ShownManifest) -> list[StageProfile]:
 
 
 def _timelines(folder: Path, runs: Sequence[RunSummary]) -> list[KeptTimeline]:
-    import pyarrow as pa
     from pyarrow import parquet
 
     kept: dict[tuple[str, int], bool] = {}
     for name in TIMELINE_COLUMNS:
         path = folder / name
         if path.exists():
-            try:
+            with readable(path):
                 rows = parquet.read_table(path, columns=["label", "seed"], read_dictionary=["label"])
-            except (OSError, pa.ArrowException) as error:
-                raise damaged(path, error) from None
             of = rows.unify_dictionaries().group_by(["label", "seed"]).aggregate([])
             kept |= {(one["label"], one["seed"]): name == TASK_RUNS for one in of.to_pylist()}
     found = ((run, kept.get((run.label, run.seed))) for run in runs)

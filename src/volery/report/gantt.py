@@ -15,12 +15,12 @@ from typing import Final
 
 import numpy as np
 
+from volery.look.html import escaped
+from volery.look.text import broken_label, digits, duration, percent, shortened
 from volery.metrics.columns import Floats, Longs
 from volery.report.folder import Timeline
-from volery.report.groups import broken_label, shortened
-from volery.report.page import escaped
-from volery.report.plots import GRID, INK, PAGE, PALETTE, time_unit
-from volery.report.units import digits, duration, percent
+from volery.report.plots import GRID, PAGE, PALETTE, time_unit
+from volery.report.svg import drawing, plain_text, short
 
 WIDTH, LEFT, RIGHT = 446.0, 38.0, 14.0
 """Of the picture in its own units; a page scales it, and its letters stay readable on a telephone."""
@@ -93,12 +93,6 @@ def _begin_s(one: Timeline) -> float:
     )
 
 
-def _n(value: float) -> str:
-    """A coordinate to a hundredth, as short as it is."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
-
-
 class _Scale:
     """Seconds to units of the picture."""
 
@@ -107,7 +101,6 @@ class _Scale:
         self._per_s = (WIDTH - LEFT - RIGHT) / (self.end_s - self.begin_s)
 
     def x(self, at_s: float) -> float:
-        """The horizontal place of a moment."""
         return LEFT + (at_s - self.begin_s) * self._per_s
 
     def ticks(self) -> tuple[list[tuple[float, str]], str]:
@@ -128,32 +121,31 @@ class _Sheet:
         self.scale = scale
         self._title = title
         self._parts = [
-            _text(0, LETTER + TITLE * place, line, more=' font-weight="bold"')
+            plain_text(0, LETTER + TITLE * place, line, more=' font-weight="bold"')
             for place, line in enumerate(broken_label(shortened(title), LINE))
         ]
         self._y = TITLE * len(self._parts) + 4
 
     def panel(self, title: str, height: float, content: Iterable[str]) -> None:
         """A title, and what is drawn from y = 0 to the height."""
-        self._parts.append(_text(0, self._y + LETTER, title))
+        self._parts.append(plain_text(0, self._y + LETTER, title))
         self._y += TITLE + 3
-        lines = "".join(f"M{_n(self.scale.x(at))} 0v{_n(height)}" for at, _ in self.scale.ticks()[0])
-        self._parts.append(f'<g transform="translate(0 {_n(self._y)})">')
+        lines = "".join(f"M{short(self.scale.x(at))} 0v{short(height)}" for at, _ in self.scale.ticks()[0])
+        self._parts.append(f'<g transform="translate(0 {short(self._y)})">')
         self._parts.append(f'<path d="{lines}" stroke="{GRID}" stroke-width="0.6" fill="none"/>')
         self._parts += content
         self._parts.append("</g>")
         self._y += height + GAP
 
     def legend(self) -> None:
-        """The shades of a heat map."""
         side = 16.0
         for level in range(1, LEVELS + 1):
             self._parts.append(
-                f'<rect x="{_n(LEFT + side * (level - 1))}" y="{_n(self._y - 6)}" width="{_n(side)}" height="8" '
-                f'fill="{PALETTE[0]}" fill-opacity="{_n(level / LEVELS)}"/>'
+                f'<rect x="{short(LEFT + side * (level - 1))}" y="{short(self._y - 6)}" width="{short(side)}" '
+                f'height="8" fill="{PALETTE[0]}" fill-opacity="{short(level / LEVELS)}"/>'
             )
         end = LEFT + side * LEVELS + 5
-        self._parts.append(_text(end, self._y + 2, "0 % to 100 % in use", size=LETTER - 1))
+        self._parts.append(plain_text(end, self._y + 2, "0 % to 100 % in use", size=LETTER - 1))
         self._y += 8 + GAP
 
     def axis(self) -> None:
@@ -161,32 +153,20 @@ class _Sheet:
         ticks, unit = self.scale.ticks()
         self._y -= GAP
         for at, label in ticks:
-            self._parts.append(_text(self.scale.x(at), self._y + LETTER + 2, label, "middle"))
+            self._parts.append(plain_text(self.scale.x(at), self._y + LETTER + 2, label, "middle"))
         self._y += 2 * LETTER + 6
         middle = (LEFT + WIDTH - RIGHT) / 2
-        self._parts.append(_text(middle, self._y, f"time since the run began ({unit})", "middle"))
+        self._parts.append(plain_text(middle, self._y, f"time since the run began ({unit})", "middle"))
         self._y += 5
 
     def svg(self, description: str) -> str:
         """The picture, with what a reader who does not see it is told."""
-        return (
-            f'<svg width="{_n(WIDTH)}pt" height="{_n(self._y)}pt" viewBox="0 0 {_n(WIDTH)} {_n(self._y)}" '
-            'version="1.1" xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif">\n'
-            f"<title>{escaped(self._title)}</title>\n<desc>{escaped(description)}</desc>\n"
-            + "\n".join(self._parts)
-            + "\n</svg>\n"
-        )
-
-
-def _text(
-    x: float, y: float, text: str, anchor: str = "start", size: float = LETTER, fill: str = INK, more: str = ""
-) -> str:
-    placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
-    return f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{fill}"{placed}{more}>{escaped(text)}</text>'
+        told = f"<title>{escaped(self._title)}</title>\n<desc>{escaped(description)}</desc>"
+        return drawing(WIDTH, self._y, (told, *self._parts))
 
 
 def _row_label(y: float, text: str) -> str:
-    return _text(LEFT - 4, y + 3.5, text, "end", LETTER - 1)
+    return plain_text(LEFT - 4, y + 3.5, text, "end", LETTER - 1)
 
 
 def _colour(place: int) -> str:
@@ -211,14 +191,14 @@ def _job_lines(jobs: list[tuple[int, float, float, float, int]], pitch: float, s
     for place, (job, submitted, first, last, count) in enumerate(jobs):
         middle = (place + 0.5) * pitch
         x, width = scale.x(first), max(LEAST_WIDTH, scale.x(last) - scale.x(first))
-        waited = f"M{_n(scale.x(submitted))} {_n(middle)}H{_n(x)}"
+        waited = f"M{short(scale.x(submitted))} {short(middle)}H{short(x)}"
         said = (
             f"job {job}: submitted at {_s(submitted)}, first start after {duration(max(0.0, first - submitted))}, "
             f"{count} task runs until {_s(last)}"
         )
         yield (
-            f'<g><title>{said}</title><path d="{waited}" stroke="{_colour(place)}" stroke-width="{_n(thin)}"/>'
-            f'<rect x="{_n(x)}" y="{_n(middle - thick / 2)}" width="{_n(width)}" height="{_n(thick)}" '
+            f'<g><title>{said}</title><path d="{waited}" stroke="{_colour(place)}" stroke-width="{short(thin)}"/>'
+            f'<rect x="{short(x)}" y="{short(middle - thick / 2)}" width="{short(width)}" height="{short(thick)}" '
             f'fill="{_colour(place)}"/></g>'
         )
     yield "</g>"
@@ -251,10 +231,9 @@ class _Lanes:
         self.height = float(self._top[-1])
 
     def drawn(self, scale: _Scale) -> Iterator[str]:
-        """Stripes, labels and bars."""
         machines = self._per_machine.size
         stripes = "".join(
-            f"M{_n(LEFT)} {_n(self._top[m])}H{_n(WIDTH - RIGHT)}V{_n(self._top[m + 1])}H{_n(LEFT)}z"
+            f"M{short(LEFT)} {short(self._top[m])}H{short(WIDTH - RIGHT)}V{short(self._top[m + 1])}H{short(LEFT)}z"
             for m in range(1, machines, 2)
         )
         yield f'<path d="{stripes}" fill="{GRID}" fill-opacity="0.35"/>'
@@ -286,13 +265,13 @@ class _Lanes:
         said += ", killed" if of["killed"] else ""
         look = f' fill="none" stroke="{colour}" stroke-dasharray="2 1" stroke-width="0.8"' if of["killed"] else ""
         bar = (
-            f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"{look}>'
+            f'<rect x="{short(x)}" y="{short(y)}" width="{short(width)}" height="{short(height)}"{look}>'
             f"<title>{said}</title></rect>"
         )
         letters = f"{of['job']}"
         if not of["killed"] and height >= 7.5 and width >= 5 * len(letters) + 3:
             ink = ON_BAR.get(colour, PAGE)
-            bar += _text(x + width / 2, y + height / 2 + 2.6, letters, "middle", 7.5, ink)
+            bar += plain_text(x + width / 2, y + height / 2 + 2.6, letters, "middle", 7.5, ink)
         return bar
 
 
@@ -306,13 +285,15 @@ def _heat(cells: dict[str, Longs], first: Longs, height: float, scale: _Scale) -
         changes = np.flatnonzero(np.diff(table[row])) + 1
         bounds = [0, *changes.tolist(), bins]
         for low, high in itertools.pairwise(bounds):
-            stretch = f"M{_n(edges[low])} {_n(row * height)}H{_n(edges[high])}v{_n(height)}H{_n(edges[low])}z"
+            stretch = (
+                f"M{short(edges[low])} {short(row * height)}H{short(edges[high])}v{short(height)}H{short(edges[low])}z"
+            )
             paths.setdefault(int(table[row, low]), []).append(stretch)
     for level in sorted(paths.keys() - {0}):
-        shade = _n(level / LEVELS)
+        shade = short(level / LEVELS)
         yield f'<path d="{"".join(paths[level])}" fill="{PALETTE[0]}" fill-opacity="{shade}" class="heat"/>'
     yield (
-        f'<rect x="{_n(LEFT)}" y="0" width="{_n(WIDTH - LEFT - RIGHT)}" height="{_n(height * first.size)}" '
+        f'<rect x="{short(LEFT)}" y="0" width="{short(WIDTH - LEFT - RIGHT)}" height="{short(height * first.size)}" '
         f'fill="none" stroke="{GRID}" stroke-width="0.6"/>'
     )
     for row in range(0, first.size, _stride(first.size, height)):
@@ -329,14 +310,14 @@ def _curve(sheet: _Sheet, one: Timeline) -> None:
         [*range(0, values.size, each), values.size]
     )
     ends = [*begins[1:].tolist(), scale.end_s]
-    line = [f"M{_n(scale.x(scale.begin_s))} {_n(CURVE_HEIGHT)}"]
+    line = [f"M{short(scale.x(scale.begin_s))} {short(CURVE_HEIGHT)}"]
     for begin, end, mean in zip(begins.tolist(), ends, means.tolist(), strict=True):
-        line.append(f"H{_n(scale.x(begin))}V{_n(CURVE_HEIGHT * (1 - min(1.0, mean)))}H{_n(scale.x(end))}")
-    line.append(f"V{_n(CURVE_HEIGHT)}")
+        line.append(f"H{short(scale.x(begin))}V{short(CURVE_HEIGHT * (1 - min(1.0, mean)))}H{short(scale.x(end))}")
+    line.append(f"V{short(CURVE_HEIGHT)}")
     drawn = [
         f'<path d="{"".join(line)}z" fill="{PALETTE[0]}" fill-opacity="0.25"/>',
         f'<path d="{"".join(line[:-1])}" fill="none" stroke="{PALETTE[0]}" stroke-width="1"/>',
-        f'<path d="M{_n(LEFT)} {_n(CURVE_HEIGHT)}H{_n(WIDTH - RIGHT)}" stroke="{GRID}" stroke-width="0.8"/>',
+        f'<path d="M{short(LEFT)} {short(CURVE_HEIGHT)}H{short(WIDTH - RIGHT)}" stroke="{GRID}" stroke-width="0.8"/>',
         *(_row_label(CURVE_HEIGHT * (1 - share / 100), f"{share} %") for share in (0, 50, 100)),
     ]
     mean = float(values.mean()) if values.size else 0.0

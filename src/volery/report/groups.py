@@ -2,66 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import msgspec
 
 from volery.metrics import ClassSummary, Distribution, RunSummary
-from volery.statistics import EXACT, PAIRED_T, Difference, Interval, interval_of_mean
+from volery.statistics import EXACT, PAIRED_T, Interval, interval_of_mean
 
 JobClass = Literal["all", "short", "long"]
-LABEL_MAX, LINE_MAX = 200, 70
-"""Letters of a label that are shown, and those of one that stands on a line of a picture."""
-_SIGNS: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Unicode's controls of direction (UAX 9; letters that are written from right to left are no harm and stay), and codes
-that no terminal should obey and no XML may hold; tab and new line stay."""
 CLASSES: Final[tuple[JobClass, ...]] = ("all", "short", "long")
 
 
-class Comparison(Protocol):
-    """The comparison of one quantity of two groups (read-only)."""
-
-    @property
-    def a(self) -> str:
-        """Label of the first group."""
-
-    @property
-    def b(self) -> str:
-        """Label of the second group."""
-
-    @property
-    def jobs(self) -> str:
-        """The class of jobs: "all", "short" or "long"."""
-
-    @property
-    def quantity(self) -> str:
-        """The compared quantity, for example "median delay"."""
-
-    @property
-    def unit(self) -> str:
-        """Unit of the means: "s", or empty for a fraction."""
-
-    @property
-    def confidence(self) -> float | msgspec.UnsetType:
-        """The confidence of the interval; unset: 95 %."""
-
-    @property
-    def a_mean(self) -> float:
-        """Of the first group, over the seeds."""
-
-    @property
-    def b_mean(self) -> float:
-        """Of the second group, over the seeds."""
-
-    @property
-    def difference(self) -> Difference:
-        """Of a - b, over the seeds."""
-
-    @property
-    def comparisons(self) -> int:
-        """The number of comparisons that its verdict is corrected for."""
+def class_summary(run: RunSummary, jobs: JobClass) -> RunSummary | ClassSummary | None:
+    """The summary of a class of jobs; None where the run has measured none of it."""
+    found = {"all": run, "short": run.short, "long": run.long}[jobs]
+    return found if found is not None and found.delay_s.count else None
 
 
 class RunGroup(msgspec.Struct, frozen=True):
@@ -81,8 +37,7 @@ class RunGroup(msgspec.Struct, frozen=True):
 
     def members(self, jobs: JobClass) -> list[RunSummary | ClassSummary]:
         """The summaries of a class of jobs, one per seed that has measured jobs of it."""
-        found = (run if jobs == "all" else run.short if jobs == "short" else run.long for run in self.runs)
-        return [summary for summary in found if summary is not None and summary.delay_s.count]
+        return [summary for run in self.runs if (summary := class_summary(run, jobs)) is not None]
 
     def delay_s(self, jobs: JobClass) -> Distribution | None:
         """The delay of a class of jobs, each statistic averaged over the seeds; None where there is none."""
@@ -129,33 +84,6 @@ def label_of(run: RunSummary) -> str:
     """The name of a run: its label, or architecture and parameters."""
     given = ",".join(f"{name}={value}" for name, value in run.parameters.items())
     return run.label or (f"{run.architecture}:{given}" if given else run.architecture)
-
-
-def straight(text: str) -> str:
-    """Text without the signs that would turn the direction of what follows it, and those that command a terminal."""
-    return _SIGNS.sub("\ufffd", text)
-
-
-def shortened(label: str, most: int = LABEL_MAX) -> str:
-    """A label that a page, a picture or a table can bear, `straight`; of a longer one its beginning and its end."""
-    label = straight(label)
-    if len(label) <= most:
-        return label
-    end = most // 3
-    return f"{label[: most - end]} \u2026 {label[-end:]}"
-
-
-def broken_label(label: str, width: int) -> list[str]:
-    """A label in lines of at most so many characters, broken where it reads well."""
-    lines = [""]
-    for piece in re.findall(r"[^:,=\s]*[:,=\s]*", label):
-        if lines[-1] and len(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
-        for at in range(0, len(piece), width):
-            lines[-1] += piece[at : at + width]
-            if at + width < len(piece):
-                lines.append("")
-    return lines
 
 
 def group_runs(runs: Sequence[RunSummary]) -> list[RunGroup]:

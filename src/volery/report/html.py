@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from volery.core.flow import Flow
+from volery.look.html import EMPTY, Markup, code, facts, folded, joined, paragraph, section, tag
+from volery.look.text import NOTHING, digits, duration, shortened
 from volery.metrics import RunSummary
-from volery.report import best, flowplot, gantt, stageplot
+from volery.report import best, flowplot, gantt
 from volery.report.axes import bare_label
 from volery.report.comparisons import comparisons_part
-from volery.report.demand import conflict_table
-from volery.report.explore import embed
-from volery.report.explore.content import Content, RunExplanation, explored
+from volery.report.explore.content import STYLE, Content, RunExplanation, explored, head, mount, script, scripted, still
 from volery.report.folder import ShownManifest, StoredResults, read_results, read_timeline
-from volery.report.groups import RunGroup, group_runs, setting_of, shortened
+from volery.report.groups import RunGroup, group_runs, setting_of
 from volery.report.notes import end_rule, end_sentence, notes, warnings
-from volery.report.page import TableRow, code, definitions, figure, folded, page, paragraph, section, table, write_page
+from volery.report.page import TableRow, figure, page, table, write_page
+from volery.report.parquet import KINDS, ConflictTable
 from volery.report.pictures import (
     FIGURES_MAX,
     PARTS,
@@ -32,12 +33,12 @@ from volery.report.pictures import (
     load_pictures,
     mean_part_s,
     settings,
+    stage_times,
     utilisation_pictures,
 )
 from volery.report.schema import REPORT, StageProfile
 from volery.report.sections import Section, sections
 from volery.report.tables import COSTS, MEAN_PLACE, STATISTICS, plus_minus
-from volery.report.units import NOTHING, digits, duration
 from volery.report.verdict import (
     CHOICES,
     DRAWN_ANEW,
@@ -60,12 +61,20 @@ STAGE_CAPTION: Final = (
     "90 % of them as a line, the longest as a dot; dashed: what measuring adds to each. Right: each method's share."
 )
 
+CONFLICTS_NOTE: Final = (
+    "How many tasks are in each other's way at the beginning of each second, before any scheduler has a say: tasks are "
+    "taken to start on arrival, and no delay is carried over into later seconds (IoT 2023, figure 5, which leaves open "
+    "what exactly it counts, so that there are two). Waiting: tasks that no schedule can run at once with the others, "
+    "even if all may switch to other machines (a lower bound). Collisions: each task draws one of the slots that it "
+    "fits, and this is the expected number that find theirs taken."
+)
+CONFLICT_HEADS: Final = ("workload", "kind", "mean", "median", "p95", "p99", "max")
+
 
 def write_report(folder: Path, why: Sequence[RunExplanation] = ()) -> Path:
     """Write report.html into a results folder and return its path; an earlier one is replaced at once or not at all.
 
     Args:
-        folder: of the results.
         why: what runs that explain themselves say of the tasks that waited longest.
 
     Raises:
@@ -91,10 +100,8 @@ def render(results: StoredResults, content: Content) -> str:
             "Delay",
             _delay_table(groups),
             *map(paragraph_note, notes(groups)),
-            embed.mount("delays"),
-            embed.still(
-                "delays", *(() if content.serves else (*_figures(delay_pictures(results, groups)), _beyond(groups)))
-            ),
+            mount("delays"),
+            still("delays", *(() if content.serves else (*_figures(delay_pictures(results, groups)), _beyond(groups)))),
         ),
         section("Over the axes", *_figures(axis_pictures(results))),
         *_comparisons(results),
@@ -103,8 +110,8 @@ def render(results: StoredResults, content: Content) -> str:
         section(
             "Utilisation and cost",
             _cost_table(groups),
-            embed.mount("course"),
-            embed.still("course", *(() if content.serves else _figures(utilisation_pictures(results, groups)))),
+            mount("course"),
+            still("course", *(() if content.serves else _figures(utilisation_pictures(results, groups)))),
         ),
         section("What ran where and when", *_timeline_figures(results)),
         section("Why a task waited", _why_view(content)),
@@ -117,18 +124,18 @@ def render(results: StoredResults, content: Content) -> str:
         section("Message flow", *_flow_figures(results)),
         section("How to verify", _verify(results)),
     )
-    script = embed.script()
+    code_of_page = script()
     return page(
         title,
         f"Volery {results.manifest.volery_version} · {results.manifest.created}",
         parts,
-        embed.STYLE,
-        head=embed.head(script, serves=content.serves),
-        tail=embed.scripted(content, script),
+        STYLE,
+        head=head(code_of_page, serves=content.serves),
+        tail=scripted(content, code_of_page),
     )
 
 
-def _comparisons(results: StoredResults) -> Iterator[str]:
+def _comparisons(results: StoredResults) -> Iterator[Markup]:
     """Both kinds of chance, apart; one seed tells nothing of choices where jobs are compared."""
     differences, on_days = results.summary.differences, results.summary.on_days_like_this
     if not (on_days and is_of_one_seed(differences)):
@@ -140,15 +147,15 @@ def _comparisons(results: StoredResults) -> Iterator[str]:
     yield section("On days like this", comparisons_part(on_days or (), "on-days-like-this", WORKLOAD))
 
 
-def _table_section(one: Section) -> str:
+def _table_section(one: Section) -> Markup:
     found = table(["architecture", *one.heads], map(TableRow, one.rows), text_columns=1 + one.words)
     return section(one.title, found, *map(paragraph_note, one.notes))
 
 
-def _pair_view(content: Content) -> str:
+def _pair_view(content: Content) -> Markup:
     """The densities are drawn by a script; without one the counts tell who delays which jobs less."""
     if not content.pairs:
-        return ""
+        return EMPTY
 
     def rows() -> Iterator[TableRow]:
         for one in content.pairs:
@@ -158,24 +165,23 @@ def _pair_view(content: Content) -> str:
 
     heads = ["a", "b", "jobs", "less delay under a", "less under b", "equal"]
     counts = folded(f"{len(content.pairs)} pairs in numbers", table(heads, rows(), text_columns=2, names={1}))
-    return paragraph("The same job under two architectures, seed by seed.") + embed.mount("pairs") + counts
+    return joined((paragraph("The same job under two architectures, seed by seed."), mount("pairs"), counts))
 
 
-def _why_view(content: Content) -> str:
+def _why_view(content: Content) -> Markup:
     if not content.why:
-        return ""
+        return EMPTY
     told = ", ".join(f"{shortened(run.label)} (seed {run.seed})" for run in content.why)
-    return paragraph(
-        f"Runs that explain their decisions: {told}. On the command line: volery why JOB/TASK --in DIR."
-    ) + (embed.mount("why"))
+    words = f"Runs that explain their decisions: {told}. On the command line: volery why JOB/TASK --in DIR."
+    return joined((paragraph(words), mount("why")))
 
 
-def paragraph_note(text: str) -> str:
+def paragraph_note(text: str) -> Markup:
     """A remark below a table."""
     return paragraph(text, "note")
 
 
-def _verdict(results: StoredResults) -> str:
+def _verdict(results: StoredResults) -> Markup:
     differences = results.summary.differences
     on_days = results.summary.on_days_like_this
     ranked = list(best.sentences(best.best(group_runs(results.summary.runs), confidence_of(differences))))
@@ -190,12 +196,11 @@ def _verdict(results: StoredResults) -> str:
     sentences = [*warnings(group_runs(results.summary.runs)), *sentences]
     more = "More such sentences: see the tables below." if beyond > 0 else ""
     drawn = end_sentence(results.manifest.stopping) if results.manifest.stopping else ""
-    remarks = "".join(paragraph(note, "note") for note in (more, drawn, warning) if note)
-    body = "".join(map(paragraph, sentences)) + remarks
-    return f'<div class="verdict">{body}</div>'
+    remarks = (paragraph_note(note) for note in (more, drawn, warning) if note)
+    return tag("div", *map(paragraph, sentences), *remarks, class_="verdict")
 
 
-def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> str:
+def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> Markup:
     runs = [run for group in groups for run in group.runs]
     cutoffs = sorted({run.cutoff_s for run in runs if run.cutoff_s is not None})
     trace, cluster = manifest.trace, manifest.cluster
@@ -204,25 +209,22 @@ def _what_was_run(manifest: ShownManifest, groups: Sequence[RunGroup]) -> str:
     size = f"{trace.jobs:,} jobs, {trace.tasks:,} tasks" if trace else ""
     traces = sorted({run.trace for run in runs if run.trace})
     unfinished = manifest.planned - len(runs)
-    return (code(manifest.command) if manifest.command else "") + definitions(
-        [
-            ("Architectures", "; ".join(dict.fromkeys(shortened(bare_label(group.runs[0])) for group in groups))),
-            (
-                "Traces" if len(traces) > 1 else "Trace",
-                ", ".join(traces) + (f" ({size})" if size and len(traces) == 1 else ""),
-            ),
-            ("Cluster", " or ".join(_clusters(runs)) + machines),
-            ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
-            ("Settings", _settings(manifest.config)),
-            ("Seeds", ", ".join(map(str, manifest.seeds))),
-            ("When to stop", end_rule(manifest.stopping) if manifest.stopping else ""),
-            (
-                "Runs",
-                f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else ""),
-            ),
-            ("Python", manifest.python),
-        ]
+    known = (
+        ("Architectures", "; ".join(dict.fromkeys(shortened(bare_label(group.runs[0])) for group in groups))),
+        (
+            "Traces" if len(traces) > 1 else "Trace",
+            ", ".join(traces) + (f" ({size})" if size and len(traces) == 1 else ""),
+        ),
+        ("Cluster", " or ".join(_clusters(runs)) + machines),
+        ("Cutoff", " or ".join(f"jobs of at most {duration(c)} mean task duration are short" for c in cutoffs)),
+        ("Settings", _settings(manifest.config)),
+        ("Seeds", ", ".join(map(str, manifest.seeds))),
+        ("When to stop", end_rule(manifest.stopping) if manifest.stopping else ""),
+        ("Runs", f"{len(runs)} finished" + (f", {unfinished} of {manifest.planned} missing" if unfinished > 0 else "")),
+        ("Python", manifest.python),
     )
+    command = code(manifest.command) if manifest.command else None
+    return joined((command, facts(*((name, value) for name, value in known if value))))
 
 
 def _settings(config: Mapping[str, Any]) -> str:
@@ -238,7 +240,7 @@ def _clusters(runs: Sequence[RunSummary]) -> list[str]:
     return [f"{workers:,} workers" + (f" with {slots:,} slots" if slots != workers else "") for workers, slots in sizes]
 
 
-def _delay_table(groups: Sequence[RunGroup]) -> str:
+def _delay_table(groups: Sequence[RunGroup]) -> Markup:
     def rows() -> Iterator[TableRow]:
         for group in groups:
             for jobs in group.classes():
@@ -254,21 +256,21 @@ def _delay_table(groups: Sequence[RunGroup]) -> str:
     return table(["architecture", "class", "jobs", *heads], rows(), text_columns=2)
 
 
-def _figures(pictures: Iterable[CaptionedPicture]) -> Iterator[str]:
+def _figures(pictures: Iterable[CaptionedPicture]) -> Iterator[Markup]:
     for picture in pictures:
         yield figure(picture.svg, picture.name, picture.caption)
 
 
-def _beyond(groups: Sequence[RunGroup]) -> str:
+def _beyond(groups: Sequence[RunGroup]) -> Markup:
     shown = {group.label for _, members in settings(groups) for group in members}
     hidden = len({group.label for group in groups} - shown)
-    return paragraph(f"No picture for {hidden} more rows of the table.", "note") if hidden else ""
+    return paragraph_note(f"No picture for {hidden} more rows of the table.") if hidden else EMPTY
 
 
-def _best_table(groups: Sequence[RunGroup], confidence: float) -> str:
+def _best_table(groups: Sequence[RunGroup], confidence: float) -> Markup:
     ranking = best.best(groups, confidence)
     if not ranking:
-        return ""
+        return EMPTY
     several = len({one.setting for one in ranking}) > 1
 
     def rows() -> Iterator[TableRow]:
@@ -282,10 +284,10 @@ def _best_table(groups: Sequence[RunGroup], confidence: float) -> str:
             yield TableRow([where if first else "", one.quantity, *cells], "first" * first)
 
     heads = ["jobs", "quantity", "lowest", "mean", "not told apart from it", "next", "its mean"]
-    return paragraph(best.told(groups)) + table(heads, rows(), text_columns=2, names={2, 4, 5})
+    return joined((paragraph(best.told(groups)), table(heads, rows(), text_columns=2, names={2, 4, 5})))
 
 
-def _slowdown_table(groups: Sequence[RunGroup]) -> str:
+def _slowdown_table(groups: Sequence[RunGroup]) -> Markup:
     def rows() -> Iterator[TableRow]:
         for group in groups:
             for jobs in group.classes():
@@ -298,10 +300,11 @@ def _slowdown_table(groups: Sequence[RunGroup]) -> str:
                 yield TableRow([group.label if first else "", jobs, *cells], "first" if first else "part")
 
     heads = ["architecture", "class", "p50", "p90", "p95", "p99", "per job: p50", "per job: p99"]
-    return paragraph(
+    told = paragraph(
         "A percentile of job response times over the same percentile of ideal ones, taken separately (Pigeon's "
         "definition); per job: percentiles of each job's own ratio."
-    ) + table(heads, rows(), text_columns=2)
+    )
+    return joined((told, table(heads, rows(), text_columns=2)))
 
 
 def _mean_or_nothing(values: Sequence[Any]) -> str:
@@ -309,12 +312,12 @@ def _mean_or_nothing(values: Sequence[Any]) -> str:
     return digits(sum(known) / len(known)) if known else NOTHING
 
 
-def _cost_table(groups: Sequence[RunGroup]) -> str:
+def _cost_table(groups: Sequence[RunGroup]) -> Markup:
     rows = [TableRow([group.label, *(cost.written(group.mean(cost.of)) for cost in COSTS)]) for group in groups]
     return table(["architecture", *(cost.title for cost in COSTS)], rows)
 
 
-def _timeline_figures(results: StoredResults) -> Iterator[str]:
+def _timeline_figures(results: StoredResults) -> Iterator[Markup]:
     """A picture of the first seed of each architecture and setting, as many as a page bears."""
     first = {one.label: one for one in reversed(results.timelines)}
     shown = [one for one in results.timelines if first[one.label] is one]
@@ -334,7 +337,7 @@ def _timeline_figures(results: StoredResults) -> Iterator[str]:
         yield paragraph_note(f"{more}To see a run played, in this folder: volery watch . --run NAME --seed N")
 
 
-def _allocation_table(groups: Sequence[RunGroup]) -> str:
+def _allocation_table(groups: Sequence[RunGroup]) -> Markup:
     def rows() -> Iterator[TableRow]:
         for group in groups:
             total = group.mean(lambda run: run.allocation_s.total.mean)
@@ -343,24 +346,23 @@ def _allocation_table(groups: Sequence[RunGroup]) -> str:
             yield TableRow([group.label, duration(total), duration(p99), *map(duration, parts)])
 
     heads = ["architecture", "mean", "p99", *(name for name, _ in PARTS)]
-    return paragraph(
-        "From the arrival of a task to its start, over all tasks that started; the parts are means."
-    ) + table(heads, rows())
+    told = "From the arrival of a task to its start, over all tasks that started; the parts are means."
+    return joined((paragraph(told), table(heads, rows())))
 
 
-def _stage_figures(results: StoredResults) -> Iterator[str]:
+def _stage_figures(results: StoredResults) -> Iterator[Markup]:
     """A picture per setting, of as many settings as a page bears."""
     settings: dict[str, list[StageProfile]] = {}
     for profile in results.profiles:
         settings.setdefault(setting_of(profile.label), []).append(profile)
     for place, (setting, profiles) in enumerate(list(settings.items())[:FIGURES_MAX]):
-        picture = stageplot.stage_times(profiles)
+        picture = stage_times(profiles)
         if picture:
             caption = "CPU time in the methods that realise stages" + (f", {shortened(setting)}" if setting else "")
             yield figure(picture, f"stages-{place}", f"{caption}. {STAGE_CAPTION}")
 
 
-def _counter_table(groups: Sequence[RunGroup]) -> str:
+def _counter_table(groups: Sequence[RunGroup]) -> Markup:
     names = sorted({name for group in groups for run in group.runs for name in run.counters})
 
     def value(group: RunGroup, name: str) -> str:
@@ -368,13 +370,13 @@ def _counter_table(groups: Sequence[RunGroup]) -> str:
         return digits(sum(known) / len(known)) if known else NOTHING
 
     if not names:
-        return ""
+        return EMPTY
     rows = [TableRow([name.replace("_", " "), *(value(group, name) for group in groups)]) for name in names]
     every = table(["counter", *(group.label for group in groups)], rows)
-    return paragraph("Means over seeds.") + folded(f"All {len(names)} counters", every)
+    return joined((paragraph("Means over seeds."), folded(f"All {len(names)} counters", every)))
 
 
-def _load_figures(results: StoredResults) -> Iterator[str]:
+def _load_figures(results: StoredResults) -> Iterator[Markup]:
     if results.loads:
         yield paragraph(
             "What the workload asks for before any scheduler has a say: slots that active tasks with a constraint need "
@@ -383,13 +385,27 @@ def _load_figures(results: StoredResults) -> Iterator[str]:
     yield from _figures(load_pictures(results))
 
 
-def _conflicts(results: StoredResults, content: Content) -> Iterator[str]:
-    yield conflict_table(results.conflicts)
-    yield embed.mount("conflicts")
-    yield embed.still("conflicts", *(() if content.serves else _figures(conflict_pictures(results))))
+def _conflict_table(conflicts: Sequence[ConflictTable]) -> Markup:
+    """Conflicts per second in numbers."""
+    if not conflicts:
+        return EMPTY
+
+    def rows() -> Iterator[TableRow]:
+        for one in conflicts:
+            for kind in KINDS:
+                first = kind == KINDS[0]
+                yield TableRow([one.title if first else "", kind, *map(digits, one.over[kind])], "first" * first)
+
+    return joined((paragraph(CONFLICTS_NOTE), table(CONFLICT_HEADS, rows(), text_columns=2)))
 
 
-def _flow_figures(results: StoredResults) -> Iterator[str]:
+def _conflicts(results: StoredResults, content: Content) -> Iterator[Markup]:
+    yield _conflict_table(results.conflicts)
+    yield mount("conflicts")
+    yield still("conflicts", *(() if content.serves else _figures(conflict_pictures(results))))
+
+
+def _flow_figures(results: StoredResults) -> Iterator[Markup]:
     """A picture per flow; architectures that differ in parameters alone may share it."""
     labels: dict[Flow, list[str]] = {}
     for one in results.flows:
@@ -401,14 +417,14 @@ def _flow_figures(results: StoredResults) -> Iterator[str]:
         yield figure(flowplot.flow_svg(flow, alone=False), f"flow-{place}", f"Messages of {named}")
 
 
-def _verify(results: StoredResults) -> str:
+def _verify(results: StoredResults) -> Markup:
     manifest = results.manifest
     lines = [TableRow([line.label or line.architecture, str(line.seed), line.digest]) for line in manifest.runs]
-    return (
+    return joined((
         paragraph("In this folder, the command below runs everything again and compares every number of every file, "
                   "and the digests (SHA-256 over submit, start, finish, worker and attempt of every task and the "
-                  "answer to every job):")
-        + code("volery verify .")
-        + definitions([("Trace SHA-256", manifest.trace.sha256 if manifest.trace else "")])
-        + folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3))
-    )  # fmt: skip
+                  "answer to every job):"),
+        code("volery verify ."),
+        facts(("Trace SHA-256", manifest.trace.sha256)) if manifest.trace else None,
+        folded(f"Digests of {len(lines)} runs", table(["run", "seed", "digest"], lines, text_columns=3)),
+    ))  # fmt: skip

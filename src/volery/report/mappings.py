@@ -17,7 +17,8 @@ import msgspec
 
 from volery.core.component import Architecture
 from volery.core.stages import BY_GROUP, GROUPS, POLICIES, STAGES, Group, Realisation, Stage
-from volery.report.page import TableRow, escaped, page, paragraph, section, table
+from volery.look.html import Markup, paragraph, scrolled_table, section, tag
+from volery.report.page import TableRow, page, table
 
 Mark = Literal["full", "partial", "none", "undetermined"]
 MARKS: Final[dict[str, Mark]] = {"F": "full", "~": "partial", ".": "none", "?": "undetermined"}
@@ -178,7 +179,9 @@ def render(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
         "The reference architecture of Andreadis, Versluis, Mastenbroek, Iosup, SC18: 33 stages in four groups",
         (
             section("Who has which stage", _legend(theirs), _matrix(ours, theirs), *map(_note, _remarks(theirs))),
-            section("How often a stage is there", *map(_note, _about_means(theirs)), _panels(boxes)),
+            section(
+                "How often a stage is there", *map(_note, _about_means(theirs)), tag("div", *boxes, class_="panels")
+            ),
             section("Which methods do the work", _methods(ours)),
             section("The stages", _stages()),
             section("Sources", _sources([*ours, *theirs])),
@@ -187,7 +190,7 @@ def render(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
     )
 
 
-def _note(text: str) -> str:
+def _note(text: str) -> Markup:
     return paragraph(text, "note")
 
 
@@ -211,43 +214,37 @@ def _about_means(theirs: Sequence[MappingRow]) -> Iterator[str]:
         )
 
 
-def _legend(theirs: Sequence[MappingRow]) -> str:
+def _legend(theirs: Sequence[MappingRow]) -> Markup:
     marks = [mark for mark in LEGEND if theirs or mark != "undetermined"]
-    entries = (f'<span><i class="{mark}">{SHOWN[mark]}</i>{escaped(LEGEND[mark])}</span>' for mark in marks)
-    return f'<div class="legend">{"".join(entries)}</div>'
+    entries = (tag("span", tag("i", SHOWN[mark], class_=mark), LEGEND[mark]) for mark in marks)
+    return tag("div", *entries, class_="legend")
 
 
-def _matrix(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> str:
-    head = "<th></th>" + "".join(
-        f'<th{_opens(place)} title="{escaped(STAGES[stage].name)}">{stage.value}</th>'
-        for stages in BY_GROUP.values()
-        for place, stage in enumerate(stages)
-    )
-    head += "".join(f'<th title="{escaped(GROUPS[group])}">{group} %</th>' for group in BY_GROUP)
-    span = 1 + len(Stage) + len(BY_GROUP)
-    body = [*map(_line, ours)]
-    if theirs:
-        body.insert(0, f'<tr class="head"><th colspan="{span}">Volery</th></tr>')
-        body += [f'<tr class="head"><th colspan="{span}">as the paper maps them</th></tr>', *map(_line, theirs)]
-    return (
-        f'<div class="scroll"><table class="matrix"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
-
-
-def _opens(place: int) -> str:
-    return "" if place else ' class="opens"'
-
-
-def _line(row: MappingRow) -> str:
-    cells = [
-        f'<td class="cell {row.marks[stage]}{"" if place else " opens"}" title="{escaped(_said(row, stage))}">'
-        f"{SHOWN[row.marks[stage]]}</td>"
+def _matrix(ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> Markup:
+    heads = [tag("th")]
+    heads += [
+        tag("th", stage.value, class_=None if place else "opens", title=STAGES[stage].name)
         for stages in BY_GROUP.values()
         for place, stage in enumerate(stages)
     ]
-    cells += [f'<td class="percent">{whole(row.percent[group])}</td>' for group in BY_GROUP]
-    return f"<tr><th>{escaped(row.name)}</th>{''.join(cells)}</tr>"
+    heads += [tag("th", f"{group} %", title=GROUPS[group]) for group in BY_GROUP]
+    body = [*map(_line, ours)]
+    if theirs:
+        titles = ("Volery", "as the paper maps them")
+        own, paper_s = (tag("tr", tag("th", title, colspan=len(heads)), class_="head") for title in titles)
+        body = [own, *body, paper_s, *map(_line, theirs)]
+    return scrolled_table(heads, body, "matrix")
+
+
+def _line(row: MappingRow) -> Markup:
+    cells = [
+        tag("td", SHOWN[row.marks[stage]], class_=f"cell {row.marks[stage]}{'' if place else ' opens'}",
+            title=_said(row, stage))
+        for stages in BY_GROUP.values()
+        for place, stage in enumerate(stages)
+    ]  # fmt: skip
+    cells += [tag("td", whole(row.percent[group]), class_="percent") for group in BY_GROUP]
+    return tag("tr", tag("th", row.name), *cells)
 
 
 def _said(row: MappingRow, stage: Stage) -> str:
@@ -259,28 +256,22 @@ def _said(row: MappingRow, stage: Stage) -> str:
     return f"{said} by {found.method}{when}" + (f": {found.how}" if found.how else "")
 
 
-def _panels(boxes: Iterable[str]) -> str:
-    return f'<div class="panels">{"".join(boxes)}</div>'
+def _panel(title: str, means: Bounds, printed: frozenset[Stage]) -> Markup:
+    groups = (
+        tag("div", *(_box(stage, means[stage], stage in printed) for stage in stages), class_="boxes")
+        for stages in BY_GROUP.values()
+    )
+    return tag("div", tag("h3", title), *groups, class_="panel")
 
 
-def _panel(title: str, means: Bounds, printed: frozenset[Stage]) -> str:
-    groups = []
-    for stages in BY_GROUP.values():
-        cells = "".join(_box(stage, means[stage], stage in printed) for stage in stages)
-        groups.append(f'<div class="boxes">{cells}</div>')
-    return f'<div class="panel"><h3>{escaped(title)}</h3>{"".join(groups)}</div>'
-
-
-def _box(stage: Stage, bounds: tuple[float, float], printed: bool) -> str:
+def _box(stage: Stage, bounds: tuple[float, float], printed: bool) -> Markup:
     low, high = (f"{bound:.0f}" for bound in bounds)
     shown = low if low == high else f"{low}\u2013{high}"
-    kind = "box printed" if printed else "box"
-    style = f"--low: {low}%; --high: {high}%"
-    name = escaped(STAGES[stage].name)
-    return f'<div class="{kind}" style="{style}" title="{name}"><b>{stage.value}</b>{shown}</div>'
+    kind, style = "box printed" if printed else "box", f"--low: {low}%; --high: {high}%"
+    return tag("div", tag("b", stage.value), shown, class_=kind, style=style, title=STAGES[stage].name)
 
 
-def _methods(ours: Sequence[MappingRow]) -> str:
+def _methods(ours: Sequence[MappingRow]) -> Markup:
     rows = []
     for row in ours:
         found_of = [(stage, row.methods[stage]) for stage in Stage if stage in row.methods]
@@ -290,7 +281,7 @@ def _methods(ours: Sequence[MappingRow]) -> str:
     return table(("architecture", "stage", "match", "method", "how", "only with"), rows, text_columns=6)
 
 
-def _stages() -> str:
+def _stages() -> Markup:
     rows = []
     for group, stages in BY_GROUP.items():
         for place, stage in enumerate(stages):
@@ -302,5 +293,5 @@ def _stages() -> str:
     return table(("group", "id", "stage", "mode", "takes", "gives", "policies named"), rows, text_columns=7)
 
 
-def _sources(rows: Iterable[MappingRow]) -> str:
+def _sources(rows: Iterable[MappingRow]) -> Markup:
     return table(("scheduler", "source"), [TableRow((row.name, row.source)) for row in rows], text_columns=2)

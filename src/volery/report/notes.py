@@ -7,11 +7,11 @@ from typing import Final
 
 from volery.core.events import GANG_TASKS_REFUSED
 from volery.core.omissions import Omissions
+from volery.look.text import MINUS, PLUS_MINUS, confidence, duration, percent, shortened
 from volery.metrics import RunSummary
 from volery.report.axes import bare_label
-from volery.report.groups import RunGroup, methods, shortened
+from volery.report.groups import RunGroup, methods
 from volery.report.schema import BUDGET, DECIDED, StudyEnd
-from volery.report.units import MINUS, PLUS_MINUS, confidence, duration, percent
 from volery.statistics import CONFIDENCE
 
 Kind = Callable[[RunSummary], Omissions | None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import os
 import re
@@ -16,32 +15,27 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.look import base_style
-from volery.report.groups import shortened, straight
+from volery.look.html import EMPTY, Markup, document, escaped, joined, paragraph, scrolled_table, tag
+from volery.look.text import shortened
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 
-def page(title: str, below: str, sections: Iterable[str], *styles: str, head: str = "", tail: str = "") -> str:
+def page(
+    title: str, below: str, sections: Iterable[Markup], *styles: str, head: Markup = EMPTY, tail: Markup = EMPTY
+) -> str:
     """The page as text.
 
     Args:
         title: also the heading.
         below: a line of plain text under it.
-        sections: HTML; empty ones are left out.
         styles: names of style sheets beside this module, after the common one.
         head: HTML for the end of the page's head.
         tail: HTML for the end of its body.
     """
     files = resources.files("volery.report")
     css = base_style() + "".join(files.joinpath(name).read_text(encoding="utf-8") for name in styles)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)} · Volery</title>\n<style>\n{css}</style>\n{head}</head>\n<body>\n"
-        f"<header><h1>{escaped(title)}</h1>"
-        f'<p class="soft">{escaped(below)}</p></header>\n'
-        + "\n".join(part for part in sections if part)
-        + f"\n{tail}</body></html>\n"
-    )
+    header = tag("header", tag("h1", title), paragraph(below, "soft"))
+    return document(title, joined((tag("style", Markup(css)), head)), tag("body", header, *sections, tail))
 
 
 def write_page(path: Path, text: str) -> None:
@@ -79,66 +73,37 @@ class TableRow(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def escaped(text: object) -> str:
-    """Text as it may stand in a page; signs that would turn the direction of what follows are replaced."""
-    return html.escape(straight(str(text)))
-
-
-def shown(label: str) -> str:
-    """A label as a page's script may show it: as `escaped` has it, but not escaped, and shortened."""
-    return shortened(straight(label))
-
-
-def breakable(text: str) -> str:
+def breakable(text: str) -> Markup:
     """A label as it may stand in a page, shortened, with places to break it where it reads well."""
-    return re.sub(r"([:,=_/])(?=\w)", r"\1<wbr>", escaped(shortened(text)))
+    return Markup(re.sub(r"([:,=_/])(?=\w)", r"\1<wbr>", escaped(shortened(text))))
 
 
-def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph of plain text."""
-    return f"<p{_class(kind)}>{escaped(text)}</p>"
-
-
-def code(text: str) -> str:
-    """Something typed or printed, on lines of its own."""
-    return f"<pre><code>{escaped(text)}</code></pre>"
-
-
-def definitions(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and what they are; a pair without text is left out."""
-    return "<dl>" + "".join(f"<dt>{escaped(n)}</dt><dd>{escaped(t)}</dd>" for n, t in pairs if t) + "</dl>"
-
-
-def table(heads: Sequence[str], rows: Iterable[TableRow], *, text_columns: int = 1, names: Collection[int] = ()) -> str:
+def table(
+    heads: Sequence[str], rows: Iterable[TableRow], *, text_columns: int = 1, names: Collection[int] = ()
+) -> Markup:
     """A table that scrolls sideways where the screen is narrow.
 
     Args:
-        heads: of the columns.
         rows: a row whose first cell is empty continues the one before.
         text_columns: so many columns hold text, the others numbers.
         names: places of later columns that hold names, too.
     """
-    kinds = ["text label"] + ["text"] * (text_columns - 1) + [""] * (len(heads) - text_columns)
+    kinds = ["text label"] + ["text"] * (text_columns - 1) + [None] * (len(heads) - text_columns)
     kinds = ["text name" if place in names else kind for place, kind in enumerate(kinds)]
-    head = "".join(
-        f"<th{_class(kind.split(' ')[0])}>{breakable(name)}</th>" for kind, name in zip(kinds, heads, strict=True)
-    )
-    rows = list(rows)
-    body = []
+    shown_heads = (tag("th", breakable(name), class_=kind and "text") for kind, name in zip(kinds, heads, strict=True))
+    rows, body = list(rows), []
     for place, row in enumerate(rows):
-        cells = [
-            f"<td{_class(k)}>{breakable(c) if k else escaped(c)}</td>" for k, c in zip(kinds, row.cells, strict=True)
-        ]
+        cells = [tag("td", breakable(c) if kind else c, class_=kind) for kind, c in zip(kinds, row.cells, strict=True)]
+        following = sum(1 for _ in itertools.takewhile(lambda later: not later.cells[0], rows[place + 1 :]))
         if not row.cells[0] and place:
             del cells[0]
-        else:
-            following = sum(1 for _ in itertools.takewhile(lambda later: not later.cells[0], rows[place + 1 :]))
-            cells[0] = cells[0].replace("<td", f'<td rowspan="{following + 1}"', 1) if following else cells[0]
-        body.append(f"<tr{_class(row.kind)}>{''.join(cells)}</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+        elif following:
+            cells[0] = tag("td", breakable(row.cells[0]), rowspan=following + 1, class_=kinds[0])
+        body.append(tag("tr", *cells, class_=row.kind or None))
+    return scrolled_table(shown_heads, body)
 
 
-def figure(svg: str, name: str, caption: str) -> str:
+def figure(svg: str, name: str, caption: str) -> Markup:
     """A picture that follows the page's colours, with its caption.
 
     Args:
@@ -154,19 +119,4 @@ def figure(svg: str, name: str, caption: str) -> str:
     svg = re.sub(r' xmlns(?::\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'<svg width="[^"]*" height="[^"]*"|<svg height="[^"]*" width="[^"]*"', "<svg", svg)
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{escaped(caption)}"', 1)
-    return f"<figure>{svg}<figcaption>{escaped(caption)}</figcaption></figure>"
-
-
-def section(title: str, *parts: str) -> str:
-    """A part of the page under a heading; nothing when it is empty."""
-    body = "\n".join(part for part in parts if part)
-    return f"<section><h2>{escaped(title)}</h2>\n{body}</section>" if body else ""
-
-
-def folded(title: str, body: str) -> str:
-    """Something that a reader opens when needed."""
-    return f"<details><summary>{escaped(title)}</summary>{body}</details>"
-
-
-def _class(kind: str) -> str:
-    return f' class="{escaped(kind)}"' if kind else ""
+    return tag("figure", Markup(svg), tag("figcaption", caption))

@@ -1,8 +1,9 @@
-"""Reads the Parquet tables of a results folder: columns of any table, and jobs.parquet run by run."""
+"""Reads the Parquet tables of a results folder: columns of any table, jobs run by run, load, conflicts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError
+from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Flags, Floats, Longs
-from volery.report.schema import JOBS
+from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, JOBS
 
 TYPES: Final[dict[str, Any]] = {
     "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,
@@ -27,12 +29,8 @@ class RunJobs(msgspec.Struct, frozen=True, eq=False):
     """The jobs of one run; a delay of NaN stands for a job that was not measured.
 
     Args:
-        label, seed: of the run.
-        job: numbers.
         submit_s: when each was submitted, seconds since the run began.
-        tasks: how many tasks each has.
         jrt_s, delay_s: job response time and delay, seconds; a delay is negative on machines faster than the trace.
-        is_short: whether it counts as short.
     """
 
     label: str
@@ -67,10 +65,6 @@ Told = Callable[[int, int], None]
 def read_jobs(folder: Path, told: Told | None = None) -> list[RunJobs]:
     """The jobs of every run of a results folder, in the order of the file.
 
-    Args:
-        folder: where it is.
-        told: hears how far it is.
-
     Raises:
         InputError: when the table is missing or damaged.
     """
@@ -90,37 +84,47 @@ def each_part(folder: Path, told: Told | None = None) -> Iterator[Part]:
     Raises:
         InputError: when the table is missing or damaged.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
     path = folder / JOBS
+    with readable(path), parquet.ParquetFile(path, read_dictionary=["label"]) as file:
+        present = file.schema_arrow.names
+        _check(path, ("label", "seed", "delay_s", "is_short"), present)
+        names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
+        rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=names)
+            for run, columns, count in _by_run(table):
+                first = rows_of.get(run, 0)
+                yield Part(*run, _typed(columns, first, count))
+                rows_of[run] = first + count
+            read += table.num_rows
+            if told is not None:
+                told(read, rows)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns errors of reading a table into those that name the file, and what to do about it.
+
+    Raises:
+        InputError: the table is missing or damaged.
+    """
+    import pyarrow as pa
+
     try:
-        with parquet.ParquetFile(path, read_dictionary=["label"]) as file:
-            present = file.schema_arrow.names
-            missing = [name for name in ("label", "seed", "delay_s", "is_short") if name not in present]
-            if missing:
-                raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-            names = ["label", "seed", *(name for name in (*TYPES, COUNTED) if name in present)]
-            rows, read, rows_of = file.metadata.num_rows, 0, dict[tuple[str, int], int]()
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns=names)
-                for run, columns, count in _by_run(table):
-                    first = rows_of.get(run, 0)
-                    yield Part(*run, _typed(columns, first, count))
-                    rows_of[run] = first + count
-                read += table.num_rows
-                if told is not None:
-                    told(read, rows)
+        yield
     except FileNotFoundError:
         raise InputError(str(path), f"is missing; {AGAIN}") from None
     except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
+        reason = str(error).partition("\n")[0]
+        raise InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}") from None
 
 
-def damaged(path: Path, error: Exception) -> InputError:
-    """The error for a table that cannot be read."""
-    reason = str(error).partition("\n")[0]
-    return InputError(str(path), f"is damaged ({reason}); delete it, then {AGAIN}")
+def _check(path: Path, names: Sequence[str], present: Sequence[str]) -> None:
+    missing = [name for name in names if name not in present]
+    if missing:
+        raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
 
 
 def _by_run(table: Any) -> Iterator[tuple[tuple[str, int], dict[str, Any], int]]:
@@ -164,18 +168,12 @@ def columns_of(path: Path, names: tuple[str, ...], only: tuple[str, int] | None 
     Raises:
         InputError: when the file is missing, damaged, or has not all of these columns.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
-    present = names_of(path)
-    missing = [name for name in names if name not in present]
-    if missing:
-        raise InputError(str(path), f"has no column {missing[0]!r}; {AGAIN}")
-    try:
+    _check(path, names, names_of(path))
+    with readable(path):
         matching = [("label", "==", only[0]), ("seed", "==", only[1])] if only is not None else None
         table = parquet.read_table(path, columns=list(names), filters=matching)
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
     return {name: table.column(name).to_numpy() for name in names}
 
 
@@ -185,13 +183,119 @@ def names_of(path: Path) -> list[str]:
     Raises:
         InputError: when it is missing or damaged.
     """
-    import pyarrow as pa
     from pyarrow import parquet
 
-    try:
+    with readable(path):
         names: list[str] = parquet.read_schema(path).names
-    except FileNotFoundError:
-        raise InputError(str(path), f"is missing; {AGAIN}") from None
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, error) from None
     return names
+
+
+KINDS: Final = ("waiting", "collisions")
+STATISTICS: Final = ("mean", "p50", "p95", "p99")
+
+
+class LoadTable(msgspec.Struct, frozen=True):
+    """Load per constraint of one workload on one cluster, averaged over what was drawn under each seed."""
+
+    title: str
+    loads: list[ConstraintLoad]
+
+
+class ConflictTable(msgspec.Struct, frozen=True, eq=False):
+    """Conflicts per second of one workload on one cluster, in the intervals of the seed that lasts longest.
+
+    Args:
+        title: of workload and cluster, where a study has several.
+        mean, largest: kind ("waiting" or "collisions") -> per interval; means over the seeds, the largest of any.
+        over: kind -> mean, median, p95, p99 (means over the seeds) and maximum of all seconds.
+    """
+
+    title: str
+    begin_s: Floats
+    end_s: Floats
+    mean: dict[str, Floats]
+    largest: dict[str, Floats]
+    over: dict[str, tuple[float, ...]]
+
+
+def read_loads(folder: Path) -> list[LoadTable]:
+    """Load per constraint, as far as the folder has it.
+
+    Raises:
+        InputError: when its table is damaged.
+    """
+    path = folder / CONSTRAINT_LOAD
+    if not path.exists():
+        return []
+    columns = columns_of(path, ("constraint", "mean", "median", "p95", "p99", *_of_setting(path)))
+    return [LoadTable(title, _mean_loads(columns, rows)) for title, rows in _settings(columns)]
+
+
+def _mean_loads(columns: dict[str, Any], rows: Any) -> list[ConstraintLoad]:
+    numbers = columns["constraint"][rows].astype(np.int64)
+    statistics: dict[str, Floats] = {name: columns[name][rows] for name in ("mean", "median", "p95", "p99")}
+    return [
+        ConstraintLoad(int(c), *(float(values[numbers == c].mean()) for values in statistics.values()))
+        for c in np.unique(numbers)
+    ]
+
+
+def read_conflicts(folder: Path) -> list[ConflictTable]:
+    """Conflicts over time, as far as the folder has them.
+
+    Raises:
+        InputError: when their table is damaged.
+    """
+    path = folder / CONFLICTS
+    if not path.exists():
+        return []
+    values = [name for kind in KINDS for name in (kind, f"{kind}_max", *(f"{kind}_{one}" for one in STATISTICS))]
+    columns = columns_of(path, ("seed", "begin_s", "end_s", *values, *_of_setting(path)))
+    return [_conflict_table(title, columns, rows) for title, rows in _settings(columns)]
+
+
+def _conflict_table(title: str, columns: dict[str, Any], rows: Any) -> ConflictTable:
+    seeds = [rows & (columns["seed"] == seed) for seed in np.unique(columns["seed"][rows])]
+    longest = max(seeds, key=lambda one: float(columns["end_s"][one].max()))
+    begin, end = columns["begin_s"][longest], columns["end_s"][longest]
+    places = [np.searchsorted(columns["begin_s"][one], begin, side="right") - 1 for one in seeds]
+
+    def at(name: str) -> Any:
+        """Per seed, what stands where each interval begins; nothing before its workload begins or after it ends."""
+        found = []
+        for one, place in zip(seeds, places, strict=True):
+            active = (place >= 0) & (begin < columns["end_s"][one].max())
+            found.append(np.where(active, columns[name][one][np.maximum(place, 0)], 0.0))
+        return np.array(found)
+
+    def over(kind: str) -> tuple[float, ...]:
+        means = (float(np.mean([columns[f"{kind}_{name}"][one][0] for one in seeds])) for name in STATISTICS)
+        return *means, float(columns[f"{kind}_max"][rows].max())
+
+    return ConflictTable(
+        title,
+        begin,
+        end,
+        {kind: at(kind).mean(axis=0) for kind in KINDS},
+        {kind: at(f"{kind}_max").max(axis=0) for kind in KINDS},
+        {kind: over(kind) for kind in KINDS},
+    )
+
+
+def _of_setting(path: Path) -> list[str]:
+    return sorted({"trace", "workers", "load"} & set(names_of(path)))
+
+
+def _settings(columns: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Workload and cluster, with a mask of their rows."""
+    rows = len(next(iter(columns.values())))
+    titles = np.array([
+        " on ".join(
+            ([str(columns["trace"][i])] if "trace" in columns else [])
+            + ([f"{int(columns['workers'][i]):,} workers"] if "workers" in columns else [])
+        )
+        + (f" at load {columns['load'][i]:g}" if "load" in columns else "")
+        for i in range(rows)
+    ])  # fmt: skip
+    for title in dict.fromkeys(titles.tolist()):
+        yield title, titles == title

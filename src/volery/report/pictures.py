@@ -1,19 +1,31 @@
-"""The pictures of a study that stand in its report and can be had as files: delay, utilisation, allocation, load."""
+"""The pictures of a study that stand in its report and can be had as files, and time per stage.
+
+Time per stage is drawn as in figures 9 and 10 of Andreadis et al., SC18: calls on a log axis, and shares.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from volery.core.errors import InputError
+from volery.core.stages import Stage
+from volery.look.text import LINE_MAX, duration, shortened
 from volery.metrics import AllocationSummary
 from volery.report import plots
-from volery.report.axes import HEADLINE, MEASURES, numeric_axes, panels, slug
-from volery.report.axisplot import axis_svg
+from volery.report.axes import HEADLINE, MEASURES, axis_svg, numeric_axes, panels, slug
 from volery.report.folder import StoredResults, read_results
-from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods, shortened
+from volery.report.groups import JobClass, RunGroup, by_setting, group_runs, methods
+from volery.report.plots import GRID, PALETTE, blank_figure, literal, style, svg_text, tick
+from volery.report.schema import MethodTime, StageProfile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 PARTS: Final[tuple[tuple[str, Callable[[AllocationSummary], float]], ...]] = (
     ("communication", lambda a: a.communication.mean),
@@ -157,3 +169,110 @@ def _without(label: str, setting: str) -> str:
 def settings(groups: Sequence[RunGroup]) -> list[tuple[str, list[RunGroup]]]:
     """Groups by setting; at most so many as have pictures."""
     return by_setting(groups)[:FIGURES_MAX]
+
+
+ROW_INCHES, HEAD_INCHES, FOOT_INCHES = 0.4, 0.42, 0.95
+BOX, LEAST_S = 0.34, 1e-8
+"""Height of a box in rows; shorter times than that stand there."""
+ORDER: Final = {stage: place for place, stage in enumerate(Stage)}
+NEEDED: Final = (5, 25, 50, 75, 95)
+
+
+def stage_times(profiles: Sequence[StageProfile], *, title: str = "") -> str:
+    """A panel per architecture, a row per method: CPU time of a call as a box, its share of all of them as a bar.
+
+    The box is the middle half of the calls, its mark the median, the line 90 % of them, the dot the longest.
+    """
+    shown = [profile for profile in profiles if _entered(profile)]
+    if not shown:
+        return ""
+    rows = [len(_entered(profile)) for profile in shown]
+    height = ROW_INCHES * sum(rows) + HEAD_INCHES * len(rows) + FOOT_INCHES
+    with style():
+        figure = blank_figure(height, title)
+        panels = figure.subplots(
+            len(shown), 2, squeeze=False, sharex="col", width_ratios=(3, 1.15),
+            height_ratios=[count + HEAD_INCHES / ROW_INCHES for count in rows],
+        )  # fmt: skip
+        for (calls, shares), profile in zip(panels, shown, strict=True):
+            _draw_calls(calls, profile)
+            _draw_shares(shares, profile)
+        _log_axis(panels[-1][0], shown)
+        _share_axis(panels[-1][1], shown)
+        return svg_text(figure, 0)
+
+
+def _entered(profile: StageProfile) -> list[MethodTime]:
+    """The methods that were called, in the order of the stages; none where the percentiles are not those we draw."""
+    if not set(NEEDED) <= set(profile.percentiles):
+        return []
+    found = (time for time in profile.times if time.calls and len(time.call_s) == len(profile.percentiles))
+    return sorted(found, key=lambda time: min(ORDER.get(stage, len(ORDER)) for stage in time.stages))
+
+
+def _whole_s(profile: StageProfile) -> float:
+    return sum(time.cpu_s for time in profile.times)
+
+
+def _draw_calls(axes: Axes, profile: StageProfile) -> None:
+    for place, time in enumerate(_entered(profile)):
+        at = {p: max(LEAST_S, s) for p, s in zip(profile.percentiles, time.call_s, strict=True)}
+        middle = place + 0.2
+        axes.plot([at[5], at[95]], [middle, middle], color=PALETTE[0], linewidth=1.2)
+        right = max(at[75], at[25] * 1.07)  # a class of times is that wide
+        axes.barh(middle, right - at[25], left=at[25], height=BOX, color=PALETTE[5])
+        axes.plot([at[50]] * 2, [middle - BOX / 2, middle + BOX / 2], color=PALETTE[1], linewidth=2)
+        axes.plot([at[max(at)]], [middle], marker="o", markersize=3.2, color=PALETTE[0])
+        said = f"{' '.join(time.stages)}  {time.method}"
+        axes.text(
+            0, middle - BOX / 2 - 0.06, literal(said), fontsize=10, va="bottom", transform=axes.get_yaxis_transform()
+        )
+    axes.axvline(
+        max(LEAST_S, profile.own_costs_s[0]),
+        color=PALETTE[6],
+        linewidth=0.8,
+        alpha=0.7,
+        zorder=0.6,
+        linestyle=(0, (3, 2)),
+    )
+    axes.set_title(literal(shortened(profile.label, LINE_MAX)), loc="left", fontsize=10.5, fontweight="bold", pad=3)
+    _rows(axes, profile)
+
+
+def _draw_shares(axes: Axes, profile: StageProfile) -> None:
+    whole = _whole_s(profile)
+    for place, time in enumerate(_entered(profile)):
+        share = time.cpu_s / whole if whole else 0.0
+        axes.barh(place + 0.2, share, height=BOX, color=PALETTE[0])
+        axes.text(0, place + 0.2 - BOX / 2 - 0.06, f"{100 * share:.1f} %", fontsize=10, va="bottom")
+    axes.set_title(f"of {duration(whole)}", loc="left", fontsize=10, pad=3)
+    _rows(axes, profile)
+
+
+def _rows(axes: Axes, profile: StageProfile) -> None:
+    axes.patch.set_visible(False)
+    axes.set_yticks([])
+    axes.set_ylim(len(_entered(profile)) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_color(GRID)
+
+
+def _log_axis(axes: Axes, profiles: Sequence[StageProfile]) -> None:
+    every = [s for profile in profiles for time in _entered(profile) for s in time.call_s]
+    low = 10.0 ** np.floor(np.log10(max(LEAST_S, min(every))))
+    high = max(low * 10, *every) * 1.5
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    decades = np.arange(round(np.log10(low)), np.floor(np.log10(high)) + 1)
+    axes.set_xticks([float(10.0**decade) for decade in decades[:: -(-len(decades) // 6)]])
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter(lambda value, _: tick(value))
+    axes.set_xlabel("CPU time of a call (log scale)")
+
+
+def _share_axis(axes: Axes, profiles: Sequence[StageProfile]) -> None:
+    largest = max(time.cpu_s / (_whole_s(profile) or 1.0) for profile in profiles for time in profile.times)
+    top = next(bound for bound in (0.25, 0.5, 1.0) if largest <= bound or bound == 1.0)
+    axes.set_xlim(0, top)
+    axes.set_xticks([0, top], ["0", f"{100 * top:.0f} %"])
+    axes.set_xlabel("share")

@@ -10,22 +10,20 @@ import io
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
+from volery.look.text import LINE_MAX, broken_label, duration, shortened, straight
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
-from volery.report.groups import LINE_MAX, broken_label, shortened, straight
-from volery.report.units import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from volery.report.demand import ConflictTable
+    from volery.report.parquet import ConflictTable
 
 PALETTE: Final = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#4b2e83", "#8c510a", "#01665e",
@@ -144,12 +142,7 @@ def time_unit(last_s: float) -> tuple[float, str]:
 
 def _strips(curves: Sequence[SeedCurves], divisor: float, unit: str, title: str) -> str:
     """Many curves hide each other: a strip for each, with the first in grey behind it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH_INCHES, 0.6 + STRIP_INCHES * len(curves)), layout="constrained")
-    figure.patch.set_visible(False)
-    if title:
-        figure.suptitle(literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    figure = blank_figure(0.6 + STRIP_INCHES * len(curves), title)
     strips = figure.subplots(len(curves), 1, sharex=True, sharey=True)
     each = max(1, STRIPS_POINTS // len(curves))
     for place, (axes, one) in enumerate(zip(strips, curves, strict=True)):
@@ -237,7 +230,6 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
 
     Args:
         parts: name of the part -> its mean in seconds, per label.
-        labels: one per bar.
     """
     with style():
         figure, axes = new_figure(1, title, Size(height=0.9 + 0.68 * len(labels)))
@@ -265,11 +257,6 @@ def allocation_bars(parts: Mapping[str, Sequence[float]], labels: Sequence[str],
         axes.grid(visible=False)
         add_legend(axes, columns=2, handlelength=1.6)
         return svg_text(figure, 0)
-
-
-def write_svg(picture: str, path: Path) -> None:
-    """Write a picture to a file of its own."""
-    path.write_text(picture, encoding="utf-8")
 
 
 def colour(place: int) -> str:
@@ -413,17 +400,22 @@ def style(size: Size = SCREEN) -> Any:
     )
 
 
-def new_figure(legend_lines: int, title: str, size: Size = SCREEN) -> tuple[Figure, Axes]:
-    """A figure with room for its legend above the axes."""
+def blank_figure(height: float, title: str, size: Size = SCREEN) -> Figure:
+    """A transparent figure with a title, as wide as `size`, so many inches high."""
     from matplotlib.figure import Figure
 
-    height = size.height + LEGEND_LINE_INCHES * size.scale * legend_lines
     figure = Figure(figsize=(size.width, height), layout="constrained")
     figure.patch.set_visible(False)
-    axes = figure.add_subplot()
-    axes.patch.set_visible(False)
     if title:
         figure.suptitle(literal(title), x=0.01, ha="left", fontsize=size.font, fontweight="bold")
+    return figure
+
+
+def new_figure(legend_lines: int, title: str, size: Size = SCREEN) -> tuple[Figure, Axes]:
+    """A figure with room for its legend above the axes."""
+    figure = blank_figure(size.height + LEGEND_LINE_INCHES * size.scale * legend_lines, title, size)
+    axes = figure.add_subplot()
+    axes.patch.set_visible(False)
     return figure, axes
 
 
@@ -449,7 +441,6 @@ def svg_text(figure: Figure, legend_columns: int) -> str:
     """The figure as SVG text without date or version; its legend stands above the axes, in the order of the table.
 
     Args:
-        figure: to be written.
         legend_columns: of the legend that is still to be made; 0 makes none.
     """
     if legend_columns and figure.axes[0].get_legend_handles_labels()[0]:

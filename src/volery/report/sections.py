@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from volery.core.model import SECOND
+from volery.look.text import NOTHING, digits, duration, percent, shortened
 from volery.metrics import (
     AllotmentSummary,
     DeadlineSummary,
@@ -19,8 +20,7 @@ from volery.metrics import (
     WorkflowSummary,
     WorkloadWaits,
 )
-from volery.report.groups import RunGroup, by_setting, shortened
-from volery.report.units import NOTHING, digits, duration, percent
+from volery.report.groups import RunGroup, by_setting
 
 Part = TypeVar("Part")
 Column = tuple[str, Callable[[Part], float], Callable[[float], str]]
@@ -175,10 +175,8 @@ class Section(msgspec.Struct, frozen=True):
     """A table of a report with its notes.
 
     Args:
-        title: above the table.
         heads: of the columns after the label.
         rows: label and cells; a row without a label continues the one before.
-        notes: sentences below the table.
         words: number of columns after the label that hold words; the others hold numbers.
     """
 

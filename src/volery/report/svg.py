@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from volery.report.page import escaped
+from volery.look.html import escaped
 from volery.report.plots import GRID, INK, PAGE, PALETTE
 
 DARK: Final[Mapping[str, str]] = {
@@ -29,7 +29,6 @@ def picture(width: float, height: float, parts: Iterable[str], *, alone: bool) -
 
     Args:
         width, height: in pixels.
-        parts: its elements.
         alone: as a file of its own, with a background, and colours for light and dark; otherwise for
             `volery.report.page.figure`, which gives it the colours of its page.
     """
@@ -48,3 +47,28 @@ def _dark() -> str:
         f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
     )
     return f"<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n"
+
+
+def short(value: float) -> str:
+    """A coordinate to a hundredth, as short as it is."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def plain_text(
+    x: float, y: float, words: str, anchor: str = "start", size: float = 11.0, fill: str = INK, more: str = ""
+) -> str:
+    """Text without a rim, with further attributes."""
+    placed = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    at = f'x="{short(x)}" y="{short(y)}" font-size="{short(size)}"'
+    return f'<text {at} fill="{fill}"{placed}{more}>{escaped(words)}</text>'
+
+
+def drawing(width: float, height: float, parts: Iterable[str]) -> str:
+    """The whole of a picture in points, in the font of plots; a page scales it."""
+    return (
+        f'<svg width="{short(width)}pt" height="{short(height)}pt" viewBox="0 0 {short(width)} {short(height)}" '
+        'version="1.1" xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans, sans-serif">\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )

@@ -13,20 +13,22 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from volery.metrics import RunSummary
-from volery.report.best import Best, best
-from volery.report.groups import Comparison, JobClass, RunGroup, broken_label, group_runs, shortened
-from volery.report.notes import notes, warnings
-from volery.report.sections import Section, sections
-from volery.report.units import (
+from volery.look.text import (
     NOTHING,
     NUMBER_WIDTH,
     PLUS_MINUS,
     aligned_duration,
+    broken_label,
     digits,
     duration,
     percent,
+    shortened,
 )
+from volery.metrics import RunSummary
+from volery.report.best import Best, best
+from volery.report.groups import JobClass, RunGroup, group_runs
+from volery.report.notes import notes, warnings
+from volery.report.sections import Section, sections
 from volery.report.verdict import (
     ON_DAYS,
     PAIRS_TOLD_WHOLE,
@@ -39,6 +41,7 @@ from volery.report.verdict import (
     over_seeds,
     rule,
 )
+from volery.statistics import ComparedMeans
 
 WIDE = 118
 """From this width on, delays and costs stand in one table."""
@@ -55,10 +58,8 @@ class CostColumn(msgspec.Struct, frozen=True):
     """A column of the table of costs.
 
     Args:
-        title: on the page.
         head: in the terminal; empty: not in 80 columns.
         of: the quantity, whose mean over the seeds is shown.
-        written: its text.
     """
 
     title: str
@@ -82,8 +83,8 @@ BRIEF: Final = tuple(cost for cost in COSTS if cost.head)
 
 def comparison(
     runs: Sequence[RunSummary],
-    differences: Sequence[Comparison] = (),
-    on_days: Sequence[Comparison] | None = None,
+    differences: Sequence[ComparedMeans] = (),
+    on_days: Sequence[ComparedMeans] | None = None,
     *,
     width: int = 80,
     baseline: str = "",
@@ -121,8 +122,8 @@ def comparison(
 def print_comparison(
     console: Console,
     runs: Sequence[RunSummary],
-    differences: Sequence[Comparison] = (),
-    on_days: Sequence[Comparison] | None = None,
+    differences: Sequence[ComparedMeans] = (),
+    on_days: Sequence[ComparedMeans] | None = None,
     baseline: str = "",
 ) -> None:
     """Print the tables, fitted to the console's width."""
@@ -132,8 +133,8 @@ def print_comparison(
 
 def plain(
     runs: Sequence[RunSummary],
-    differences: Sequence[Comparison] = (),
-    on_days: Sequence[Comparison] | None = None,
+    differences: Sequence[ComparedMeans] = (),
+    on_days: Sequence[ComparedMeans] | None = None,
     *,
     width: int = 80,
 ) -> str:
@@ -144,17 +145,16 @@ def plain(
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
-def _difference_tables(differences: Sequence[Comparison], chance: str, width: int) -> list[RenderableType]:
+def _difference_tables(differences: Sequence[ComparedMeans], chance: str, width: int) -> list[RenderableType]:
     """A table per pair while they are few; else one per first architecture, a line per other and class of jobs.
 
     Args:
-        differences: that are of one kind.
         chance: in a few words, which chance they are about.
         width: of the terminal in columns.
     """
     if not differences:
         return []
-    pairs: dict[tuple[str, str], list[Comparison]] = {}
+    pairs: dict[tuple[str, str], list[ComparedMeans]] = {}
     for compared in differences:
         pairs.setdefault((compared.a, compared.b), []).append(compared)
     parts: list[RenderableType] = []
@@ -277,7 +277,7 @@ def _best_table(setting: str, ranking: Sequence[Best], width: int) -> Table:
     return table
 
 
-def _against_table(title: str, differences: Sequence[Comparison], width: int) -> Table:
+def _against_table(title: str, differences: Sequence[ComparedMeans], width: int) -> Table:
     """A line per other architecture and class of jobs, which are compared with one architecture."""
     table = _new_table(title)
     table.add_column("architecture", no_wrap=width < WIDE, overflow="fold", min_width=12)
@@ -305,7 +305,7 @@ def _against_table(title: str, differences: Sequence[Comparison], width: int) ->
     return table
 
 
-def _difference_table(title: str, differences: Sequence[Comparison], width: int) -> Table:
+def _difference_table(title: str, differences: Sequence[ComparedMeans], width: int) -> Table:
     table = _new_table(title)
     columns = comparison_columns(differences)
     classes = len({compared.jobs for compared in differences}) > 1

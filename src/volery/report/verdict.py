@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from volery.report.groups import Comparison, shortened
-from volery.report.units import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio
-from volery.statistics import CONFIDENCE, CORRECTED, IDENTICAL, NOT_RANDOM, SEEDS_MIN, ComparedJobs, Difference
+from volery.look.text import MINUS, NOTHING, TIMES, confidence, digits, duration, percent, ratio, shortened
+from volery.statistics import (
+    CONFIDENCE,
+    CORRECTED,
+    IDENTICAL,
+    NOT_RANDOM,
+    SEEDS_MIN,
+    ComparedJobs,
+    ComparedMeans,
+    Difference,
+)
 from volery.statistics.workload import NO_STATEMENT
 
 PAIRS_TOLD_WHOLE = 3
@@ -29,7 +37,7 @@ DRAWN_ANEW: Final = (
 )
 
 
-def confidence_of(comparisons: Sequence[Comparison]) -> float:
+def confidence_of(comparisons: Sequence[ComparedMeans]) -> float:
     """The confidence of the intervals of comparisons of one kind."""
     return next((one.confidence or CONFIDENCE for one in comparisons), CONFIDENCE)
 
@@ -40,7 +48,6 @@ def amount(value: float, unit: str) -> str:
 
 
 def signed(value: float, unit: str) -> str:
-    """A difference with its sign."""
     size = (
         duration(abs(value))
         if unit == "s"
@@ -50,7 +57,6 @@ def signed(value: float, unit: str) -> str:
 
 
 def times(factor: float) -> str:
-    """A ratio with its sign."""
     return f"{_factor(factor)}{TIMES}"
 
 
@@ -59,7 +65,7 @@ def _factor(value: float) -> str:
     return f"{value:.3g}" if 0 < value < 0.1 else digits(value)
 
 
-def factor(compared: Comparison) -> float | None:
+def factor(compared: ComparedMeans) -> float | None:
     """The ratio b / a of durations; None for all else, and where durations were compared by their difference."""
     found = compared.difference
     if found.ratio is not None:
@@ -69,7 +75,7 @@ def factor(compared: Comparison) -> float | None:
     return None
 
 
-def effect(compared: Comparison) -> str:
+def effect(compared: ComparedMeans) -> str:
     """The ratio b / a of durations, the difference b - a of all else."""
     found = factor(compared)
     return signed(-compared.difference.mean, compared.unit) if found is None else times(found)
@@ -90,7 +96,7 @@ def is_exact(difference: Difference) -> bool:
     return difference.verdict == NOT_RANDOM
 
 
-def reading(compared: Comparison) -> str:
+def reading(compared: ComparedMeans) -> str:
     """The verdict in a few words: "a lower" and how many times, or that nothing is shown; a dash for a single value."""
     difference = compared.difference
     if interval(difference, compared.unit) == NOTHING and difference.seeds < SEEDS_MIN:
@@ -102,7 +108,7 @@ def reading(compared: Comparison) -> str:
     return f"a {difference.verdict}, {size}"
 
 
-def against(compared: Comparison) -> str:
+def against(compared: ComparedMeans) -> str:
     """The cell that compares b with a: the ratio of durations, the difference of all else, and the interval."""
     found = compared.difference
     if found.verdict == IDENTICAL:
@@ -115,7 +121,7 @@ def against(compared: Comparison) -> str:
     return f"{effect(compared)} ({bounds})" if bounds else effect(compared)
 
 
-def comparison_columns(differences: Sequence[Comparison]) -> dict[str, tuple[str, Callable[[Comparison], str]]]:
+def comparison_columns(differences: Sequence[ComparedMeans]) -> dict[str, tuple[str, Callable[[ComparedMeans], str]]]:
     """The columns of a table of comparisons by name: the head, and the text of a cell."""
     return {
         "quantity": ("quantity", lambda one: one.quantity),
@@ -131,8 +137,8 @@ def comparison_columns(differences: Sequence[Comparison]) -> dict[str, tuple[str
 
 
 def by_quantity(
-    differences: Sequence[Comparison],
-) -> tuple[list[str], dict[tuple[str, str, str], list[Comparison | None]]]:
+    differences: Sequence[ComparedMeans],
+) -> tuple[list[str], dict[tuple[str, str, str], list[ComparedMeans | None]]]:
     """The quantities, and by pair and class of jobs the comparison of each quantity, where there is one."""
     quantities = list(dict.fromkeys(one.quantity for one in differences))
     found = {(one.a, one.b, one.jobs, one.quantity): one for one in differences}
@@ -149,7 +155,7 @@ def _of_b(found: Difference, unit: str, between: str = "\u2013") -> str:
     return f"{signed(-found.high, unit)} to {signed(-found.low, unit)}"
 
 
-def sentence(compared: Comparison) -> str:
+def sentence(compared: ComparedMeans) -> str:
     """The verdict on one difference as a sentence with its numbers."""
     if isinstance(compared, ComparedJobs):
         return _on_days(compared)
@@ -195,18 +201,20 @@ def _on_days(one: ComparedJobs) -> str:
     return f"On days like this one, the {quantity} of {b} is {size}; {how}."
 
 
-def _quantity(compared: Comparison) -> str:
+def _quantity(compared: ComparedMeans) -> str:
     return compared.quantity + ("" if compared.jobs == "all" else f" of {compared.jobs} jobs")
 
 
-def headline(differences: Sequence[Comparison], quantities: Sequence[str] = ("median delay", "p99 delay")) -> list[str]:
+def headline(
+    differences: Sequence[ComparedMeans], quantities: Sequence[str] = ("median delay", "p99 delay")
+) -> list[str]:
     """Sentences about all jobs, pair by pair: of these quantities, of the first alone where there are many pairs."""
     pairs = {(d.a, d.b) for d in differences}
     told = quantities if len(pairs) <= PAIRS_TOLD_WHOLE else quantities[:1]
     return [sentence(d) for d in differences if d.jobs == "all" and d.quantity in told]
 
 
-def rule(differences: Sequence[Comparison]) -> str:
+def rule(differences: Sequence[ComparedMeans]) -> str:
     """The caption of a table of comparisons: what is compared, by which method, and the correction; empty for none."""
     if not differences:
         return ""
@@ -238,7 +246,7 @@ def _listed(methods: Iterable[str]) -> str:
     return " and ".join(sorted(set(filter(None, methods))))
 
 
-def over_seeds(on_days: Sequence[Comparison] | None) -> str:
+def over_seeds(on_days: Sequence[ComparedMeans] | None) -> str:
     """The chance that differences over seeds are about, in a few words.
 
     Args:
@@ -249,16 +257,15 @@ def over_seeds(on_days: Sequence[Comparison] | None) -> str:
     return f"over seeds (chance: choices{'' if on_days else ' and workload'})"
 
 
-def is_of_one_seed(differences: Sequence[Comparison]) -> bool:
+def is_of_one_seed(differences: Sequence[ComparedMeans]) -> bool:
     """True if no comparison has a second seed."""
     return all(d.difference.seeds < SEEDS_MIN for d in differences)
 
 
-def caution(differences: Sequence[Comparison], on_days: Sequence[Comparison] | None = None) -> str:
+def caution(differences: Sequence[ComparedMeans], on_days: Sequence[ComparedMeans] | None = None) -> str:
     """A warning of what the seeds do not show; empty where there is none.
 
     Args:
-        differences: over the seeds.
         on_days: of single runs, job by job; None where that is not known.
     """
     if not differences:

@@ -16,9 +16,9 @@ from typing import Annotated, Final
 import msgspec
 
 from volery.core.errors import InputError
+from volery.look.text import TIMES, digits
 from volery.report.plots import GRID, INK, PALETTE
 from volery.report.svg import picture, text
-from volery.report.units import TIMES, digits
 from volery.reproduction.claims import Name
 from volery.reproduction.experiments import FINDINGS, read_toml
 from volery.reproduction.ledger import Fact, Record, read_record, record_path

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from volery.report.units import digits
+from volery.look.text import digits
 from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import (
     BY_CONSTRUCTION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from volery.report.units import NOTHING, TIMES, digits, duration
+from volery.look.text import NOTHING, TIMES, digits, duration
 from volery.reproduction.claims import STRICT, Claim, ClaimCase, Judgement, Quantity, Side
 from volery.reproduction.judgement import allowed
 from volery.reproduction.measures import unit

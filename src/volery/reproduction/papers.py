@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.report.units import NOTHING
+from volery.look.text import NOTHING
 from volery.reproduction.changes import changes_rows, first_words, rule_lines, setting_lines
 from volery.reproduction.claims import NOT_TRIED, STRICT, VERDICTS, Claim, Judgement, Name
 from volery.reproduction.experiments import (

@@ -10,9 +10,9 @@ import numpy as np
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.report import plots
-from volery.report.axisplot import AnalysisLine, analysis_curves
+from volery.report.axes import AnalysisLine, analysis_curves
+from volery.report.pictures import stage_times
 from volery.report.plots import Series
-from volery.report.stageplot import stage_times
 from volery.reproduction.experiments import Workload
 from volery.reproduction.measures import LOAD_STATISTICS, SETTLED
 from volery.reproduction.reproduce import Reproduction

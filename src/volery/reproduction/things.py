@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from volery.core.errors import InputError, suggestion
-from volery.report.units import NOTHING
+from volery.look.text import NOTHING
 from volery.reproduction.claims import NOT_TRIED, Judgement, Name
 from volery.reproduction.experiments import read_toml
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import Command
 
-from volery.report.units import NOTHING
+from volery.look.text import NOTHING
 
 SWF = """\
 1 0 0 30 4 -1 -1 4 60 -1 1 7 -1 -1 -1 -1 -1 -1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 
-from volery.live.clock import JsonLines, PlainLines, clock_from_now, utc
+from volery.live.clock import JsonLines, PlainLines, clock_from_now
+from volery.look.text import utc
 
 
 def record(at_s: float, error: bool = False) -> logging.LogRecord:

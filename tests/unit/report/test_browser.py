@@ -18,8 +18,7 @@ from tests.unit.report.samples import LABELS, conflict_rows, delays_s, sample_ru
 
 from volery.report import write_report
 from volery.report.explore.content import RunExplanation, TaskExplanation
-from volery.report.explore.server import open_server, url_of
-from volery.report.explore.site import site_of
+from volery.report.explore.server import open_server, site_of, url_of
 from volery.study import compare
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")

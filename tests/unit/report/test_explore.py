@@ -17,13 +17,18 @@ from tests.unit.report.samples import LABELS, TEN, delays_s, sample_run, sample_
 from volery.core.errors import InputError
 from volery.metrics import distribution
 from volery.report.explore import content as bounds
-from volery.report.explore import pairs
+from volery.report.explore import delays
 from volery.report.explore.answers import Answers
-from volery.report.explore.content import Content, ExploredContent, TaskExplanation, as_json, explored
-from volery.report.explore.delays import counted, rows_at
-from volery.report.explore.embed import CONTENT_ID, script
-from volery.report.explore.pairs import pair
-from volery.report.explore.ranked import CELLS, DelayGrid, rank
+from volery.report.explore.content import (
+    CONTENT_ID,
+    Content,
+    ExploredContent,
+    TaskExplanation,
+    as_json,
+    explored,
+    script,
+)
+from volery.report.explore.delays import CELLS, DelayGrid, counted, pair, rank, rows_at
 from volery.report.folder import StoredResults, read_results
 from volery.report.html import render, write_report
 from volery.report.parquet import RunJobs, read_jobs
@@ -263,7 +268,7 @@ def test_any_part_of_a_list_is_that_of_all_jobs_sorted_and_equal_delays_follow_t
 
 
 def test_a_pair_of_many_jobs_names_those_that_differ_most_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "CHUNK", 64)
+    monkeypatch.setattr(delays, "CHUNK", 64)
     draw = np.random.default_rng(5)
     a, b = draw.lognormal(0, 1, 1000), draw.lognormal(0, 1, 1000)
     grid, ranked = rank([[made(a.tolist())], [made(b.tolist(), label="b")]])

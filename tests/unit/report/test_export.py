@@ -13,8 +13,7 @@ from tests.unit.report.samples import sample_differences, sample_run
 
 from volery.core.errors import InputError
 from volery.metrics import RunSummary
-from volery.report.axes import MEASURES, numeric_axes, panels, slug
-from volery.report.axisplot import axis_figure, axis_svg
+from volery.report.axes import MEASURES, axis_figure, axis_svg, numeric_axes, panels, slug
 from volery.report.comparisons import interval_picture
 from volery.report.export import WIDTHS, axis_latex, escaped, write_export
 from volery.report.groups import group_runs

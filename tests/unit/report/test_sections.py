@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.unit.report.samples import sample_run, spread
 
+from volery.look.text import NOTHING
 from volery.metrics import (
     AllotmentSummary,
     DeadlineSummary,
@@ -19,7 +20,6 @@ from volery.report.groups import group_runs
 from volery.report.notes import ignorance_lines
 from volery.report.sections import NOTES, deadlines, plans, sections, work
 from volery.report.tables import plain
-from volery.report.units import NOTHING
 
 SPENT = Distribution(10, 0.5, 0.4, 0.9, 1.0, 1.5, 2.0)
 ELASTIC = ProvisioningSummary(4, 3, 10.0, 5.0, 12.0, 48.0, 40.0, 15.0, 3.5, 3.0, 0.02, 0.15, 0.1, 0.4, 0.05, 0.6)

@@ -15,11 +15,11 @@ from tests.unit.report.samples import (
     spread,
 )
 
+from volery.look.text import NOTHING, TIMES, duration
 from volery.metrics import Distribution
 from volery.report.groups import group_runs, label_of
 from volery.report.notes import notes
 from volery.report.tables import plain
-from volery.report.units import NOTHING, TIMES, duration
 from volery.report.verdict import (
     DRAWN_ANEW,
     against,

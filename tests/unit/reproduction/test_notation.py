@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from volery.report.units import NOTHING, TIMES
+from volery.look.text import NOTHING, TIMES
 from volery.reproduction.claims import Claim, Side
 from volery.reproduction.judgement import Missing, Scope, Values, judge
 from volery.reproduction.notation import amount, claim_text, ours, spread, verdict

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from volery.cli.reference.structs import cell
-from volery.look.markdown import table
+from volery.look.text import markdown_table
 
 
 def api() -> Iterator[str]:
@@ -31,7 +31,7 @@ def api() -> Iterator[str]:
         for method, operation in methods.items():
             asked = ", ".join(f"`{parameter['name']}`" for parameter in operation.get("parameters", ()))
             rows.append((f"`{method.upper()} {path}`", cell(operation["summary"]), asked))
-    yield from table(("request", "what it does", "parameters"), rows)
+    yield from markdown_table(("request", "what it does", "parameters"), rows)
     yield from ("## What is sent", "")
     for name, schema in description["components"]["schemas"].items():
         if "properties" in schema:
@@ -40,7 +40,7 @@ def api() -> Iterator[str]:
                 (f"`{key}`", cell(_schema(each)), cell(each.get("description", "")))
                 for key, each in schema["properties"].items()
             ]
-            yield from table(("key", "type", "meaning"), shown)
+            yield from markdown_table(("key", "type", "meaning"), shown)
 
 
 def _schema(schema: Mapping[str, Any]) -> str:

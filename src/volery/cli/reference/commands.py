@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from volery.cli.reference.structs import cell
-from volery.look.markdown import table
+from volery.look.text import markdown_table
 
 
 def commands() -> Iterator[str]:
@@ -33,7 +33,7 @@ def _command(command: Any, name: str) -> Iterator[str]:
             yield from (f"    {name} {usage}".rstrip(), "")
         options = [option for option in command.params if option.name != "help"]
         if options:
-            yield from table(("option", "value", "default", "meaning"), map(_option, options))
+            yield from markdown_table(("option", "value", "default", "meaning"), map(_option, options))
     for word in sorted(below):
         yield from _command(below[word], f"{name} {word}")
 

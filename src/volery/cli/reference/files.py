@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from volery.cli.reference.structs import cell, keys, structs_in, summary
-from volery.look.markdown import table
+from volery.look.text import markdown_table
 
 HEADS: Final = ("key", "type", "default", "meaning")
 ERRORS: Final = (
@@ -32,10 +32,10 @@ def files() -> Iterator[str]:
     yield from _study()
     for title, use, struct in described():
         yield from (f"## {title}", "", use, "")
-        yield from table(HEADS, keys(struct))
+        yield from markdown_table(HEADS, keys(struct))
         for below in structs_in(struct):
             yield from (f"### {title}: `{below.__name__}`", "", cell(summary(below)), "")
-            yield from table(HEADS, keys(below))
+            yield from markdown_table(HEADS, keys(below))
         if title == "federation.toml":
             yield from _machines()
 
@@ -75,9 +75,9 @@ def _study() -> Iterator[str]:
     where = {key: section for section, names in TABLES.items() if section != "axes" for key in names}
     for struct in (Setting, StudyOptions):
         rows = [(f"`[{where.get(row[0].strip('`'), 'axes')}]`", *row) for row in keys(struct)]
-        yield from table(("table", *HEADS), rows)
+        yield from markdown_table(("table", *HEADS), rows)
     yield from ("### STUDY.toml: an architecture as a table", "")
-    yield from table(HEADS, keys(ArchitectureChoice))
+    yield from markdown_table(HEADS, keys(ArchitectureChoice))
 
 
 def _machines() -> Iterator[str]:
@@ -85,7 +85,9 @@ def _machines() -> Iterator[str]:
     from volery.live.config.federation import MACHINE_MEANINGS
 
     yield from ("### federation.toml: `[[machines]]`", "", "Equal machines.", "")
-    yield from table(("key", "meaning"), [(f"`{name}`", meaning) for name, meaning in MACHINE_MEANINGS.items()])
+    yield from markdown_table(
+        ("key", "meaning"), [(f"`{name}`", meaning) for name, meaning in MACHINE_MEANINGS.items()]
+    )
 
 
 def results() -> Iterator[str]:
@@ -97,15 +99,15 @@ def results() -> Iterator[str]:
     from volery.workload.table import SCHEMA, TaskRow
 
     yield from ("# Results and statuses", "", "## Files of a results folder", "")
-    yield from table(("file", "what it holds"), [(f"`{name}`", said) for name, said in FILES.items()])
+    yield from markdown_table(("file", "what it holds"), [(f"`{name}`", said) for name, said in FILES.items()])
     yield "Measures of `summary.json`: [measures](measures.md)."
     yield ""
     for name, columns in COLUMNS.items():
         yield from (f"### {name}", "")
-        yield from table(("column", "meaning"), [(f"`{column}`", said) for column, said in columns.items()])
+        yield from markdown_table(("column", "meaning"), [(f"`{column}`", said) for column, said in columns.items()])
     for struct in (StudyManifest, FinishedRun, StudySpec, TraceFacts):
         yield from (f"### manifest.json: `{struct.__name__}`", "", cell(summary(struct)), "")
-        yield from table(("key", "type", "default", "meaning"), keys(struct))
+        yield from markdown_table(("key", "type", "default", "meaning"), keys(struct))
     yield from (
         "## Columns of the trace table",
         "",
@@ -114,7 +116,7 @@ def results() -> Iterator[str]:
     )
     told = {row[0].strip("`"): row[3] for row in keys(TaskRow)}
     rows = [(f"`{field.name}`", f"`{field.type}`".replace("<", "("), told[field.name]) for field in SCHEMA]
-    yield from table(("column", "type", "meaning"), [(a, b.replace(">", ")"), c) for a, b, c in rows])
+    yield from markdown_table(("column", "type", "meaning"), [(a, b.replace(">", ")"), c) for a, b, c in rows])
     yield from ("## Exit statuses", "")
-    yield from table(("status", "when"), [(f"`{status}`", said) for status, said in STATUSES.items()])
+    yield from markdown_table(("status", "when"), [(f"`{status}`", said) for status, said in STATUSES.items()])
     yield from (ERRORS, "")

@@ -8,7 +8,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from volery.cli.reference.structs import args, cell, kind, structs_in, summary
-from volery.look.markdown import table
+from volery.look.text import markdown_table
 
 UNITS: Final = {
     "per_cpu_s": "1/s",
@@ -90,10 +90,10 @@ def measures() -> Iterator[str]:
     holders: list[type[msgspec.Struct]] = [RunSummary, *structs_in(RunSummary)]
     for struct in holders:
         yield from (f"## {struct.__name__}", "", cell(summary(struct)), "")
-        yield from table(("key", "unit", "type", "definition"), _rows(struct))
+        yield from markdown_table(("key", "unit", "type", "definition"), _rows(struct))
     yield from ("## counters", "", OF_COUNTERS, "")
     for title, known in (("What is added up over a run", COUNTED), ("What is measured", MEASURED)):
-        yield from table((title, "meaning"), [(f"`{name}`", said) for name, said in known.items()])
+        yield from markdown_table((title, "meaning"), [(f"`{name}`", said) for name, said in known.items()])
 
 
 def _rows(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:

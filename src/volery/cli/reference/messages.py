@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 from volery.core.flow import SUBMISSIONS, flow_of
 from volery.core.model import Cluster, Message
 from volery.core.streams import Streams
-from volery.look.markdown import table
+from volery.look.text import markdown_table
 
 MACHINES: Final = 40
 SHARES: Final = "a:1+b:1"
@@ -35,17 +35,21 @@ def messages() -> Iterator[str]:
     """Per family of designs, each message with its fields, and who sends it to whom."""
     yield from ("# Messages", "", INTRODUCTION, "", "## The submitter's", "", OF_SUBMITTERS, "")
     spoken = _submitters()
-    yield from table(("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in spoken])
+    yield from markdown_table(
+        ("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in spoken]
+    )
     links = _links()
     yield from ("## Of links that may lose", "", "With `reliable=true` all that components say travels in these.", "")
-    yield from table(("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in links])
+    yield from markdown_table(
+        ("message", "fields", "meaning"), [(_name(one), _fields(one), _meaning(one)) for one in links]
+    )
     for names, own in _families({*spoken, *links}):
         yield from (f"## {', '.join(names)}", "")
         hops = _hops([REGISTRY[name] for name in names])
         fields = [_fields(one) for one in own]
         used = [one for one in own if one.__name__ in hops or any(one.__name__ in text for text in fields)]
         rows = [(_name(one), _fields(one), _way(hops.get(one.__name__, {})), _meaning(one)) for one in used]
-        yield from table(("message", "fields", "from > to", "meaning"), rows)
+        yield from markdown_table(("message", "fields", "from > to", "meaning"), rows)
 
 
 def _families(apart: set[type[Message]]) -> Iterator[tuple[list[str], list[type[Message]]]]:

@@ -12,28 +12,14 @@ from volery.core.errors import InputError
 from volery.core.forecast import PreemptedJob, Quantiles
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import Column, PageView, table
-from volery.live.dashboard.html import (
-    NOTHING,
-    Markup,
-    Piece,
-    bar,
-    duration,
-    joined,
-    link,
-    moment,
-    name_of,
-    part,
-    section,
-    share,
-    tag,
-    whole,
-)
 from volery.live.dashboard.tasks import steps
 from volery.live.jobs import JobDescription, job_from_table, task_count
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.queries import JobQueries
 from volery.live.service.requests import number, owned, principal
 from volery.live.status import Forecast, ForecastRecord, JobPlan, JobStatus, PlannedGroup
+from volery.look.html import Markup, Piece, bar, joined, link, moment, name_of, part, section, tag
+from volery.look.text import NOTHING, share, time_span, whole
 
 GROUPS_SHOWN: Final = 20
 AT_ONCE_US: Final = 100_000
@@ -110,7 +96,7 @@ def _moment(words: str, one: Quantiles, last_us: int, made_us: int) -> tuple[Pie
 
 
 def _in(us: int | None) -> str:
-    return "not known" if us is None else "at once" if us < AT_ONCE_US else f"in {duration(us)}"
+    return "not known" if us is None else "at once" if us < AT_ONCE_US else f"in {time_span(us)}"
 
 
 def _loss(one: PreemptedJob) -> Markup:
@@ -227,7 +213,7 @@ def _group(one: PlannedGroup) -> Markup:
 
 def _record(record: ForecastRecord) -> Markup:
     rows = [
-        (MOMENTS[one.moment], whole(one.settled), share(one.covered, one.settled), duration(one.off_us))
+        (MOMENTS[one.moment], whole(one.settled), share(one.covered, one.settled), time_span(one.off_us))
         for one in record.moments
     ]
     told = (

@@ -16,10 +16,10 @@ from starlette.responses import HTMLResponse, Response
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND
-from volery.live.clock import utc
-from volery.live.dashboard.html import Markup, Piece, address, escaped, joined, link, tag, whole
 from volery.live.service.authentication import Principal
 from volery.live.service.requests import number
+from volery.look.html import Markup, Piece, address, document, escaped, joined, link, scrolled_table, tag
+from volery.look.text import utc, whole
 
 HOME: Final = "/"
 JOBS: Final = "/window/jobs"
@@ -123,15 +123,11 @@ def page(
         film: moves through a recording, where the page shows one: nothing changes there by itself.
     """
     nonce = secrets.token_urlsafe(16)
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", f"{view.title} \N{MIDDLE DOT} Volery"),
+    head = joined((
         tag("link", rel="icon", href="data:,"),
         tag("link", rel="stylesheet", href=STYLE),
         tag("script", src=SCRIPT, nonce=nonce, defer=True),
-    )
+    ))  # fmt: skip
     body = tag(
         "body",
         link("#live", "to the content", class_="skip"),
@@ -142,11 +138,8 @@ def page(
         tag("div", id="problem", role="alert", hidden=True),
         _dialog(),
     )
-    return HTMLResponse(
-        f'<!doctype html>\n<html lang="en">{head}{body}</html>\n',
-        status,
-        HEADERS | {"content-security-policy": policy(nonce)},
-    )
+    headers = HEADERS | {"content-security-policy": policy(nonce)}
+    return HTMLResponse(document(view.title, head, body), status, headers)
 
 
 def _live(view: PageView, again: Again) -> Markup:
@@ -293,15 +286,8 @@ def table(
         )
         for row in cells
     )
-    head = tag("thead", tag("tr", *(_head(column, shown) for column in columns)))
-    return tag(
-        "div",
-        tag("table", head, tag("tbody", *rows), class_="listed"),
-        class_="scroll",
-        tabindex=0,
-        role="group",
-        aria_label=label,
-    )
+    shown_heads = (_head(column, shown) for column in columns)
+    return scrolled_table(shown_heads, rows, "listed", tabindex=0, role="group", aria_label=label)
 
 
 def _head(column: Column, shown: Slice | None) -> Markup:

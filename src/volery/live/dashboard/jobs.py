@@ -12,13 +12,19 @@ from starlette.requests import Request
 from volery.core.omissions import amount_text
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import Column, PageView, pager, slice_of, state_of, table
-from volery.live.dashboard.html import (
-    NOTHING,
+from volery.live.dashboard.tasks import logs, reasons
+from volery.live.dashboard.users import last_preemptions
+from volery.live.jobs import JobDescription
+from volery.live.service.outputs import Outputs
+from volery.live.service.queries import FederationView
+from volery.live.service.requests import choice, number, principal
+from volery.live.service.rows import ORDERS, JobOrder, JobQuery
+from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
+from volery.look.html import (
     Markup,
     Piece,
     address,
     bar,
-    duration,
     escaped,
     facts,
     figures,
@@ -28,18 +34,9 @@ from volery.live.dashboard.html import (
     name_of,
     part,
     section,
-    share,
     tag,
-    whole,
 )
-from volery.live.dashboard.tasks import logs, reasons
-from volery.live.dashboard.users import last_preemptions
-from volery.live.jobs import JobDescription
-from volery.live.service.outputs import Outputs
-from volery.live.service.queries import FederationView
-from volery.live.service.requests import choice, number, principal
-from volery.live.service.rows import ORDERS, JobOrder, JobQuery
-from volery.live.status import ENDED_TASKS, JobState, JobStatus, TaskStatus
+from volery.look.text import NOTHING, share, time_span, whole
 
 COMMAND_SHOWN: Final = 2_000
 CELLS: Final = 500
@@ -113,7 +110,7 @@ def _row(job: JobStatus) -> Sequence[Piece]:
         whole(job.tasks),
         progress(job),
         moment(job.submitted_us),
-        duration(took),
+        time_span(took),
         name_of(job.reason, 120),
     )
 
@@ -165,7 +162,7 @@ async def job_view(
         ("submitted", moment(job.submitted_us)),
         ("first task started", moment(job.started_us)),
         ("ended", moment(job.ended_us)),
-        ("from submission to end", duration(took)),
+        ("from submission to end", time_span(took)),
     )
     pending = job.tasks - sum(getattr(job, state) for state in _PARTS)
     states = (("pending", 0 if job.ended else pending), *((state, getattr(job, state)) for state in _PARTS))
@@ -277,7 +274,7 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
     for place, ((task, started), end) in enumerate(zip(ran, ends, strict=True)):
         left = min(100 * (started - begin) / span, 99.85)
         width = min(max(0.15, 100 * (end - started) / span), 100 - left)
-        told = tag("title", f"task {task.index}: {task.state}, {duration(end - started)}")
+        told = tag("title", f"task {task.index}: {task.state}, {time_span(end - started)}")
         state = "killed" if task.state == "pending" else task.state  # it waits for its next attempt
         line = tag("rect", x=f"{left:.2f}", y=place * tall, width=f"{width:.2f}", height=tall - 1, class_=state)
         lines.append(tag("g", told, line))
@@ -289,7 +286,7 @@ def timeline(tasks: Sequence[TaskStatus], now_us: int) -> Markup | None:
         preserveAspectRatio="none",
         class_="timeline",
         role="img",
-        aria_label=f"{len(ran)} tasks over {duration(span)}",
+        aria_label=f"{len(ran)} tasks over {time_span(span)}",
     )
-    until = f" to {duration(span)} later; one line per task, as its last attempt left it"
+    until = f" to {time_span(span)} later; one line per task, as its last attempt left it"
     return joined((drawn, tag("p", moment(begin), until, class_="soft")))

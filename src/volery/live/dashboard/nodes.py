@@ -13,26 +13,13 @@ from volery.core.omissions import amount_text
 from volery.live.config.machine import ATTRIBUTES, LABEL
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import Column, PageView, pager, slice_of, state_of, table
-from volery.live.dashboard.html import (
-    NOTHING,
-    Markup,
-    Piece,
-    address,
-    duration,
-    facts,
-    joined,
-    link,
-    moment,
-    name_of,
-    section,
-    tag,
-    whole,
-)
 from volery.live.dashboard.jobs import user_of
 from volery.live.service.operator_api import is_asked_for, labels_of
 from volery.live.service.queries import FederationView
 from volery.live.service.requests import choice, principal
 from volery.live.status import AttributeValue, HostStatus, NodeState, NodeStatus, held_by
+from volery.look.html import Markup, Piece, address, facts, joined, link, moment, name_of, section, tag
+from volery.look.text import NOTHING, time_span, whole
 
 RUNS_MAX: Final = 200
 LABELS_SHOWN: Final = 120
@@ -177,7 +164,7 @@ def node_view(queries: FederationView, node: NodeStatus, request: Request, owner
             link(f"{frame.JOBS}/{run.job}/tasks/{run.index}", f"{run.job}/{run.index}"),
             link(f"{frame.JOBS}/{run.job}", name_of(job.name, 60) if job.name else f"job {job.id}"),
             user_of(job.user, 40), run.attempt, moment(run.started_us),
-            NOTHING if run.started_us is None else duration(max(0, now_us - run.started_us)),
+            NOTHING if run.started_us is None else time_span(max(0, now_us - run.started_us)),
         ))  # fmt: skip
     if not cells:
         empty = "None of yours." if who.sees is not None else "None."

@@ -12,23 +12,6 @@ from starlette.requests import Request
 from volery.core.model import Address, split_evenly
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import Column, PageView, table
-from volery.live.dashboard.html import (
-    NOTHING,
-    Markup,
-    Piece,
-    address,
-    bar,
-    duration,
-    figures,
-    joined,
-    link,
-    moment,
-    part,
-    section,
-    share,
-    tag,
-    whole,
-)
 from volery.live.dashboard.nodes import absences
 from volery.live.dashboard.tasks import UNREPORTED
 from volery.live.service.figures import (
@@ -43,6 +26,8 @@ from volery.live.service.queries import FederationView
 from volery.live.service.reports import Sample
 from volery.live.service.requests import principal
 from volery.live.status import NodeStatus, PairStatus
+from volery.look.html import Markup, Piece, address, bar, figures, joined, link, moment, part, section, tag
+from volery.look.text import NOTHING, share, time_span, whole
 
 HEAT_STEPS: Final = 5
 JUDGED_MIN: Final = 100
@@ -126,7 +111,7 @@ def waits(found: AllocationPercentiles | None) -> Markup | None:
     if found is None:
         return None
     rows = (
-        tag("li", tag("span", name, class_="demand"), tag("span", duration(us), class_="count"),
+        tag("li", tag("span", name, class_="demand"), tag("span", time_span(us), class_="count"),
             bar(part(100 * us / max(1, found.p99))))
         for name, us in (("p50", found.p50), ("p95", found.p95), ("p99", found.p99))
     )  # fmt: skip
@@ -139,8 +124,8 @@ def ages(pairs: Sequence[PairStatus]) -> tuple[Markup, ...]:
 
     def square(pair: PairStatus) -> tuple[str, int, str]:
         if (age_us := pair.recent_view_age_us) is None:
-            return NOTHING, 0, f"{duration(pair.view_age_us)} before"
-        return duration(age_us), 0, f"{whole(pair.recent)} decisions"
+            return NOTHING, 0, f"{time_span(pair.view_age_us)} before"
+        return time_span(age_us), 0, f"{whole(pair.recent)} decisions"
 
     told = (
         "How old the view of a scheduler (rows) of a cluster (columns) was when it decided, the mean of five minutes. "
@@ -219,7 +204,7 @@ def curves(samples: Sequence[Sample]) -> Markup | None:
             "failed attempts", failed, max(failed), f"{whole(sum(failed))} in all", lambda top: whole(round(top)),
         ),
     )  # fmt: skip
-    told = joined((moment(samples[0].at_us), " to ", moment(last.at_us), f", {duration(span_us)}"))
+    told = joined((moment(samples[0].at_us), " to ", moment(last.at_us), f", {time_span(span_us)}"))
     return joined((tag("div", *drawn, class_="curves"), tag("p", told, class_="soft")))
 
 

@@ -19,7 +19,6 @@ from volery.core.model import Address
 from volery.live.dashboard import frame
 from volery.live.dashboard.forecasts import forecast_view, plan_view
 from volery.live.dashboard.frame import PageView, live_part, page
-from volery.live.dashboard.html import address, joined, link, tag
 from volery.live.dashboard.jobs import job_view, jobs_view
 from volery.live.dashboard.nodes import hosts_view, node_view, nodes_view
 from volery.live.dashboard.overview import overview
@@ -48,6 +47,7 @@ from volery.live.service.requests import (
 )
 from volery.live.status import JobStatus, TaskStatus
 from volery.look import base_style, field_script
+from volery.look.html import address, joined, link, tag
 
 PULSE_S: Final = 1.0
 KEEP_ALIVE_PULSES: Final = 15

@@ -11,27 +11,13 @@ import msgspec
 
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import Column, PageView, state_of, table
-from volery.live.dashboard.html import (
-    NOTHING,
-    TURNING,
-    Markup,
-    Piece,
-    bar,
-    duration,
-    facts,
-    joined,
-    link,
-    moment,
-    name_of,
-    part,
-    section,
-    tag,
-    whole,
-)
 from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
 from volery.live.service.outputs import AwayError, Outputs
 from volery.live.service.queries import FederationView
+from volery.live.service.rows import NOTHING
 from volery.live.status import ENDED_TASKS, UNCONFINED, DecisionStep, FunnelStep, TaskStatus, TaskUsage, Why
+from volery.look.html import Markup, Piece, bar, facts, joined, link, moment, name_of, part, section, tag
+from volery.look.text import straight, time_span, whole
 
 TAIL_BYTES: Final = 16 << 10
 DUMP_BYTES: Final = 512
@@ -81,7 +67,7 @@ def legible(content: bytes, *, partial: bool = False) -> str:
         partial: more may follow, so that half a character at its end is left for then.
     """
     text = _cut(content).decode("utf-8", "replace") if partial else content.decode("utf-8", "replace")
-    return TURNING.sub("\N{REPLACEMENT CHARACTER}", _COLOURS.sub("", re.sub("\r+\n?", "\n", text)))
+    return straight(_COLOURS.sub("", re.sub("\r+\n?", "\n", text)))
 
 
 def _cut(content: bytes) -> bytes:
@@ -267,7 +253,7 @@ def decisions(why: Why) -> Markup:
 def _row(step: DecisionStep) -> tuple[Piece, ...]:
     passed = "; ".join(f"{whole(one.count)} {one.scope}: {one.reason}" for one in step.passed)
     decided = step.chosen + (f" (after {whole(step.omitted)} more)" if step.omitted else "")
-    return moment(step.at_us, fine=True), step.by, decided, step.node, step.asked, duration(step.view_age_us), passed
+    return moment(step.at_us, fine=True), step.by, decided, step.node, step.asked, time_span(step.view_age_us), passed
 
 
 async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs | None) -> PageView:
@@ -284,7 +270,7 @@ async def task_view(queries: FederationView, task: TaskStatus, outputs: Outputs 
         ("reason", name_of(task.reason) if task.reason else NOTHING), ("attempt", task.attempt), ("node", node),
         ("exit code", NOTHING if task.exit_code is None else task.exit_code),
         ("started", moment(task.started_us, fine=True)), ("ended", moment(task.ended_us, fine=True)),
-        ("took", duration(took)), *_used(task.usage),
+        ("took", time_span(took)), *_used(task.usage),
     )  # fmt: skip
     said = None if outputs is None else await logs(task, outputs)
     live = joined((known, section("Why", reasons(why) if why else None), said))
@@ -296,5 +282,5 @@ def _used(usage: TaskUsage | None) -> list[tuple[str, Piece]]:
     if usage is None:
         return []
     peak = NOTHING if usage.memory_peak_bytes is None else f"{whole(usage.memory_peak_bytes >> 20)} MiB"
-    known: list[tuple[str, Piece]] = [("processor time", duration(usage.cpu_us)), ("most memory", peak)]
+    known: list[tuple[str, Piece]] = [("processor time", time_span(usage.cpu_us)), ("most memory", peak)]
     return [*known, ("held", usage.held or UNCONFINED)]

@@ -10,25 +10,11 @@ from starlette.requests import Request
 
 from volery.live.dashboard import frame
 from volery.live.dashboard.frame import ROWS, ROWS_MAX, Column, PageView, pager, slice_of, table
-from volery.live.dashboard.html import (
-    NOTHING,
-    Markup,
-    Piece,
-    address,
-    bar,
-    joined,
-    link,
-    moment,
-    name_of,
-    part,
-    section,
-    share,
-    tag,
-    whole,
-)
 from volery.live.service.queries import FederationView
 from volery.live.service.requests import number, principal
 from volery.live.status import PreemptionStatus, SharePart, ShareStatus, UserStatus, WeightChange
+from volery.look.html import Markup, Piece, address, bar, joined, link, moment, name_of, part, section, tag
+from volery.look.text import NOTHING, share, whole
 
 LAST: Final = 10
 """Preemptions that are shown beside something else."""

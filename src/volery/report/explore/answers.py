@@ -11,9 +11,7 @@ import numpy as np
 
 from volery.core.errors import InputError
 from volery.report.explore.content import TaskExplanation
-from volery.report.explore.delays import rows_at
-from volery.report.explore.pairs import Pair, pair
-from volery.report.explore.ranked import DelayGrid, RankedJobs
+from volery.report.explore.delays import DelayGrid, Pair, RankedJobs, pair, rows_at
 from volery.report.groups import CLASSES, JobClass
 
 COUNT_MAX: Final = 500
@@ -26,8 +24,6 @@ class Answers:
     """Answers questions about one results folder from its jobs by rank.
 
     Args:
-        grid: of all labels.
-        ranked: the jobs of each label.
         explaining: how many runs explain themselves.
         why: tells of a run, by its number among those that explain themselves, a job or a task.
     """

@@ -1,24 +1,41 @@
-"""The content that a report's scripts read: labels, settings, delays, courses, pairs and reasons, within bounds.
+"""The content that a report's scripts read, within bounds; and the scripts, inline, under a policy.
 
 The bounds keep a page of ten architectures on 300,000 tasks well below 5 MB; the same page, served, asks for the rest.
+A browser runs these scripts and nothing else.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
-from volery.report.explore.course import ConflictCourse, Course, conflicts_of, course
-from volery.report.explore.delays import DelayCounts, Rows, counted, kept_rows
-from volery.report.explore.pairs import Pair, pair
-from volery.report.explore.ranked import CELLS, DelayGrid, RankedJobs, rank
+from volery.look.html import EMPTY, Markup, joined, tag
+from volery.look.text import shortened
+from volery.metrics import busy_time_us
+from volery.metrics.columns import Floats
+from volery.report.explore.delays import (
+    CELLS,
+    DelayCounts,
+    DelayGrid,
+    Pair,
+    RankedJobs,
+    Rows,
+    counted,
+    kept_rows,
+    pair,
+    rank,
+)
 from volery.report.folder import StoredResults
 from volery.report.groups import by_setting, group_runs
-from volery.report.page import shown
-from volery.report.parquet import under_label
+from volery.report.parquet import ConflictTable, RunJobs, under_label
+from volery.report.plots import SeedCurves, over_seeds
 
 SETTINGS_MAX: Final = 12
 ROWS_MAX, ROWS_PER_LABEL_MAX = 30_000, 2_000
@@ -64,7 +81,6 @@ class Content(msgspec.Struct, frozen=True):
 
     Args:
         serves: whether a server answers further questions.
-        seeds: how many.
         conflicts: what the workloads ask for, over time.
         cells: on each side of a density of pairs.
         edition: of a folder that is served, which state of it this is.
@@ -86,12 +102,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class ExploredContent(msgspec.Struct, frozen=True, eq=False):
-    """The content, and the jobs behind it for what a server is asked.
-
-    Args:
-        content: what the page embeds.
-        ranked: the jobs of each label.
-    """
+    """The content, and the jobs behind it for what a server is asked."""
 
     content: Content
     ranked: list[RankedJobs]
@@ -101,7 +112,6 @@ def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serv
     """Everything that the page holds of a results folder.
 
     Args:
-        results: as read from the folder.
         why: of runs that explain themselves.
         serves: whether a server answers what the page does not hold.
     """
@@ -109,12 +119,12 @@ def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serv
     labels = [group.label for _, members in settings for group in members]
     number = {label: place for place, label in enumerate(labels)}
     grid, ranked = rank([under_label(results.jobs, label) for label in labels])
-    groups = [ComparedLabels(shown(name), [number[group.label] for group in members]) for name, members in settings]
+    groups = [ComparedLabels(shortened(name), [number[group.label] for group in members]) for name, members in settings]
     most = min(ROWS_PER_LABEL_MAX, ROWS_MAX // max(1, len(labels)))
     curves, waiting, refused = results.curves, results.waiting, results.refused
     found = Content(
         serves=serves,
-        labels=list(map(shown, labels)),
+        labels=list(map(shortened, labels)),
         seeds=len({run.seed for run in results.summary.runs}),
         settings=groups,
         grid=grid,
@@ -126,7 +136,7 @@ def explored(results: StoredResults, why: Sequence[RunExplanation] = (), *, serv
         ],
         cells=CELLS,
         pairs=[pair(a, b, ranked[a], ranked[b], grid) for a, b in _pairs(groups, everything=not serves)],
-        why=[msgspec.structs.replace(run, label=shown(run.label)) for run in why],
+        why=[msgspec.structs.replace(run, label=shortened(run.label)) for run in why],
         conflicts=[conflicts_of(one) for one in results.conflicts[:SETTINGS_MAX]],
     )
     return ExploredContent(found, ranked)
@@ -145,3 +155,160 @@ def as_json(content: Any) -> bytes:
     for character in b"<>&":
         found = found.replace(bytes((character,)), b"\\u%04x" % character)
     return found.replace("\u2028".encode(), b"\\u2028").replace("\u2029".encode(), b"\\u2029")
+
+
+SCRIPTS: Final = ("core.js", "tables.js", "delays.js", "course.js", "conflicts.js", "pairs.js", "why.js")
+STYLE: Final = "explore/explore.css"
+CONTENT_ID: Final = "volery-content"
+
+
+def script() -> str:
+    """The scripts as one, which nothing outside it can reach."""
+    files = resources.files("volery.report.explore")
+    text = "\n".join(files.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{text}\nstart();\n}})();'
+
+
+def policy(text: str, *, serves: bool = False) -> str:
+    """The content security policy of a page with this script: no network but, where there is one, its own server."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    connect = "connect-src 'self'; " if serves else ""
+    return (
+        f"default-src 'none'; {connect}script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def head(text: str, *, serves: bool = False) -> Markup:
+    """The element that states the policy."""
+    return tag("meta", http_equiv="Content-Security-Policy", content=policy(text, serves=serves))
+
+
+def scripted(content: Any, text: str) -> Markup:
+    """The content and the script that reads it, for the end of a page."""
+    content_element = tag("script", Markup(as_json(content).decode()), type="application/json", id=CONTENT_ID)
+    return joined((content_element, tag("script", Markup(text))))
+
+
+def mount(view: str) -> Markup:
+    """The element in which a script draws a view; empty without scripts."""
+    return tag("div", data_view=view)
+
+
+def still(view: str, *pictures: Markup) -> Markup:
+    """Pictures that stand for a view where no script draws it."""
+    return tag("div", *pictures, data_still=view) if pictures else EMPTY
+
+
+SECOND_US: Final = 1e6
+
+
+class Course(msgspec.Struct, frozen=True):
+    """One label over time, at moments evenly spaced from begin_s to (but without) end_s.
+
+    Args:
+        permille: of the slots that are busy, mean over seeds.
+        low, high: the range over seeds; empty with one seed.
+        waiting: tasks that could start and have not; empty where the runs have not kept them.
+        refused: placements that were refused, per second; empty where the runs report none.
+        unfinished: jobs that are submitted and not answered.
+    """
+
+    begin_s: float
+    end_s: float
+    permille: list[int]
+    low: list[int]
+    high: list[int]
+    waiting: list[float]
+    unfinished: list[float]
+    refused: list[float] = []
+
+
+def course(
+    curve: SeedCurves, waiting: SeedCurves | None, runs: Sequence[RunJobs], refused: SeedCurves | None = None
+) -> Course | None:
+    """One label over time; None where its runs have no curve.
+
+    Args:
+        curve: utilisation per seed.
+        waiting: tasks that wait, at the same times; None where it is not known.
+        runs: the jobs of the same runs.
+        refused: placements that were refused per second, likewise.
+    """
+    times, low, mean, high = over_seeds(curve)
+    if not times.size:
+        return None
+    step = float(times[1] - times[0]) if times.size > 1 else 1.0
+    many = len(curve.values) > 1
+    return Course(
+        round(float(times[0]), 6),
+        round(float(times[-1]) + step, 6),
+        _permille(mean),
+        _permille(low) if many else [],
+        _permille(high) if many else [],
+        _mean(waiting),
+        short(unfinished(runs, times, step)),
+        _mean(refused),
+    )
+
+
+def _mean(curve: SeedCurves | None) -> list[float]:
+    """Over seeds; empty where it is not known of all."""
+    mean = over_seeds(curve)[2] if curve is not None else np.zeros(0)
+    return short(mean) if np.isfinite(mean).all() else []
+
+
+def unfinished(runs: Sequence[RunJobs], times_s: Floats, step_s: float) -> Floats:
+    """Jobs that are submitted and not answered, as averages of the intervals, and over the runs."""
+    edges = np.round(np.append(times_s, times_s[-1] + step_s) * SECOND_US).astype(np.int64)
+    if not runs or not bool((np.diff(edges) > 0).all()):
+        return np.zeros(0)
+    total = np.zeros(times_s.size)
+    for run in runs:
+        known = (run.jrt_s >= 0) & (run.submit_s >= 0)
+        begin = np.round(run.submit_s[known] * SECOND_US).astype(np.int64)
+        end = begin + np.round(run.jrt_s[known] * SECOND_US).astype(np.int64)
+        total += busy_time_us(begin, end, edges) / np.diff(edges)
+    return total / len(runs)
+
+
+def _permille(values: Floats) -> list[int]:
+    return np.rint(1000 * values).astype(np.int64).tolist()  # type: ignore[no-any-return]  # numpy's lists
+
+
+def short(values: Floats) -> list[float]:
+    """Numbers of three digits; whole numbers stay whole."""
+    found: list[Any] = [float(f"{value:.3g}") for value in values.tolist()]
+    return [int(value) if value == int(value) else value for value in found]
+
+
+class ConflictCourse(msgspec.Struct, frozen=True):
+    """Conflicts per second of one workload, in intervals evenly spaced from begin_s to (but without) end_s.
+
+    Args:
+        waiting, collisions: mean of the interval, mean over seeds.
+        waiting_max, collisions_max: of the worst second, of any seed.
+    """
+
+    name: str
+    begin_s: float
+    end_s: float
+    waiting: list[float]
+    waiting_max: list[float]
+    collisions: list[float]
+    collisions_max: list[float]
+
+
+def conflicts_of(found: ConflictTable) -> ConflictCourse:
+    """As the page's script reads them; the last interval may end before the place that its width gives it."""
+    begin = float(found.begin_s[0])
+    width = float(found.end_s[0]) - begin
+    return ConflictCourse(
+        shortened(found.title),
+        begin,
+        begin + width * len(found.begin_s),
+        short(found.mean["waiting"]),
+        short(found.largest["waiting"]),
+        short(found.mean["collisions"]),
+        short(found.largest["collisions"]),
+    )

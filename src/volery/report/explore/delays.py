@@ -1,22 +1,152 @@
-"""Delays as a page holds them: counts on a fine logarithmic grid, exact percentiles, and some of the jobs themselves.
+"""Delays of jobs as a page holds them: ranks, counts on a grid, exact percentiles, some of the jobs, and pairs.
 
-A grid has a place for each pixel of a wide screen, so that a curve drawn from the counts looks like one drawn from all
-jobs; the counts are exact at the bounds of its bins, which is where a reader's choice snaps to.
+Ranks are worked out once. A grid has a place for each pixel of a wide screen, so that a curve drawn from the counts
+looks like one drawn from all jobs; the counts are exact at the bounds of its bins, to which a reader's choice snaps. A
+pair is a density of the delays of the same jobs under two architectures, and the jobs that differ most.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from volery.metrics import Distribution, distribution
-from volery.metrics.columns import Longs
-from volery.report.explore.ranked import DelayGrid, RankedJobs
+from volery.metrics.columns import Floats, Longs
 from volery.report.groups import CLASSES, JobClass
+from volery.report.parquet import RunJobs
+
+Places = npt.NDArray[np.uint32] | npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+SMALL: Final = 1 << 32
+"""As many places are told apart by four bytes."""
+BINS: Final = 1024
+"""Above zero; eight decades of delay make bins 1.8 % wide."""
+CELLS: Final = 48
+"""On each side of a density of pairs, above zero."""
+UNMEASURED: Final = 255
+"""Stands for the cell of a job without a delay."""
+
+
+class RankedJobs(msgspec.Struct, frozen=True, eq=False):
+    """The measured jobs of a label, all seeds together.
+
+    Args:
+        order: places by falling delay, then run and row, per class of jobs.
+        below: jobs up to the upper bound of each bin of the grid, from bin 0, per class of jobs.
+        cells: per place the row (or column) of a density of pairs, or `UNMEASURED`.
+    """
+
+    runs: Sequence[RunJobs]
+    order: Mapping[JobClass, Places]
+    below: Mapping[JobClass, Longs]
+    cells: Bytes
+
+    def total(self, jobs: JobClass = "all") -> int:
+        """The number of measured jobs of a class."""
+        return int(self.order[jobs].size)
+
+    def within(self, from_bin: int, to_bin: int, jobs: JobClass = "all") -> tuple[int, int]:
+        """Ranks [first, last) of the jobs in the bins after `from_bin` up to `to_bin`; from -1."""
+        below, total = self.below[jobs], self.total(jobs)
+        first, last = (total - (int(below[place]) if place >= 0 else 0) for place in (to_bin, from_bin))
+        return first, last
+
+    def delay_s(self, rank: int, jobs: JobClass = "all") -> float:
+        """Of the job at a rank, seconds."""
+        run, row = self.job(rank, jobs)
+        return float(run.delay_s[row])
+
+    def job(self, rank: int, jobs: JobClass = "all") -> tuple[RunJobs, int]:
+        """The run and row of the job at a rank."""
+        place = int(self.order[jobs][rank])
+        for run in self.runs:
+            if place < run.delay_s.size:
+                return run, place
+            place -= run.delay_s.size
+        raise IndexError(rank)
+
+    def delays_s(self, jobs: JobClass = "all") -> Floats:
+        """Of a class of jobs, by run and row."""
+        return np.concatenate([np.zeros(0), *(run.delay_s[run.rows_of(jobs)] for run in self.runs)])
+
+    def cells_of(self, run: RunJobs) -> Bytes:
+        """The cells of the rows of one of the runs."""
+        begin = sum(one.delay_s.size for one in itertools.takewhile(lambda one: one is not run, self.runs))
+        return self.cells[begin : begin + run.delay_s.size]
+
+
+def rank(labels: Sequence[Sequence[RunJobs]]) -> tuple[DelayGrid, list[RankedJobs]]:
+    """One grid for the runs of all labels, so that a choice means the same for each; and their jobs by rank."""
+    orders = [_orders(runs) for runs in labels]
+    low, high = np.inf, 0.0
+    sorted_s = []
+    for runs, order in zip(labels, orders, strict=True):
+        rising = _delays(runs)[order["all"]][::-1]
+        sorted_s.append(rising)
+        above = int(np.searchsorted(rising, 0.0, side="right"))
+        if above < rising.size:
+            low, high = min(low, float(rising[above])), max(high, float(rising[-1]))
+    grid = DelayGrid(low, max(high, 10 * low)) if high > 0 else DelayGrid(1.0, 10.0)
+    return grid, [_ranked(*one, grid) for one in zip(labels, orders, sorted_s, strict=True)]
+
+
+def _delays(runs: Sequence[RunJobs]) -> Floats:
+    return np.concatenate([np.zeros(0), *(run.delay_s for run in runs)])
+
+
+def _orders(runs: Sequence[RunJobs]) -> dict[JobClass, Places]:
+    delays = _delays(runs)
+    kind: Any = np.uint32 if delays.size < SMALL else np.int64
+    measured = np.flatnonzero(~np.isnan(delays))
+    order = measured[np.argsort(-delays[measured], kind="stable")].astype(kind)
+    short = np.concatenate([np.zeros(0, dtype=np.bool_), *(run.is_short for run in runs)])[order]
+    return {"all": order, "short": order[short], "long": order[~short]}
+
+
+def _ranked(runs: Sequence[RunJobs], order: dict[JobClass, Places], rising: Floats, grid: DelayGrid) -> RankedJobs:
+    bounds = np.append(0.0, grid.bounds_s())
+    below: dict[JobClass, Longs] = {"all": np.searchsorted(rising, bounds, side="right")}
+    delays = _delays(runs)
+    for jobs in CLASSES[1:]:
+        below[jobs] = np.searchsorted(delays[order[jobs]][::-1], bounds, side="right")
+    cells = np.full(delays.size, UNMEASURED, dtype=np.uint8)
+    of_bin = grid.cells(np.arange(grid.bins + 1)).astype(np.uint8)
+    cells[order["all"][::-1]] = np.repeat(of_bin, np.diff(below["all"], prepend=0))
+    return RankedJobs(runs, order, below, cells)
+
+
+class DelayGrid(msgspec.Struct, frozen=True):
+    """Bounds of bins: bin 0 holds delays of zero, bin i those in (bound i-1, bound i] with bounds from low_s to high_s.
+
+    The bounds are low_s * (high_s / low_s) ** ((i - 1) / (bins - 1)); bin 1 holds all above zero up to low_s.
+    """
+
+    low_s: float
+    high_s: float
+    bins: int = BINS
+
+    def bounds_s(self) -> Floats:
+        """The upper bounds of bins 1 to `bins`, seconds."""
+        steps = np.arange(self.bins) / max(1, self.bins - 1)
+        bounds: Floats = self.low_s * (self.high_s / self.low_s) ** steps
+        bounds[0], bounds[-1] = self.low_s, self.high_s
+        return bounds
+
+    def bin_of(self, delays_s: Floats) -> Longs:
+        """The bin of each delay."""
+        found = np.searchsorted(self.bounds_s(), delays_s, side="left") + 1
+        return np.where(delays_s > 0, np.minimum(found, self.bins), 0)
+
+    def cells(self, bins: Longs) -> Longs:
+        """Row or column of a density per bin; bins side by side, and that of zero in a cell of its own."""
+        return np.where(bins > 0, (bins - 1) * CELLS // self.bins + 1, 0)
+
 
 LONGEST_SHARE: Final = 2
 """One of so many jobs that a page keeps of a label are its most delayed; the others are spread over all ranks."""
@@ -26,7 +156,6 @@ class DelayCounts(msgspec.Struct, frozen=True):
     """The delays of one class of jobs under one label, all seeds together.
 
     Args:
-        whole: exact, seconds.
         bins: pairs of (empty bins before it, jobs in it), flat, one for each bin that holds jobs.
     """
 
@@ -55,7 +184,6 @@ class Rows(msgspec.Struct, frozen=True):
     """Jobs as columns, the most delayed first.
 
     Args:
-        total: how many there are, of which these are some.
         seed, job, tasks, is_long, bin: of each; `is_long` is 0 or 1, `bin` that of its delay.
         submit_s, delay_s: seconds; a submission that is not known is told by -1.
     """
@@ -82,7 +210,6 @@ def kept_rows(of: RankedJobs, grid: DelayGrid, most: int) -> Rows:
 
 
 def rows_at(of: RankedJobs, grid: DelayGrid, ranks: Iterable[int], jobs: JobClass = "all") -> Rows:
-    """The jobs at these ranks."""
     found = [of.job(rank, jobs) for rank in ranks]
     delays = np.array([run.delay_s[row] for run, row in found])
     return Rows(
@@ -101,3 +228,110 @@ def _short(seconds: float) -> float:
     """Seconds to a microsecond and six digits."""
     value = float(seconds)
     return -1.0 if math.isnan(value) else round(float(f"{value:.6g}"), 6)
+
+
+OUTLIERS: Final = 20
+"""On each side of equality."""
+CHUNK: Final = 1 << 17
+"""Jobs that are compared at once: what is worked out of them stays in a processor's cache."""
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Delays of the jobs that both have, all seeds together.
+
+    Args:
+        a, b: numbers of the labels; a is on the horizontal axis.
+        jobs: how many both have measured.
+        a_lower, b_lower: how many are delayed less under a, under b.
+        cells: sparse counts of cell column * (CELLS + 1) + row; column and row 0 hold delays of zero.
+        seed, job, a_s, b_s: the jobs whose delays differ by the largest factor, columns.
+    """
+
+    a: int
+    b: int
+    jobs: int
+    a_lower: int
+    b_lower: int
+    cells: list[int]
+    seed: list[int]
+    job: list[int]
+    a_s: list[float]
+    b_s: list[float]
+
+
+class Shared(NamedTuple):
+    """Jobs that two runs of one seed have both measured."""
+
+    seed: int
+    job: Longs
+    a_s: Floats
+    b_s: Floats
+    cell_a: Bytes
+    cell_b: Bytes
+
+
+def pair(a: int, b: int, of_a: RankedJobs, of_b: RankedJobs, grid: DelayGrid) -> Pair:
+    """Two labels on the jobs that both have measured under the same seeds."""
+    counts = np.zeros((CELLS + 1) ** 2, dtype=np.int64)
+    jobs = a_lower = b_lower = 0
+    less, more = Furthest(), Furthest()
+    for one in _shared(of_a, of_b):
+        counts += np.bincount(one.cell_a.astype(np.int64) * (CELLS + 1) + one.cell_b, minlength=counts.size)
+        jobs += one.job.size
+        a_lower += int((one.a_s < one.b_s).sum())
+        b_lower += int((one.b_s < one.a_s).sum())
+        factor = np.maximum(one.a_s, grid.low_s) / np.maximum(one.b_s, grid.low_s)
+        more.look(factor, one)
+        less.look(1 / factor, one)
+    chosen = sorted(less.found + more.found, key=lambda one: -one[0])
+    return Pair(
+        a, b, jobs, a_lower, b_lower, sparse(counts),
+        [one[1] for one in chosen], [one[2] for one in chosen],
+        [round(one[3], 6) for one in chosen], [round(one[4], 6) for one in chosen],
+    )  # fmt: skip
+
+
+class Furthest:
+    """The jobs with the largest factors above one; of equal ones those that came first."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[float, int, int, float, float]] = []
+        """Factor, seed, job, delays under a and b; the largest factor first."""
+        self._least = 1.0
+
+    def look(self, factor: Floats, jobs: Shared) -> None:
+        """Look through some more."""
+        at = np.flatnonzero(factor > self._least)
+        if at.size > OUTLIERS:
+            at = at[np.argsort(-factor[at], kind="stable")[:OUTLIERS]]
+        self.found += [
+            (float(factor[k]), jobs.seed, int(jobs.job[k]), float(jobs.a_s[k]), float(jobs.b_s[k])) for k in at.tolist()
+        ]
+        self.found.sort(key=lambda one: -one[0])
+        del self.found[OUTLIERS:]
+        if len(self.found) == OUTLIERS:
+            self._least = self.found[-1][0]
+
+
+def _shared(of_a: RankedJobs, of_b: RankedJobs) -> Iterator[Shared]:
+    """The jobs of both, some at a time."""
+    runs_b = {run.seed: run for run in of_b.runs}
+    for a in of_a.runs:
+        b = runs_b.get(a.seed)
+        if b is None:
+            continue
+        cells_a, cells_b = of_a.cells_of(a), of_b.cells_of(b)
+        if a.job.size == b.job.size and bool((a.job == b.job).all()):
+            for low in range(0, a.job.size, CHUNK):
+                part = slice(low, low + CHUNK)
+                yield _both(a, b, part, part, cells_a, cells_b)
+        else:
+            _, rows_a, rows_b = np.intersect1d(a.job, b.job, return_indices=True)
+            yield _both(a, b, rows_a, rows_b, cells_a, cells_b)
+
+
+def _both(a: RunJobs, b: RunJobs, rows_a: slice | Longs, rows_b: slice | Longs, of_a: Bytes, of_b: Bytes) -> Shared:
+    cell_a, cell_b = of_a[rows_a], of_b[rows_b]
+    found = Shared(a.seed, a.job[rows_a], a.delay_s[rows_a], b.delay_s[rows_b], cell_a, cell_b)
+    both = (cell_a != UNMEASURED) & (cell_b != UNMEASURED)
+    return found if both.all() else Shared(a.seed, *(column[both] for column in found[1:]))

@@ -1,21 +1,33 @@
-"""A small HTTP server that shows one results folder to browsers of this machine.
+"""A results folder as a site: a small HTTP server of the report's page, and of answers to it.
 
-It only reads. It answers to the names that it was given alone, so that no other site's page can reach it through a
-browser (DNS rebinding), and its pages may run their own script and ask their own server, nothing else.
+The folder is read in a thread, while the server answers already; and once more when its files have changed. A page
+names the edition that it was made of with each request, so that two states are never mixed. The server only reads. It
+answers to the names that it was given alone, so that no other site's page can reach it through a browser (DNS
+rebinding), and its pages may run their own script and ask their own server, nothing else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import socket
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
 from volery.core.errors import InputError
+from volery.look.html import EMPTY, Markup, paragraph, tag
+from volery.report.explore.answers import Answers, Query, Why
+from volery.report.explore.content import RunExplanation, TaskExplanation, explored, policy, script
+from volery.report.folder import glance, read_results, tables
+from volery.report.html import render
+from volery.report.page import page
+from volery.report.parquet import read_jobs
 
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 QUERY_MAX: Final = 10_000
@@ -122,3 +134,182 @@ def url_of(server: ThreadingHTTPServer) -> str:
     host, port = server.server_address[:2]
     name = f"[{host!s}]" if server.address_family == socket.AF_INET6 else str(host)
     return f"http://{name}:{port}/"
+
+
+PATIENCE_S: Final = 1.0
+"""So long a browser is kept waiting for the page before it is told how far it is."""
+STILL: Final = "default-src 'none'; style-src 'unsafe-inline'"
+AGAIN: Final = tag("meta", http_equiv="refresh", content=1)
+Told = Callable[[str], None]
+
+
+class WaitExplainer(Protocol):
+    """Tells why the tasks of a folder's runs waited."""
+
+    def longest(self) -> Sequence[RunExplanation]:
+        """Of each run that explains itself the tasks that waited longest."""
+
+    def answer(self, run: int, question: str) -> Sequence[TaskExplanation]:
+        """A job or a task of one of these runs."""
+
+
+class Edition(msgspec.Struct, frozen=True, eq=False):
+    """One state of the folder, ready to be shown."""
+
+    mark: str
+    page: Page
+    answers: Answers
+
+
+class ResultsSite:
+    """The report of a results folder as a site, with answers to its page.
+
+    Args:
+        explaining: makes what tells why tasks waited; called whenever the folder is read.
+        told: hears how far it is, in words.
+        failed: hears why the folder could not be got ready for the first time.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        explaining: Callable[[], WaitExplainer],
+        told: Told = lambda _: None,
+        failed: Callable[[Exception], None] = lambda _: None,
+    ) -> None:
+        self._folder, self._explaining, self._told, self._failed = folder, explaining, told, failed
+        self._lock = Lock()
+        self._edition: Edition | None = None
+        self._refused: tuple[str, InputError] | None = None
+        self._under_way: Event | None = None
+        self._said = ""
+
+    def begin(self) -> None:
+        """Look whether the files are there, and begin to read them.
+
+        Raises:
+            InputError: naming the file that is missing or damaged, as far as that shows at a glance.
+        """
+        glance(self._folder)
+        self._begin(mark_of(self._folder))
+
+    def page(self) -> Page:
+        """The page of the folder as it is now, or how far it is."""
+        mark = mark_of(self._folder)
+        with self._lock:
+            stale = self._edition is None or self._edition.mark != mark
+            refused = self._refused[1] if self._refused is not None and self._refused[0] == mark else None
+            under_way = self._under_way
+        if stale and under_way is None and refused is None:
+            under_way = self._begin(mark)
+        if stale and under_way is not None:
+            under_way.wait(PATIENCE_S)
+        with self._lock:
+            if self._edition is not None and self._edition.mark == mark:
+                return self._edition.page
+            refused = self._refused[1] if self._refused is not None and self._refused[0] == mark else None
+        if refused is not None:
+            return _still(
+                HTTPStatus.INTERNAL_SERVER_ERROR, "The folder cannot be read", f"{refused.place}: {refused.problem}"
+            )
+        return _still(HTTPStatus.ACCEPTED, "Getting ready", self._said, AGAIN)
+
+    def answer(self, question: str, query: Query) -> object:
+        """The answer to a request of the page.
+
+        Raises:
+            InputError: the page is of another edition, or asks what is not there.
+        """
+        edition = self._edition
+        if edition is None:
+            raise InputError("page", f"it is being got ready: {self._said}")
+        if query.get("edition", edition.mark) != edition.mark:
+            raise InputError("edition", "the folder has changed since this page was made; load the page again")
+        return edition.answers.answer(question, query)
+
+    def _begin(self, mark: str) -> Event:
+        with self._lock:
+            if self._under_way is not None:
+                return self._under_way
+            done = self._under_way = Event()
+        Thread(target=self._prepare, args=(mark, done), daemon=True).start()
+        return done
+
+    def _prepare(self, mark: str, done: Event) -> None:
+        found: Edition | None = None
+        problem: Exception | None = None
+        try:
+            found = prepared(self._folder, mark, self._explaining(), self._say)
+        except InputError as error:
+            problem = error
+        except MemoryError:
+            problem = InputError(str(self._folder), "is too large for the memory of this machine")
+        except Exception as error:  # a thread has nobody else to tell
+            problem = error
+        with self._lock:
+            first = self._edition is None
+            if found is not None:
+                self._edition, self._refused = found, None
+            elif isinstance(problem, InputError):
+                self._refused = (mark, problem)
+            self._under_way = None
+        done.set()
+        if problem is not None and (first or not isinstance(problem, InputError)):
+            self._failed(problem)
+        elif problem is None:
+            self._told("ready")
+
+    def _say(self, text: str) -> None:
+        self._said = text
+        self._told(text)
+
+
+def site_of(folder: Path, explaining: WaitExplainer, names: Sequence[str] = LOCAL_NAMES) -> Site:
+    """A folder that is ready, as it is now.
+
+    Raises:
+        InputError: when a file of the folder is missing or damaged.
+    """
+    found = prepared(folder, mark_of(folder), explaining, lambda _: None)
+    return Site(lambda: found.page, found.answers.answer, tuple(names))
+
+
+def prepared(folder: Path, mark: str, explaining: WaitExplainer, told: Told) -> Edition:
+    """All that is shown of a folder and answered about it.
+
+    Raises:
+        InputError: when a file of the folder is missing or damaged.
+    """
+
+    def read(count: int, of: int) -> None:
+        told(f"{count:,} of {of:,} jobs are read")
+
+    told("reading")
+    results = read_results(folder, read_jobs(folder, read))
+    told("reading why tasks waited")
+    why = explaining.longest()
+    told(f"ranking {sum(run.delay_s.size for run in results.jobs):,} jobs")
+    found = explored(results, why, serves=True)
+    content = msgspec.structs.replace(found.content, edition=mark)
+    told("drawing the page")
+    text = render(results, content).encode()
+    told("ready")
+    answer: Why = explaining.answer
+    answers = Answers(content.grid, found.ranked, len(content.why), answer)
+    return Edition(mark, Page(HTTPStatus.OK, text, policy(script(), serves=True)), answers)
+
+
+def mark_of(folder: Path) -> str:
+    """Tells states of a folder apart: its tables are replaced, never changed, when a study goes on."""
+    told = hashlib.sha256()
+    for path in tables(folder):
+        try:
+            found = path.stat()
+            told.update(f"{path.name} {found.st_size} {found.st_mtime_ns} {found.st_ino}\n".encode())
+        except OSError:
+            told.update(f"{path.name} is not there\n".encode())
+    return told.hexdigest()[:16]
+
+
+def _still(status: HTTPStatus, title: str, text: str, head: Markup = EMPTY) -> Page:
+    return Page(status, page(title, "Volery", [paragraph(text)], head=head).encode(), STILL)

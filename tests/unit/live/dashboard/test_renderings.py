@@ -11,10 +11,10 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.live.dashboard.frame import PageView
-from volery.live.dashboard.html import Markup
 from volery.live.dashboard.renderings import EVERY_MAX_S, KEPT_MAX, Meter, Pacer, Renderings, thread_use
 from volery.live.service.authentication import Principal
 from volery.live.service.requests import Traffic
+from volery.look.html import Markup
 
 
 def test_the_kernel_tells_what_a_thread_has_used() -> None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from volery.report.units import aligned_duration, digits, duration, percent, ratio
+from volery.look.text import (
+    aligned_duration,
+    broken_label,
+    confidence,
+    digits,
+    duration,
+    percent,
+    ratio,
+    share,
+    shortened,
+    time_span,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +69,28 @@ def test_ratios_say_how_many_times_and_nothing_about_zero() -> None:
 def test_what_is_no_number_is_no_duration() -> None:
     with pytest.raises(ValueError, match="no duration"):
         duration(float("nan"))
+
+
+def test_time_spans_are_durations_in_microseconds() -> None:
+    assert time_span(1_500) == "1.50 ms"
+    assert time_span(-1_500) == "-1.50 ms"
+    assert time_span(None) == "\N{EN DASH}"
+
+
+def test_a_share_of_nothing_is_a_dash() -> None:
+    assert share(1, 3) == "33.3 %"
+    assert share(1, 0) == "\N{EN DASH}"
+
+
+def test_a_confidence_near_certainty_keeps_the_decimals_that_tell_them_apart() -> None:
+    assert [confidence(level) for level in (0.95, 0.985, 0.9998)] == ["95 %", "98.5 %", "99.98 %"]
+
+
+def test_a_long_label_keeps_its_beginning_and_its_end() -> None:
+    assert shortened("a" * 200) == "a" * 200
+    assert shortened("a" * 300 + "end", 12) == "aaaaaaaa \N{HORIZONTAL ELLIPSIS} aend"
+
+
+def test_labels_break_where_they_read_well() -> None:
+    assert broken_label("megha:gms=10,lms=10", 12) == ["megha:gms=", "10,lms=10"]
+    assert broken_label("abcdefgh", 3) == ["abc", "def", "gh"]

@@ -6,8 +6,8 @@ import re
 from xml.etree import ElementTree
 
 from volery.core.stages import Stage
+from volery.report.pictures import stage_times
 from volery.report.schema import MethodTime, StageProfile
-from volery.report.stageplot import stage_times
 
 PERCENTILES = (5, 25, 50, 75, 95, 99, 100)
 

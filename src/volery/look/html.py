@@ -1,4 +1,4 @@
-"""Pieces of a page. Text is escaped where it becomes markup, in `tag`, and nowhere else: no caller can forget it."""
+"""Elements of pages. Text is escaped where it becomes markup, in `tag`, and nowhere else: no caller can forget it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,15 @@ from functools import cache
 from typing import Final
 from urllib.parse import urlencode
 
-from volery.core.model import SECOND
-from volery.live.clock import utc
+from volery.look.text import NOTHING, straight, utc
 
-MINUS: Final = "\N{MINUS SIGN}"
-NOTHING: Final = "\N{EN DASH}"
-RUNS_US: Final = 10 * 365 * 86_400 * SECOND
+RUNS_US: Final = 10 * 365 * 86_400 * 1_000_000
 """Runs count from their beginning, and none takes ten years; no federation has run in the ten years after 1970."""
 SHOWN_MAX: Final = 400
 """Characters of a name or a reason that are shown; the API has the rest."""
 _VOID: Final = frozenset({"br", "input", "link", "meta"})
-TURNING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, what turns the direction of the text around it, and halves of characters."""
-_SPECIAL: Final = re.compile(f"[&<>\"']|{TURNING.pattern}")
-"""Characters that a page must escape."""
-_STEPS: Final = (
-    (1, "\N{MICRO SIGN}s"),
-    (1_000, "ms"),
-    (SECOND, "s"),
-    (60 * SECOND, "min"),
-    (3600 * SECOND, "h"),
-)
+_PLAIN: Final = re.compile(r"[\w .,:;/()=+-]*", re.ASCII)
+"""Text that a page shows as it is."""
 
 
 class Markup(str):
@@ -38,15 +26,16 @@ class Markup(str):
     __slots__ = ()
 
 
+EMPTY: Final = Markup("")
 Piece = str | int | None
 """A child of an element: markup stays as it is, all else is text."""
 
 
 def escaped(text: object) -> Markup:
     """Text escaped for a page, also between quotes."""
-    if type(text) is int or _SPECIAL.search(text := str(text)) is None:
+    if type(text) is int or _PLAIN.fullmatch(text := str(text)):
         return Markup(text)
-    return Markup(html.escape(TURNING.sub("\N{REPLACEMENT CHARACTER}", str(text))))
+    return Markup(html.escape(straight(str(text))))
 
 
 def joined(pieces: Iterable[Piece], between: str = "") -> Markup:
@@ -87,28 +76,6 @@ def address(path: str, query: Mapping[str, str | int | None]) -> str:
     return f"{path}?{asked}" if asked else path
 
 
-def whole(count: int) -> str:
-    """A count as people read it."""
-    return f"{count:,}"
-
-
-def share(part: float, of: float) -> str:
-    """A part in percent."""
-    return f"{100 * part / of:.1f} %" if of else NOTHING
-
-
-def duration(us: int | None) -> str:
-    """A time span, given in microseconds, with three digits."""
-    if us is None:
-        return NOTHING
-    if us < 0:
-        return f"{MINUS}{duration(-us)}"
-    size, unit = max((step for step in _STEPS if us >= step[0]), default=_STEPS[0])
-    value = us / size
-    told = f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f}"
-    return f"{told.rstrip('0').rstrip('.') if '.' in told else told} {unit}"
-
-
 def moment(us: int | None, *, fine: bool = False) -> Markup:
     """A time of day, UTC, given in microseconds since 1970; or, of a run, the time since it has begun.
 
@@ -118,7 +85,7 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
     if us is None:
         return escaped(NOTHING)
     if 0 <= us < RUNS_US:
-        return tag("time", f"{us / SECOND:,.3f} s")
+        return tag("time", f"{us / 1_000_000:,.3f} s")
     try:
         shown = utc(us, fine=fine)
     except (OverflowError, OSError, ValueError):
@@ -127,7 +94,6 @@ def moment(us: int | None, *, fine: bool = False) -> Markup:
 
 
 def facts(*pairs: tuple[str, Piece]) -> Markup:
-    """A list of names and values."""
     return tag("dl", *(joined((tag("dt", key), tag("dd", value))) for key, value in pairs))
 
 
@@ -140,7 +106,7 @@ def figures(*pairs: tuple[str, Piece]) -> Markup:
 def section(title: str, *children: Piece, **attributes: str | int | bool | None) -> Markup:
     """A part of a page under a heading; empty where there is nothing to show."""
     found = [child for child in children if child]
-    return tag("section", tag("h2", title), *found, **attributes) if found else Markup("")
+    return tag("section", tag("h2", title), *found, **attributes) if found else EMPTY
 
 
 def bar(*parts: Markup | None, told: str = "") -> Markup:
@@ -155,3 +121,45 @@ def bar(*parts: Markup | None, told: str = "") -> Markup:
 def part(width: float, kind: str | None = None, begin: float = 0.0) -> Markup:
     """A rectangle in a bar, in percent of it."""
     return tag("rect", x=f"{begin:.2f}" if begin else None, width=f"{width:.2f}", height=8, class_=kind)
+
+
+def paragraph(text: Piece, kind: str | None = None) -> Markup:
+    return tag("p", text, class_=kind)
+
+
+def code(text: str) -> Markup:
+    """Something typed or printed, on lines of its own."""
+    return tag("pre", tag("code", text))
+
+
+def folded(title: str, body: Piece) -> Markup:
+    """Something that a reader opens when needed."""
+    return tag("details", tag("summary", title), body)
+
+
+def scrolled_table(
+    heads: Iterable[Markup], rows: Iterable[Markup], kind: str | None = None, **attributes: str | int
+) -> Markup:
+    """A table that scrolls sideways where the screen is narrow.
+
+    Args:
+        attributes: of the part of the page that scrolls.
+    """
+    listed = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_=kind)
+    return tag("div", listed, class_="scroll", **attributes)
+
+
+def document(title: str, head: Markup, body: Markup) -> str:
+    """The whole of a page.
+
+    Args:
+        head: elements for the end of the page's head.
+    """
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{title} \N{MIDDLE DOT} Volery"),
+        head,
+    )
+    return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'

@@ -1,0 +1,45 @@
+"""A kept run, repeated under a tracer: the same run or an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from volery.core.errors import InputError
+from volery.playback.traced_runs import trace_run
+from volery.study import compare
+from volery.study.results import ResultsFolder
+
+END_US = 10**12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("kept")
+    compare("sparrow", trace="syn:4x10", load=0.5, workers=20, folder=found)
+    return found
+
+
+def test_a_kept_run_is_traced_whole(folder: Path) -> None:
+    told: list[object] = []
+    found = trace_run(folder, "sparrow", 0, 0, END_US, watch=told.append)
+    assert found.architecture.name == "sparrow"
+    assert len(found.log.attempts["task"]) == 40
+    assert len(found.log.jobs) == 10
+    assert told, "the facts of the input"
+
+
+def test_a_run_that_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(InputError, match="holds no run 'pigeon' with seed 0"):
+        trace_run(folder, "pigeon", 0, 0, END_US)
+
+
+def test_a_run_that_is_no_longer_the_same_is_refused(folder: Path) -> None:
+    manifest = folder / "manifest.json"
+    kept = manifest.read_text(encoding="utf-8")
+    digest = ResultsFolder(folder).manifest().runs[0].digest
+    manifest.write_text(kept.replace(digest, "0" * 64), encoding="utf-8")
+    with pytest.raises(InputError, match="does not run as it did"):
+        trace_run(folder, "sparrow", 0, 0, END_US)
+    manifest.write_text(kept, encoding="utf-8")
