@@ -54,11 +54,12 @@ from volery.reproduction.values import (
 )
 from volery.statistics import InterimLook
 from volery.study.plan import PlannedRun, inputs_key, plan
-from volery.study.pool import Watcher, check_places, each_outcome
+from volery.study.pool import check_places, each_outcome
 from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
 from volery.study.steadystate import SteadyState, settle
+from volery.study.watcher import Watcher
 
 CONFLICTS = "conflicts"
 IDLE = "oracle"

@@ -20,8 +20,8 @@ from volery.reproduction.measures import STAGE_COSTS
 from volery.reproduction.reproduce import Reproduction, reproduce
 from volery.reproduction.values import Place, ValueTable, claim_metrics, full_label
 from volery.statistics import SEEDS_MIN, InterimLook, looks
-from volery.study.pool import Watcher
 from volery.study.seeds import AutoSeeds
+from volery.study.watcher import Watcher
 
 Wanted = list[tuple[Judgement, frozenset[Place]]]
 """Undecided claims with the places whose runs may decide them."""

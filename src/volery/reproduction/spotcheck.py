@@ -21,8 +21,9 @@ from volery.reproduction.reproduce import plan_experiment
 from volery.reproduction.seeds import redrawn
 from volery.reproduction.values import RunDigest
 from volery.study.plan import PlannedRun
-from volery.study.pool import Watcher, check_places, each_outcome
+from volery.study.pool import check_places, each_outcome
 from volery.study.sources import code_digest
+from volery.study.watcher import Watcher
 
 
 class SpotCheck(msgspec.Struct, frozen=True):

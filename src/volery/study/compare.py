@@ -11,9 +11,9 @@ import msgspec
 
 from volery.setting import Setting, SettingFields
 from volery.study.lab import run_study
-from volery.study.pool import Watcher
 from volery.study.seeds import read_seeds
 from volery.study.spec import DEFAULTS, StudySpec, is_file, is_synthetic, make_study, parse_architecture
+from volery.study.watcher import Watcher
 from volery.study.writer import Results
 
 

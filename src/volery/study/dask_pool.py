@@ -24,9 +24,9 @@ from volery.core.errors import InputError
 from volery.report.schema import TraceFacts
 from volery.sim import Progress
 from volery.study.plan import PlannedRun, inputs_key, run_key
-from volery.study.pool import LostRunError, Permit, Watcher, always, tell
 from volery.study.runs import RunOutcome, execute
 from volery.study.sources import changed_since, code_digest
+from volery.study.watcher import LostRunError, Permit, Watcher, always, tell
 
 CONNECT_S = 10.0
 """How long a scheduler may take to answer."""

@@ -20,10 +20,11 @@ from volery.study.looks import (
     with_count,
 )
 from volery.study.plan import PlannedRun, plan
-from volery.study.pool import LookWatcher, Outcomes, Watcher, check_places, each_outcome
+from volery.study.pool import check_places, each_outcome
 from volery.study.results import sole_writer
 from volery.study.runs import check_roles, rehearse
 from volery.study.spec import StudySpec
+from volery.study.watcher import LookWatcher, Outcomes, Watcher
 from volery.study.writer import Results, ResultsWriter
 
 

@@ -15,11 +15,12 @@ from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRu
 from volery.study.equality import COMPARED, MEASURED, Same, of_trees, without_measured
 from volery.study.looks import study_end
 from volery.study.plan import PlannedRun, content_digest, outline
-from volery.study.pool import Watcher, check_places, each_outcome
+from volery.study.pool import check_places, each_outcome
 from volery.study.results import ResultsFolder, StudyManifest, damage
 from volery.study.runs import RunOutcome
 from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, find_baseline, is_file, is_synthetic
+from volery.study.watcher import Watcher
 from volery.study.writer import ResultsWriter, new_manifest
 
 NOT_COMPARED: Final = (STAGE_TIMES, MANIFEST)
