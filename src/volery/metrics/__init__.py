@@ -1,12 +1,25 @@
 """Metrics: measures of a run from its records (definitions: docs/reference/metrics.md)."""
 
-from volery.metrics.allocation import AllocationParts, allocation
-from volery.metrics.conflicts import ConflictCounts, conflicts_per_second, over_intervals
-from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
-from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
+from volery.metrics.demand import (
+    ConflictCounts,
+    ConstraintLoad,
+    TotalLoad,
+    conflicts_per_second,
+    constraint_load,
+    over_intervals,
+    total_load,
+)
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
-from volery.metrics.jobs import JobTable, WorkflowSummary, job_table, workflow_summary
-from volery.metrics.locality import LocalitySummary, locality_summary
+from volery.metrics.jobs import (
+    AllotmentSummary,
+    DeadlineSummary,
+    JobTable,
+    WorkflowSummary,
+    allotment_summary,
+    deadline_summary,
+    job_table,
+    workflow_summary,
+)
 from volery.metrics.occupancy import (
     busy_time_us,
     mean_utilisation,
@@ -18,6 +31,7 @@ from volery.metrics.occupancy import (
 from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
+from volery.metrics.tasks import AllocationParts, LocalitySummary, allocation, locality_summary
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.windows import (
     Window,

@@ -93,8 +93,6 @@ def utilisation_by_resource(records: Records, cluster: Cluster, window: Window |
     """Per resource, amount in use x time / amount offered x time; "slots" elsewhere.
 
     Args:
-        records: of the run.
-        cluster: that it ran on.
         window: over this time; None: from the first submit to the last finish.
     """
     if window is not None:
@@ -137,8 +135,6 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     Where machines offer several resources it is the one that is used most over the whole run.
 
     Args:
-        records: of the run.
-        cluster: that it ran on.
         points: number of intervals; fewer when the run lasts fewer microseconds than that.
 
     Returns:
@@ -169,7 +165,6 @@ def waiting_tasks(records: Records, begins_us: Longs) -> Floats:
     never started is left out.
 
     Args:
-        records: of the run.
         begins_us: the beginning of each interval, as `utilisation` returns them; the last ends with the run.
     """
     ends = stays_on_machines(records).end_us
@@ -204,7 +199,6 @@ def refused_tasks(records: Records, begins_us: Longs) -> Floats:
     What is refused before the first interval counts in it, what is refused after its beginning in the last.
 
     Args:
-        records: of the run.
         begins_us: the beginning of each interval, as `utilisation` returns them.
     """
     moments = [

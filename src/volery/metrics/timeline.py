@@ -90,7 +90,6 @@ def in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
 
     Args:
         ran: columns task, machine, start_us, finish_us and others.
-        machines: how many there are.
     """
     order = np.lexsort((ran["task"], ran["finish_us"], ran["start_us"], ran["machine"]))
     ran = {name: column[order] for name, column in ran.items()}

@@ -4,7 +4,7 @@ title, paper, figure, seeds, pictures     what is reproduced, and how often it i
 [[population]]                            machine populations: a file of machines, or the seed of drawn ones
 [[workload]]                              a trace on a cluster; `stands_for` names the one that is not to be had
 [architectures]                           label = "NAME:parameter=value,...", or a table of readings of the paper
-[settled]                                 see `volery.study.steadystate`
+[settled]                                 see `volery.metrics.windows`
 [[claim]]                                 see `volery.reproduction.claims`
 [quick]                                   the cheap variant: so many jobs, seeds and populations
 """
@@ -22,13 +22,12 @@ import msgspec
 
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
+from volery.metrics.windows import SettledWindow
 from volery.reproduction.analysis import parse_analysis
-from volery.reproduction.claims import Claim, Name, Side
-from volery.reproduction.demands import check_demands
+from volery.reproduction.claims import Claim, Name, Side, check_demands
 from volery.reproduction.measures import SETTLED, check_metric
 from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only
 from volery.study.spec import is_synthetic
-from volery.study.steadystate import SettledWindow
 from volery.workload import parse_estimates
 from volery.workload.estimates import PLAIN
 
@@ -254,7 +253,6 @@ def read_experiment(folder: Path, name: str) -> Experiment:
     experiment: Experiment = read_toml(path, Experiment)
     experiment = msgspec.structs.replace(experiment, name=name, folder=str(folder))
     _check(experiment)
-    check_demands(experiment)
     return experiment
 
 
@@ -331,6 +329,30 @@ def _check(experiment: Experiment) -> None:
             )
     for i, claim in enumerate(experiment.claim):
         _check_claim(experiment, claim, f"{root}.claim[{i}]")
+    for i, workload in enumerate(experiment.workload):
+        _check_source(workload, f"{root}.workload[{i}]")
+    for i, claim in enumerate(experiment.claim):
+        check_demands(claim, f"{root}.claim[{i}]")
+
+
+def _check_source(workload: Workload, place: str) -> None:
+    """Refuse a workload that was made for the experiment and does not name the one that it stands for."""
+    if workload.stands_for and workload.is_source:
+        raise InputError(f"{place}.is_source", "stands_for is given as well; leave one of them out")
+    if workload.stands_for or workload.is_source:
+        return
+    if is_synthetic(workload.trace):
+        raise InputError(
+            f"{place}.stands_for",
+            f"is missing: {workload.trace!r} is made here. Name the workload that it stands for, "
+            'or is_source = "section ..." where the source defines it completely',
+        )
+    if workload.jobs is not None:
+        raise InputError(
+            f"{place}.stands_for",
+            f"is missing: the first {workload.jobs} jobs are a slice. Name the workload that it stands for, "
+            'or is_source = "section ..." where the source ran this slice',
+        )
 
 
 def _check_claim(experiment: Experiment, claim: Claim, place: str) -> None:

@@ -26,10 +26,11 @@ from volery.reproduction.claims import (
     Judgement,
     Quantity,
     Side,
+    Tolerance,
     Verdict,
+    tolerance_of_claim,
 )
 from volery.reproduction.measures import is_share
-from volery.reproduction.tolerance import Tolerance, tolerance_of_claim
 from volery.statistics import CONFIDENCE, InterimLook, Interval, holm, interval_of_mean
 
 ROUNDING: Final = 1e-9
@@ -82,14 +83,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 def judge(claim: Claim, scope: Scope, lookup: Lookup, *, reading: str = "") -> list[Judgement]:
-    """Judge a claim: on workloads of the source, and apart from these on those that stand in for one.
-
-    Args:
-        claim: what is said.
-        scope: what it is judged on.
-        lookup: gives the values.
-        reading: under which the architectures were run.
-    """
+    """Judge a claim: on workloads of the source, and apart from these on those that stand in for one."""
     fixed = all(side.on for side in claim.sides)
     workloads = (claim.left.on,) if fixed else claim.on or scope.workloads
     populations: Sequence[str] = claim.populations or scope.populations

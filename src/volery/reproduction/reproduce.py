@@ -24,6 +24,7 @@ from volery.metrics import (
     distribution,
     total_load,
 )
+from volery.metrics.windows import SteadyState, settle
 from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, MachinePopulation, Workload, find_input
@@ -58,7 +59,6 @@ from volery.study.pool import check_places, each_outcome
 from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
-from volery.study.steadystate import SteadyState, settle
 from volery.study.watcher import Watcher
 
 CONFLICTS = "conflicts"
@@ -154,13 +154,10 @@ class Reproduction(msgspec.Struct):
 
     Args:
         kept: values of a record; where a run's key is the recorded one, its values are taken from there.
-        finished: runs by key.
         measured: measures of inputs by workload and population, one per seed.
         stages: what stages cost by key, where that is asked for.
         steady: measures without the warm-up by key, where a claim asked for them.
-        interrupted: whether Ctrl-C ended it early.
         seeds: in the order in which they were drawn; the experiment's own come first.
-        looks: when claims were judged.
         stopped: why no further seed was drawn; empty where none was asked for.
     """
 
@@ -350,9 +347,7 @@ def reproduce(
     """Run what is not finished yet, and measure the inputs; Ctrl-C returns what is there, `interrupted`.
 
     Args:
-        experiment: what to run.
         folder: where finished runs are kept.
-        traces: where traces are.
         processes, dask, watcher: as in `volery.study.run_study`.
         only_finished: whether to take what is finished, run and measure nothing.
         kept: values of an earlier record; what they hold under the same key is not run again.

@@ -18,11 +18,11 @@ from volery.statistics.differences import (
     ComparedJobs,
     ComparedMeans,
     Difference,
+    holm,
     paired_difference,
     paired_ratio,
     seeded_difference,
 )
-from volery.statistics.holm import holm
 from volery.statistics.intervals import (
     BCA,
     CONFIDENCE,

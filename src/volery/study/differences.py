@@ -54,10 +54,8 @@ class JobTimes(msgspec.Struct, frozen=True, eq=False):
     """The jobs of one run, in the order of the trace.
 
     Args:
-        seed: of the run.
         submit_s: submission, seconds since the run began.
         delay_s: seconds; not a number where it was not measured, or the job is outside of the measurement window.
-        is_short: true for short jobs.
     """
 
     seed: int
@@ -156,7 +154,6 @@ def _corrected(
     Args:
         single: label -> the comparison, as if it were the only one.
         is_shown: from a label and a confidence to true if a difference is shown with this confidence.
-        confidence: of the family.
     """
 
     def of(label: str) -> Callable[[float], bool]:

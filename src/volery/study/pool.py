@@ -35,9 +35,7 @@ def each_outcome(
     """Run them and yield each as it finishes.
 
     Args:
-        runs: what to run.
         processes: 1 runs here; more: each run in a fresh process of its own, so many at once.
-        watcher: told how far the runs are.
         dask: address of the scheduler of a Dask cluster that runs them instead. It is reached before this returns.
         may_begin: once it is false, no run begins, and those that run are finished.
 

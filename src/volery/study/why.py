@@ -32,7 +32,6 @@ class Step(msgspec.Struct, frozen=True):
 
     Args:
         at_s: when, seconds since the run began.
-        by: who decided.
         chosen: placed, queued, refused, unsatisfiable, preempted or lost.
         machine: number, or -1.
         asked: who had to confirm it, or refused it.
@@ -58,7 +57,6 @@ class TaskAnswer(msgspec.Struct, frozen=True):
         job, place: the task is the one at this place of the job, from 0.
         submitted_s, started_s, finished_s: since the run began.
         machine: that it ran on, or -1.
-        steps: the decisions about it.
     """
 
     job: int
@@ -74,8 +72,6 @@ class JobAnswer(msgspec.Struct, frozen=True):
     """The course of the tasks of one job.
 
     Args:
-        job: number.
-        tasks: how many.
         submitted_s, finished_s: since the run began; the end of its last task.
         started, waited_s: tasks that have started, and the longest time that one of them waited for it.
         chosen: how many tasks met each decision at least once.
@@ -98,10 +94,8 @@ class RunAnswer(msgspec.Struct, frozen=True):
     """The answer of one run; without a question, the ages of its views.
 
     Args:
-        label, seed: of the run.
         others: the other runs of the folder that explain themselves.
         staleness: of the whole run.
-        job, task: the answer to the question.
     """
 
     label: str
@@ -116,7 +110,6 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
     """Answer from a results folder.
 
     Args:
-        path: of the folder.
         question: JOB, or JOB/TASK with the task's place in its job; None: about the views of all schedulers.
         label, seed: of the run; the first that explains itself.
 

@@ -26,21 +26,25 @@ from volery.report.schema import (
     TraceFacts,
 )
 from volery.statistics import ComparedJobs, ComparedMeans
+from volery.study.designs import write_flows
 from volery.study.differences import JobTimes, differences, on_days_like_this
-from volery.study.flows import write_flows
-from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
-from volery.study.results import ResultsFolder, StudyManifest, write_json
+from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline, study_digest
+from volery.study.results import (
+    ResultsFolder,
+    StudyManifest,
+    write_conflicts,
+    write_constraint_load,
+    write_json,
+    write_tables,
+)
 from volery.study.runs import RunOutcome
-from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
-from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
 class Results(msgspec.Struct):
     """The results of a study: runs, comparisons, and their folder.
 
     Args:
-        study: what was run.
         runs: measures of the finished runs, by setting, architecture and seed.
         differences: the baseline against the others, over the seeds.
         on_days_like_this: the same for single runs of the first seed, job by job: the chance of the workload. Empty
@@ -49,7 +53,6 @@ class Results(msgspec.Struct):
         reused: how many of the finished ones were in the results folder already.
         traces: the inputs, by digest.
         folder: where the results are, if anywhere.
-        interrupted: whether Ctrl-C ended it early.
         stopping: the reason why a study that adds seeds has ended; None for other studies, and while it has not.
     """
 
@@ -115,7 +118,6 @@ class ResultsWriter:
         """The writer of a folder, whether or not its inputs and the code that made it are still there.
 
         Args:
-            path: of the folder.
             baseline: the architecture that the others are compared with; empty: the study's.
 
         Raises:
@@ -344,7 +346,6 @@ def load_results(path: Path, baseline: str = "") -> Results:
     """The results in a folder, of a study that is finished or not.
 
     Args:
-        path: of the folder.
         baseline: the architecture that the others are compared with; empty: the study's.
 
     Raises:
@@ -358,7 +359,6 @@ def write_results_report(path: Path, baseline: str = "") -> Path:
     """Write report.html of a results folder, and before it whatever it is derived from; the path of the report.
 
     Args:
-        path: of the folder.
         baseline: the architecture that the others are compared with from now on; empty: the study's.
 
     Raises:

@@ -25,7 +25,7 @@ from volery.reproduction.ledger import (
 from volery.reproduction.papers import papers_page
 from volery.reproduction.pictures import draw
 from volery.reproduction.reproduce import Reproduction, reproduce
-from volery.reproduction.spotcheck import affordable, checked_record, spot_check
+from volery.reproduction.reruns import affordable, checked_record, spot_check
 from volery.study import PlannedRun
 
 TEXT = """

@@ -9,13 +9,13 @@ import pytest
 from volery.core.errors import InputError
 from volery.reproduction.experiments import Experiment, read_experiment
 from volery.reproduction.ledger import Record, judged_again, make_record, read_record, record_path, write_record
-from volery.reproduction.seeds import (
+from volery.reproduction.reruns import (
     planned_looks,
     reproduce_again,
     reproduce_until_decided,
     seeds_of,
+    spot_check,
 )
-from volery.reproduction.spotcheck import spot_check
 from volery.study.seeds import AutoSeeds
 
 TEXT = """
