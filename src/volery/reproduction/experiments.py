@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -27,6 +26,7 @@ from volery.reproduction.analysis import parse_analysis
 from volery.reproduction.claims import Claim, Name, Side, check_demands
 from volery.reproduction.measures import SETTLED, check_metric
 from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only
+from volery.study.file import read_tables
 from volery.study.spec import is_synthetic
 from volery.workload import parse_estimates
 from volery.workload.estimates import PLAIN
@@ -262,12 +262,7 @@ def read_toml(path: Path, kind: type[Any]) -> Any:
     Raises:
         InputError: naming the key that is wrong.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"is not TOML: {error}") from None
+    table = read_tables(path)
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:

@@ -46,19 +46,27 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
 of values of parameters by `design.parameter`. `seeds_max` and `budget_s` go with `seeds = "auto"`."""
 
 
+def read_tables(path: Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        InputError: when it cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"is not TOML: {error}") from None
+
+
 def read_study(path: Path) -> StudySpec:
     """The study that a TOML file describes; file names in it are relative to the file's own folder.
 
     Raises:
         InputError: when the file cannot be read, or naming the key, as `study.axes.workers[2]`.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"is not TOML: {error}") from None
-    return study_from_tables(table, path.parent, f"{path.name}: study", path.stem)
+    return study_from_tables(read_tables(path), path.parent, f"{path.name}: study", path.stem)
 
 
 def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: str) -> StudySpec:
@@ -211,12 +219,7 @@ def read_costs(path: Path) -> CostModel:
     Raises:
         InputError: naming the file and the key.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"is not TOML: {error}") from None
+    table = read_tables(path)
     for key in table:
         if key not in NETWORK:
             raise InputError(f"{path.name}:{key}", "unknown key" + suggestion(key, NETWORK))

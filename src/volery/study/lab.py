@@ -67,8 +67,6 @@ def _run(keep: ResultsWriter, watcher: Watcher | None, run_each: Callable[[Seque
     _rehearse(_waiting(keep))
     interrupted = False
     try:
-        if keep.study.auto:
-            keep.forget_end()
         _run_waiting(keep, run_each)
         while (following := grown(keep)) is not None:
             if isinstance(watcher, LookWatcher) and keep.study.auto:
@@ -98,6 +96,7 @@ def _waiting(keep: ResultsWriter) -> list[PlannedRun]:
 
 def _run_waiting(keep: ResultsWriter, run_each: Callable[[Sequence[PlannedRun]], Outcomes]) -> None:
     with closing(run_each(_waiting(keep))) as outcomes:
+        keep.forget_end()
         keep.write_manifest()
         for run, outcome in outcomes:
             keep.add(run, outcome)

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from volery.report.schema import (
     StoredRun,
 )
 from volery.study.plan import PlannedRun, inputs_key
-from volery.study.runs import RunOutcome, read_inputs
+from volery.study.runs import Inputs, RunOutcome, read_inputs
 from volery.study.spec import StudySpec
 
 StudyManifest = ResultsManifest[StudySpec]
@@ -296,12 +296,7 @@ def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun], study: Study
     _write(folder, JOBS, (labelled(run, _jobs(folder, run)) for run in runs))
     _write(folder, UTILISATION, (labelled(run, _curve(folder, run)) for run in runs))
     for part, name in TIMELINES.items():
-        blocks = (labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part)))
-        first = next(blocks, None)
-        if first is not None:
-            _write(folder, name, itertools.chain([first], blocks))
-        else:
-            (folder.path / name).unlink(missing_ok=True)
+        _write(folder, name, (labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part))))
 
 
 def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
@@ -315,16 +310,10 @@ def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> 
     """
     blocks = []
     for key, run in _with_constraints(runs).items():
-        kept = folder.path / RUNS / f"{key}.load"
-        if not kept.exists():
-            inputs = read_inputs(run.spec)
-            write_json(kept, [msgspec.structs.asdict(load) for load in constraint_load(inputs.trace, inputs.cluster)])
-        rows = msgspec.json.decode(kept.read_bytes(), type=list[dict[str, float]])
+        rows = _kept(folder.path / RUNS / f"{key}.load", run, _loads, list[dict[str, float]])
         if rows:
-            columns = {name: [row[name] for row in rows] for name in rows[0]}
-            blocks.append((_setting(run), columns))
-    if blocks:
-        _write(folder, CONSTRAINT_LOAD, iter(blocks))
+            blocks.append((_setting(run), {name: [row[name] for row in rows] for name in rows[0]}))
+    _write(folder, CONSTRAINT_LOAD, blocks)
 
 
 def write_conflicts(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
@@ -338,18 +327,19 @@ def write_conflicts(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
     """
     blocks = []
     for key, run in _with_constraints(runs).items():
-        kept = folder.path / RUNS / f"{key}.conflicts"
-        if not kept.exists():
-            write_json(kept, _conflicts(run))
-        found = msgspec.json.decode(kept.read_bytes(), type=_KeptConflicts)
+        found = _kept(folder.path / RUNS / f"{key}.conflicts", run, _conflicts, _KeptConflicts)
         if found.columns.get("begin_s"):
             count = len(found.columns["begin_s"])
             constant = {name: [value] * count for name, value in found.statistics.items()}
             blocks.append((_setting(run), found.columns | constant))
-    if blocks:
-        _write(folder, CONFLICTS, iter(blocks))
-    else:
-        (folder.path / CONFLICTS).unlink(missing_ok=True)
+    _write(folder, CONFLICTS, blocks)
+
+
+def _kept(path: Path, run: PlannedRun, make: Callable[[Inputs], Any], kind: Any) -> Any:
+    """Measures of the input of a run; they are made once, and kept as JSON."""
+    if not path.exists():
+        write_json(path, make(read_inputs(run.spec)))
+    return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
 class _KeptConflicts(msgspec.Struct):
@@ -359,8 +349,11 @@ class _KeptConflicts(msgspec.Struct):
     statistics: dict[str, float] = {}
 
 
-def _conflicts(run: PlannedRun) -> _KeptConflicts:
-    inputs = read_inputs(run.spec)
+def _loads(inputs: Inputs) -> list[dict[str, float]]:
+    return [msgspec.structs.asdict(load) for load in constraint_load(inputs.trace, inputs.cluster)]
+
+
+def _conflicts(inputs: Inputs) -> _KeptConflicts:
     if inputs.cluster.resources:
         return _KeptConflicts()
     found = conflicts_per_second(inputs.trace, inputs.cluster)
@@ -401,15 +394,20 @@ def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
     return columns | {name: pa.array(values, from_pandas=True) for name, values in kept.items()}
 
 
-def _write(folder: ResultsFolder, name: str, blocks: Iterator[Block]) -> None:
-    """One row group per block; what is constant in a block costs next to nothing."""
+def _write(folder: ResultsFolder, name: str, blocks: Iterable[Block]) -> None:
+    """One row group per block; what is constant in a block costs next to nothing. Without blocks there is no table."""
     import pyarrow as pa
     from pyarrow import parquet
 
+    blocks = iter(blocks)
+    first = next(blocks, None)
+    if first is None:
+        (folder.path / name).unlink(missing_ok=True)
+        return
     with replacing(folder.path / name) as unfinished:
         writer, path = None, unfinished.absolute()  # a relative a:1/jobs.parquet would be taken for a URI
         try:
-            for constants, columns in blocks:
+            for constants, columns in itertools.chain([first], blocks):
                 length = len(next(iter(columns.values())))
                 arrays = {key: pa.repeat(value, length) for key, value in constants.items()}
                 table = pa.table(arrays | columns)

@@ -16,9 +16,14 @@ from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
     FLOWS,
+    HEAT,
+    JOBS,
     MANIFEST,
     REPORT,
+    STAGE_TIMES,
     SUMMARY,
+    TASK_RUNS,
+    UTILISATION,
     FinishedRun,
     StoredRun,
     StudyEnd,
@@ -86,6 +91,7 @@ class ResultsWriter:
         self.reused = len(done)
         self.seeds_before = 0
         """Seeds that an earlier call of a study that adds seeds has begun."""
+        self._takes_over = False
         self._judged: dict[tuple[int, int, str], list[ComparedMeans]] = {}
         self._jobs: dict[str, JobTimes] = {}
         self._on_days: dict[tuple[str, ...], list[ComparedJobs]] = {}
@@ -111,6 +117,7 @@ class ResultsWriter:
                 manifest = msgspec.structs.replace(manifest, config=msgspec.structs.replace(study, auto=auto))
         keep = cls(manifest, planned, folder, _stored(folder, planned))
         keep.seeds_before = len(earlier.config.seeds) if earlier is not None else 0
+        keep._takes_over = earlier is None
         return keep
 
     @classmethod
@@ -188,10 +195,15 @@ class ResultsWriter:
         self.write_report()
 
     def forget_end(self) -> None:
-        """Remove what an earlier end has written: a study that goes on has no page until it ends again."""
-        if self.folder is not None:
-            for name in (CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
+        """Remove what an earlier end has written: a study that goes on to add seeds has no page until it ends again.
+
+        Of another study, whose folder is taken over, nothing stays but runs.
+        """
+        derived = (SUMMARY, JOBS, UTILISATION, TASK_RUNS, HEAT, STAGE_TIMES) if self._takes_over else ()
+        if self.folder is not None and (self.study.auto or self._takes_over):
+            for name in (*derived, CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
                 (self.folder.path / name).unlink(missing_ok=True)
+        self._takes_over = False
 
     def write_report(self) -> Path:
         """Write report.html.
