@@ -9,7 +9,7 @@ from volery.metrics.demand import (
     over_intervals,
     total_load,
 )
-from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
+from volery.metrics.distribution import Distribution, distribution, slowdown
 from volery.metrics.jobs import (
     AllotmentSummary,
     DeadlineSummary,
@@ -25,17 +25,15 @@ from volery.metrics.occupancy import (
     mean_utilisation,
     refused_tasks,
     utilisation,
-    utilisation_by_resource,
     waiting_tasks,
 )
-from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
+from volery.metrics.preemption import Loss, preemption_summary, user_shares
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
-from volery.metrics.tasks import AllocationParts, LocalitySummary, allocation, locality_summary
+from volery.metrics.tasks import LocalitySummary, allocation, locality_summary
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.windows import (
     Window,
-    WindowSummary,
     check_moment,
     check_window,
     measured_whole,
@@ -45,7 +43,6 @@ from volery.metrics.windows import (
 )
 
 __all__ = [
-    "AllocationParts",
     "AllocationSummary",
     "AllotmentSummary",
     "ClassSummary",
@@ -56,14 +53,11 @@ __all__ = [
     "JobTable",
     "LocalitySummary",
     "Loss",
-    "PreemptionSummary",
     "ProvisioningSummary",
     "RunSummary",
-    "Slowdown",
     "TotalLoad",
     "TransactionSummary",
     "Window",
-    "WindowSummary",
     "WorkflowSummary",
     "WorkloadWaits",
     "allocation",
@@ -90,7 +84,6 @@ __all__ = [
     "transaction_summary",
     "user_shares",
     "utilisation",
-    "utilisation_by_resource",
     "waiting_tasks",
     "window_of",
     "window_summary",

@@ -9,8 +9,7 @@ import numpy as np
 from volery.core.events import REFUSALS
 from volery.core.model import Cluster
 from volery.core.records import Records
-from volery.core.trace import Trace
-from volery.metrics.columns import Floats, Longs, ready_us, view
+from volery.metrics.columns import Floats, Longs, asked, ready_us, view
 from volery.metrics.windows import Window
 
 CHUNK = 1 << 18
@@ -82,13 +81,6 @@ def stays_on_machines(records: Records) -> Stays:
     return Stays(start, finish, task)
 
 
-def _taken(stays: Stays, trace: Trace, resource: int) -> Longs:
-    """Per stay, the amount of a resource that it took."""
-    amounts = np.array([request[resource] for request in trace.requests], dtype=np.int64)
-    taken: Longs = amounts[np.asarray(trace.request)[stays.task]]
-    return taken
-
-
 def utilisation_by_resource(records: Records, cluster: Cluster, window: Window | None = None) -> dict[str, float]:
     """Per resource, amount in use x time / amount offered x time; "slots" elsewhere.
 
@@ -104,7 +96,7 @@ def utilisation_by_resource(records: Records, cluster: Cluster, window: Window |
     found = {}
     for k, name in enumerate(cluster.resources):
         offered = sum(amounts[k] for amounts in cluster.capacities) * span
-        used = float((_taken(stays, records.trace, k) * (stays.end_us - stays.begin_us)).sum())
+        used = float((asked(records.trace, k)[stays.task] * (stays.end_us - stays.begin_us)).sum())
         found[name] = used / offered if offered else 0.0
     return found
 
@@ -120,7 +112,7 @@ def _utilisation_within(records: Records, cluster: Cluster, window: Window) -> d
     if not cluster.resources:
         return {"slots": share(None, cluster.slot_count)}
     return {
-        name: share(_taken(stays, records.trace, k), sum(amounts[k] for amounts in cluster.capacities))
+        name: share(asked(records.trace, k)[stays.task], sum(amounts[k] for amounts in cluster.capacities))
         for k, name in enumerate(cluster.resources)
     }
 
@@ -153,7 +145,7 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     if cluster.resources:
         mean = utilisation_by_resource(records, cluster)
         k = cluster.resources.index(max(mean, key=lambda name: mean[name]))
-        offered, amount = sum(amounts[k] for amounts in cluster.capacities), _taken(stays, records.trace, k)
+        offered, amount = sum(amounts[k] for amounts in cluster.capacities), asked(records.trace, k)[stays.task]
     busy = busy_time_us(stays.begin_us, stays.end_us, edges, amount)
     return edges[:-1], busy / (np.diff(edges) * max(offered, 1))
 

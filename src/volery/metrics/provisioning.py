@@ -20,7 +20,7 @@ from volery.core.model import NEVER, Cluster, Time
 from volery.core.records import Records
 from volery.core.resources import units_per_processor, work_resource
 from volery.core.tariff import HOUR, Billing
-from volery.metrics.columns import Floats, Longs, ready_us, view
+from volery.metrics.columns import Floats, Longs, asked, ready_us, view
 
 
 class ProvisioningSummary(msgspec.Struct, frozen=True):
@@ -112,10 +112,7 @@ def _held(records: Records, cluster: Cluster) -> Longs:
     trace = records.trace
     if not cluster.resources:
         return np.ones(trace.task_count, dtype=np.int64)
-    place = work_resource(cluster.resources)
-    by_kind = np.array([request[place] for request in trace.requests], dtype=np.int64)
-    held: Longs = by_kind[np.asarray(trace.request)]
-    return held
+    return asked(trace, work_resource(cluster.resources))
 
 
 def _spans(records: Records, end: Time) -> Iterator[ProvisionedSpan]:

@@ -139,15 +139,6 @@ def read_ledger(folder: Path) -> Ledger:
     return Ledger(folder, papers, experiments, records, forms, read_things(folder, claims))
 
 
-def papers_page(folder: Path) -> str:
-    """The page, from what the folder of experiments holds.
-
-    Raises:
-        InputError: when something in it is wrong or missing.
-    """
-    return ledger_page(read_ledger(folder))
-
-
 def pages(folder: Path) -> dict[str, str]:
     """The page of papers, and the page of all things where the folder tells any: name below docs -> content.
 

@@ -211,12 +211,8 @@ class Reproduction(msgspec.Struct):
         """By key, the recorded runs that are not stored here, with the values that are asked for now."""
         if self.kept is None:
             return {}
-        metrics, known = kept_metrics(self.experiment)[0], self.kept.metrics
-        if not set(metrics) <= set(known):
-            return {}
-        places, repetitions = [known.index(metric) for metric in metrics], self.repetitions()
-        rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
-                for row in self.kept.runs)  # fmt: skip
+        metrics, repetitions = kept_metrics(self.experiment)[0], self.repetitions()
+        rows: Iterator[RunDigest] = _with_values(self.kept.runs, self.kept.metrics, metrics)
         return {
             row.key: row
             for row in rows
@@ -227,12 +223,8 @@ class Reproduction(msgspec.Struct):
         """By key, the recorded inputs, with the values that are asked for now."""
         if self.kept is None:
             return {}
-        metrics, known = kept_metrics(self.experiment)[1], self.kept.input_metrics
-        if not set(metrics) <= set(known):
-            return {}
-        places = [known.index(metric) for metric in metrics]
-        rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
-                for row in self.kept.inputs)  # fmt: skip
+        metrics = kept_metrics(self.experiment)[1]
+        rows: Iterator[InputValues] = _with_values(self.kept.inputs, self.kept.input_metrics, metrics)
         with_conflicts = CONFLICTS in _input_roots(self.experiment)
         return {row.key: row for row in rows if _has_conflicts(row, metrics) == with_conflicts}
 
@@ -304,6 +296,13 @@ class Reproduction(msgspec.Struct):
     def judgements(self) -> tuple[Judgement, ...]:
         """Every claim, under every reading."""
         return self.table().judgements(self.experiment, self.looks, self.seeds)
+
+
+def _with_values(rows: Sequence[Any], known: Sequence[str], metrics: Sequence[str]) -> Iterator[Any]:
+    """The recorded rows with the values of these metrics alone; none where one was not recorded."""
+    if set(metrics) <= set(known):
+        places = [known.index(metric) for metric in metrics]
+        yield from (msgspec.structs.replace(row, values=tuple([row.values[at] for at in places])) for row in rows)
 
 
 def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:

@@ -170,13 +170,9 @@ class ResultsFolder:
         """
         import numpy as np
 
-        path = self._run_path(key).with_suffix(".npz")
-        try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-                prefix = f"{part}_"
-                return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
-        except damage() as error:
-            raise InputError(str(path), f"cannot be read: {error}; run the study again with this folder") from None
+        path, prefix = self._run_path(key).with_suffix(".npz"), f"{part}_"
+        with _undamaged(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
 
     def mapped(self, key: str, part: str) -> dict[str, Any]:
         """As `columns`, but on disk, in files without a name that go with the arrays: little is held in memory.
@@ -190,16 +186,13 @@ class ResultsFolder:
         import numpy as np
 
         path, found = self._run_path(key).with_suffix(".npz"), dict[str, Any]()
-        try:
-            with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
-                for name in archive.namelist():
-                    if name.startswith(f"{part}_"):
-                        at = Path(place) / name
-                        with archive.open(name) as packed, at.open("wb") as stream:
-                            shutil.copyfileobj(packed, stream, 1 << 20)
-                        found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
-        except damage() as error:
-            raise InputError(str(path), f"cannot be read: {error}") from None
+        with _undamaged(path), zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
+            for name in archive.namelist():
+                if name.startswith(f"{part}_"):
+                    at = Path(place) / name
+                    with archive.open(name) as packed, at.open("wb") as stream:
+                        shutil.copyfileobj(packed, stream, 1 << 20)
+                    found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
         return found
 
     def has(self, key: str, part: str) -> bool:
@@ -211,11 +204,8 @@ class ResultsFolder:
         import zipfile
 
         path = self._run_path(key).with_suffix(".npz")
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return any(name.startswith(f"{part}_") for name in archive.namelist())
-        except damage() as error:
-            raise InputError(str(path), f"cannot be read: {error}") from None
+        with _undamaged(path), zipfile.ZipFile(path) as archive:
+            return any(name.startswith(f"{part}_") for name in archive.namelist())
 
     def forget_others(self, keys: set[str]) -> None:
         """Remove what was stored for runs that are no part of the finished study, and what a kill left half written."""
@@ -233,6 +223,15 @@ def damage() -> tuple[type[Exception], ...]:
     import zlib
 
     return OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
+
+
+@contextlib.contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """Refuse a run's archive that turns out to be damaged."""
+    try:
+        yield
+    except damage() as error:
+        raise InputError(str(path), f"cannot be read: {error}; run the study again with this folder") from None
 
 
 def _is_whole(path: Path) -> bool:

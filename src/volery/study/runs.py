@@ -26,7 +26,7 @@ from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
-from volery.metrics.columns import view
+from volery.metrics.columns import asked, view
 from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
@@ -402,7 +402,7 @@ def _of_tasks(trace: Trace, members: NDArray[np.bool_], reason: str) -> Omission
     unit, scale = machine_unit(trace.resources)
     held = view(trace.duration_us).astype(np.float64) * (scale / SECOND)
     if trace.resources:
-        held *= np.array([request[0] for request in trace.requests], np.float64)[view(trace.request)]
+        held *= asked(trace, 0)
     per_job = np.add.reduceat(members, view(trace.first)[:-1], dtype=np.int64)
     sizes = np.diff(view(trace.first))
     whole, lost = float(held.sum()), float(held[members].sum())

@@ -91,6 +91,7 @@ def seeds_by_place(record: Record) -> dict[tuple[str, str], int]:
     return {place: places.count(place) for place in places}
 
 
+@pytest.mark.essential
 def test_seeds_are_drawn_for_the_runs_of_undecided_claims_alone(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
     counts = seeds_by_place(record)
