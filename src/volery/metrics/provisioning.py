@@ -196,6 +196,5 @@ def _steps(begin: Longs, end: Longs, amount: Longs) -> tuple[Longs, Longs]:
 
 
 def _at(steps: tuple[Longs, Longs], moments: Longs) -> Floats:
-    """The sum at these moments."""
     place = np.searchsorted(steps[0], moments, side="right")
     return np.concatenate([[0], steps[1]])[place].astype(np.float64)

@@ -165,7 +165,6 @@ def _run(
     tasks: int,
     seed: int,
 ) -> SteadyState:
-    """One run, without its warm-up."""
     jobs = -(-tasks // fanout)
     mean_s = point.mean_ms / MILLISECONDS
     trace = f"poisson:load={point.load},workers={workers},fanout={fanout},mean={mean_s!r},jobs={jobs}"

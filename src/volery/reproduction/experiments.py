@@ -284,7 +284,6 @@ def _fields_at(kind: Any, where: str) -> list[str]:
 
 
 def _structs(kind: Any) -> Iterator[Any]:
-    """The struct types inside a type."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield kind
     for inner in get_args(kind):

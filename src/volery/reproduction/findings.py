@@ -144,7 +144,6 @@ def _told(folder: Path, finding: Finding, place: str) -> str:
 
 
 def _grounds(folder: Path, finding: Finding, place: str) -> str:
-    """The claims that a finding rests on, with their verdicts."""
     for name, written in finding.rests_on.items():
         experiment, _, claim = name.partition("/")
         where = f"{place}.rests_on.{name}"
@@ -236,8 +235,6 @@ def range_svg(title: str, rows: Sequence[Range], *, log: bool = False) -> str:
 
 
 class _Places:
-    """The horizontal places of values on a linear or logarithmic axis."""
-
     def __init__(self, lows: Sequence[float], highs: Sequence[float], left: float, log: bool) -> None:
         self._left, self._log = left, log
         self.low, self.high = 0.0, max(highs) or 1.0

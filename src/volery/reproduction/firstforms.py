@@ -105,7 +105,6 @@ def form_of(claim: Claim) -> dict[str, Any]:
 
 
 def _plain(struct: Claim | Workload) -> dict[str, Any]:
-    """A struct as JSON has it."""
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(struct))
     return fields
 
@@ -193,7 +192,7 @@ def append_first_forms(folder: Path, experiment: Experiment, record: Record) -> 
     if record.experiment_sha256 != content_sha256(experiment):
         return []
     known = read_first_forms(folder)
-    dates = [form.recorded for form in known.values() if form.recorded and _is_of(form, experiment)]
+    dates = [form.recorded for form in known.values() if form.recorded and form.claim.startswith(f"{experiment.name}/")]
     new = [form for form in _first_forms(experiment, record, min(dates, default="")) if form.claim not in known]
     path = folder / FIRST_FORMS
     chain = hashlib.sha256(_content(path))
@@ -206,10 +205,6 @@ def append_first_forms(folder: Path, experiment: Experiment, record: Record) -> 
         except OSError as error:
             raise InputError(str(path), f"cannot be written: {error.strerror}") from None
     return [form.claim for form in new]
-
-
-def _is_of(form: FirstForm, experiment: Experiment) -> bool:
-    return form.claim.partition("/")[0] == experiment.name
 
 
 def _first_forms(experiment: Experiment, record: Record, added_after: str) -> Iterator[FirstForm]:
@@ -251,7 +246,7 @@ def check_first_forms(
             raise InputError(
                 name.replace("/", ".claim: "),
                 f"is in {FIRST_FORMS} and no longer in the ledger. Put the claim back in its first form: "
-                f"{form_text(form)}",
+                f"{form_text(form.form)}",
             )
 
 
@@ -262,7 +257,9 @@ def _check_claim(claim: Claim, name: str, forms: Mapping[str, FirstForm], place:
         if base is None:
             raise InputError(place, f"{claim.id!r} is the first form of no claim; give it an id without {FIRST!r}")
         if differences(base.form, form_of(claim)):
-            raise InputError(place, f"{claim.id!r} is not the first form of {base.claim}, which is: {form_text(base)}")
+            raise InputError(
+                place, f"{claim.id!r} is not the first form of {base.claim}, which is: {form_text(base.form)}"
+            )
     if first is None:
         if recorded:
             again = f"`volery reproduce {name.partition('/')[0]} --judge`"
@@ -334,17 +331,8 @@ def _shown(field: Any) -> str:
     return "not given" if field is None else msgspec.json.encode(field).decode()
 
 
-def form_text(form: FirstForm) -> str:
-    """The first form of a claim as an inequality, with what it is restricted to."""
-    return _text(form.form)
-
-
-def judged_text(form: FirstForm) -> str:
-    """The form that the first record judged."""
-    return _text(form.judged or form.form)
-
-
-def _text(tested: Mapping[str, Any]) -> str:
+def form_text(tested: Mapping[str, Any]) -> str:
+    """A tested form of a claim as an inequality, with what it is restricted to."""
     fields = {"id": "first", "section": "-", "says": "-", "published": "-", **tested}
     text = claim_text(msgspec.convert(fields, Claim), is_former="effect" not in tested)
     for name in ("on", "populations"):
@@ -369,7 +357,7 @@ def changes_rows(experiment: Experiment, forms: Mapping[str, FirstForm]) -> Iter
             continue
         claim = present.get(short)
         if claim is None or (claim.changed != RULE and differences(form.form, form_of(claim))):
-            first = f"{form.says}<br>`{form_text(form)}`<br>{_committed(form)}"
+            first = f"{form.says}<br>`{form_text(form.form)}`<br>{_committed(form)}"
             yield short, first, _gave(form), _why(short, claim, form, present)
 
 
@@ -423,7 +411,7 @@ def _gave(form: FirstForm) -> str:
         when = f"{form.recorded}, {form.record_commit}" if form.record_commit else form.recorded
         text = f"{'<br>'.join(verdicts)}<br>{when}"
         if form.judged:
-            text += f"; judged as `{judged_text(form)}`"
+            text += f"; judged as `{form_text(form.judged)}`"
     return f"{text}<br>{form.note}" if form.note else text
 
 

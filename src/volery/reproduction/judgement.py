@@ -176,7 +176,6 @@ class _Trial:
         return {"<": (1,), "<=": (1,), ">": (-1,), ">=": (-1,)}.get(self.claim.relation, (-1, 1))
 
     def _bounds(self, right: Sequence[float], side: int) -> list[float]:
-        """The upper or the lower bound, per seed."""
         targets = [self.claim.factor * value for value in right]
         room = allowed(self.claim)
         return [target + side * (room.share * abs(target) + room.margin) for target in targets]
@@ -190,7 +189,6 @@ class _Trial:
         return tuple(side * (bound - value) + rounding * abs(bound) for value, bound in pairs)
 
     def _outcome(self, look: int, confidence: float) -> Outcome:
-        """Return the outcome of one look at a confidence."""
         _, left, right = self.looks[look]
         found = [
             _beyond(self._slack(left, right, side), self.claim, self.is_random, confidence) for side in self._sides
@@ -257,7 +255,6 @@ class _Trial:
         return found and Interval(_exp(found.low), _exp(found.high), found.method)
 
     def _why(self, interval: Interval | None, cases: int) -> str:
-        """Why the values do not decide."""
         look, left, right = self.looks[-1]
         if interval is None:
             return "one seed cannot tell it from chance"
@@ -322,7 +319,6 @@ def _at(values: Values, seeds: Sequence[int]) -> list[float]:
 
 
 def _expected(text: str, measured: Callable[[str], Values | Missing]) -> Values | Missing:
-    """The values that theory expects of each run."""
     analysis = parse_analysis(text, THEORY)
     columns: dict[str, Values] = {}
     for metric in analysis.measured.values():

@@ -131,7 +131,6 @@ def _check_run_metric(path: str, place: str) -> None:
 
 
 def _bare(kind: Any) -> Any:
-    """The type without its None."""
     if get_origin(kind) in (Union, types.UnionType):
         return next(one for one in get_args(kind) if one is not type(None))
     return kind

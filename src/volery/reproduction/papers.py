@@ -241,7 +241,6 @@ def _anchor(experiment: Experiment) -> str:
 
 
 def _slug(heading: str) -> str:
-    """The anchor of a heading."""
     kept = "".join(sign for sign in heading.lower() if sign.isalnum() or sign in " -_")
     return kept.replace(" ", "-")
 
@@ -284,7 +283,6 @@ def _changes(ledger: Ledger, experiment: Experiment) -> str:
 
 
 def _columns(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Heading and metric of the table's columns."""
     return tuple((metric.replace("_", " ").replace(".", " "), metric) for metric in experiment.columns) or COLUMNS
 
 

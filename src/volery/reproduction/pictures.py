@@ -73,7 +73,6 @@ def _series(found: Reproduction, workload: Workload, part: str, column: str) -> 
 
 
 def _measured(found: Reproduction, workload: Workload) -> list[InputMeasures]:
-    """The inputs of all populations."""
     places = [(workload.label, population.label) for population in found.experiment.population]
     return [one for place in places for one in found.measured.get(place, [])]
 
@@ -91,7 +90,6 @@ def _mean_loads(found: Reproduction, workload: Workload) -> list[ConstraintLoad]
 
 
 def _utilisation_cdf(series: Sequence[Series], title: str) -> str:
-    """The cumulative share of the time by utilisation."""
     with plots.style():
         figure, axes = plots.new_figure(len(series), title)
         for place, one in enumerate(series):

@@ -113,7 +113,6 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
 
 
 def _architecture(text: str, place: str) -> ArchitectureChoice:
-    """The architecture that a text names, its parameters checked."""
     choice = parse_architecture(text, place)
     try:
         architectures.configure(architectures.lookup(choice.name), choice.parameters)

@@ -148,7 +148,6 @@ def _is_timed(claim: Claim) -> bool:
 
 
 def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[Place]:
-    """The places of the undecided cases of a claim."""
     found = []
     for case in judgement.cases:
         if case.wants_seeds:
@@ -197,7 +196,6 @@ def _run_s(found: Reproduction, place: Place) -> float:
 
 
 def _end(found: Reproduction, wanted: Wanted, limits: AutoSeeds) -> str:
-    """The reason why no further seed is drawn."""
     if found.interrupted:
         return "it was interrupted"
     if not wanted:

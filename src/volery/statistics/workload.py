@@ -209,7 +209,6 @@ def _slope(beyond: Floats, resampled: Floats, drawn: _Resampled) -> float:
 
 
 def _compared(name: str, level: float | None, a: Floats, b: Floats, drawn: _Resampled) -> JobsDifference:
-    """Compare one statistic of the jobs."""
     found = _unstated(name, level, a, b, SPANS_ZERO)
     if np.array_equal(a, b):
         found = msgspec.structs.replace(
@@ -282,7 +281,6 @@ def _side(low: float, high: float, spans: str) -> str:
 
 
 def _unstated(name: str, level: float | None, a: Floats, b: Floats, verdict: str) -> JobsDifference:
-    """Return the values of one statistic without intervals."""
     x, y = _value(a, level), _value(b, level)
     ratio = x / y if x > 0 and y > 0 else None
     return JobsDifference(name, x, y, x - y, None, None, ratio, None, None, len(a), 0, verdict, "")

@@ -164,7 +164,6 @@ class DaskOutcomes:
             tell(self._watcher, self._runs[key], msgspec.convert(event["report"], REPORTS[event["kind"]]))
 
     def _outcome(self, run: PlannedRun, future: Any) -> RunOutcome:
-        """The outcome that a finished task holds."""
         name = f"{run.spec.label} (seed {run.spec.seed})"
         if future.status in ("cancelled", "lost"):
             raise LostRunError(
@@ -185,7 +184,6 @@ class DaskOutcomes:
 
 
 def _connect(address: str) -> Any:
-    """A client of the scheduler."""
     if not ADDRESS.fullmatch(address):
         raise InputError("--dask", f"{address!r} is not an address like tcp://HOST:PORT")
     client: Any = distributed.Client

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from volery.metrics import Distribution, RunSummary
 from volery.statistics import (
@@ -66,8 +67,6 @@ class JobTimes(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, seed: int, columns: Mapping[str, Any]) -> JobTimes:
         """From the columns of a run's jobs."""
-        import numpy as np
-
         measured = columns.get("counted", True) & (columns["jrt_s"] >= 0)
         return cls(seed, columns["submit_s"], np.where(measured, columns["delay_s"], np.nan), columns["is_short"])
 
@@ -176,8 +175,6 @@ def _told(single: Mapping[str, Difference]) -> list[str]:
 
 def _of_class(name: str, a: str, jobs: Mapping[str, JobTimes]) -> Iterator[ComparedJobs]:
     """The comparisons of a class of jobs with those of a."""
-    import numpy as np
-
     base = jobs[a]
     members = {"all": np.ones(len(base.is_short), bool), "short": base.is_short, "long": ~base.is_short}[name]
     others = [label for label in jobs if label != a]

@@ -64,7 +64,6 @@ def check_places(processes: int, dask: str | None) -> None:
 
 
 def _permitted(runs: Sequence[PlannedRun], may_begin: Permit) -> Iterator[PlannedRun]:
-    """The runs in turn, each asked for at its beginning."""
     return itertools.takewhile(lambda _: may_begin(), runs)
 
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import shutil
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
@@ -150,8 +154,6 @@ class ResultsFolder:
 
     def write_run(self, key: str, outcome: RunOutcome) -> StoredRun:
         """Store a finished run; its JSON comes last, so that a run that has one is whole."""
-        import numpy as np
-
         stored = StoredRun(key, outcome.summary, outcome.trace)
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
@@ -168,8 +170,6 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
-        import numpy as np
-
         path, prefix = self._run_path(key).with_suffix(".npz"), f"{part}_"
         with _undamaged(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
@@ -180,11 +180,6 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged, or there is no room for them.
         """
-        import shutil
-        import zipfile
-
-        import numpy as np
-
         path, found = self._run_path(key).with_suffix(".npz"), dict[str, Any]()
         with _undamaged(path), zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
             for name in archive.namelist():
@@ -201,8 +196,6 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
-        import zipfile
-
         path = self._run_path(key).with_suffix(".npz")
         with _undamaged(path), zipfile.ZipFile(path) as archive:
             return any(name.startswith(f"{part}_") for name in archive.namelist())
@@ -219,9 +212,6 @@ class ResultsFolder:
 
 def damage() -> tuple[type[Exception], ...]:
     """Errors that reading a damaged archive raises; a flag that nobody set, for example of encryption: RuntimeError."""
-    import zipfile
-    import zlib
-
     return OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
 
 
@@ -236,8 +226,6 @@ def _undamaged(path: Path) -> Iterator[None]:
 
 def _is_whole(path: Path) -> bool:
     """True if an archive is there and every part of it has its checksum."""
-    import zipfile
-
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None

@@ -102,7 +102,6 @@ def with_parts(deployment: Deployment, named: tuple[type[Any], ...]) -> Deployme
 
 
 def _attributes(one: object) -> Iterator[object]:
-    """The values of all that an object has in slots and in its dictionary."""
     for kind in type(one).__mro__:
         for slot in getattr(kind, "__slots__", ()):
             yield getattr(one, slot, None)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from volery.core.errors import InputError
 from volery.report.schema import MANIFEST, REPORT, RUNS, STAGE_TIMES, FinishedRun, StoredRun
@@ -347,8 +348,6 @@ def without_measured(tree: Any) -> Any:
 
 def of_columns(recorded: Mapping[str, Any], found: Mapping[str, Any], same: Same, first_row: int = 0) -> Iterator[str]:
     """Differences between two sets of numpy columns, one per column; a masked value is a null."""
-    import numpy as np
-
     for name in dict.fromkeys((*found, *recorded)):
         if name not in recorded or name not in found:
             yield f"column {name} {'is missing' if name not in recorded else 'does not come out'}"
@@ -387,8 +386,6 @@ def of_archives(recorded: Path, found: Path, same: Same) -> Iterator[str]:
     Raises:
         Exception: one of `volery.study.results.damage`: the recorded one is damaged.
     """
-    import numpy as np
-
     with np.load(recorded, allow_pickle=False) as old, np.load(found, allow_pickle=False) as new:
         yield from of_columns(dict(old), dict(new), same)
 
@@ -418,8 +415,6 @@ def of_tables(recorded: Path, found: Path, same: Same) -> Iterator[str]:
 
 def _columns(batch: Any) -> dict[str, Any]:
     """A piece of a table as numpy columns; nulls of numbers are masked, since NaN is another value."""
-    import numpy as np
-
     found = {}
     for name in batch.schema.names:
         column = batch.column(name)
@@ -492,8 +487,6 @@ class _PageText(HTMLParser):
 
 def _cell(value: Any) -> str:
     """A number of a table, or that there is none."""
-    import numpy as np
-
     return "null" if value is np.ma.masked else str(value)
 
 

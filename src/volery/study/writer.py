@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 import volery
 from volery.core.errors import InputError
@@ -20,7 +21,6 @@ from volery.report.schema import (
     JOBS,
     MANIFEST,
     REPORT,
-    STAGE_TIMES,
     SUMMARY,
     TASK_RUNS,
     UTILISATION,
@@ -197,9 +197,9 @@ class ResultsWriter:
     def forget_end(self) -> None:
         """Remove what an earlier end has written: a study that goes on to add seeds has no page until it ends again.
 
-        Of another study, whose folder is taken over, nothing stays but runs.
+        Of another study, whose folder is taken over, nothing stays but runs and what was measured of them.
         """
-        derived = (SUMMARY, JOBS, UTILISATION, TASK_RUNS, HEAT, STAGE_TIMES) if self._takes_over else ()
+        derived = (SUMMARY, JOBS, UTILISATION, TASK_RUNS, HEAT) if self._takes_over else ()
         if self.folder is not None and (self.study.auto or self._takes_over):
             for name in (*derived, CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
                 (self.folder.path / name).unlink(missing_ok=True)
@@ -323,8 +323,6 @@ def _stored(folder: ResultsFolder, planned: Sequence[PlannedRun]) -> dict[str, S
 
 def new_manifest(study: StudySpec, planned: int, command: str) -> StudyManifest:
     """The manifest of a study of which nothing has been run."""
-    import numpy as np
-
     first = next(study.settings())
     return StudyManifest(
         volery_version=volery.__version__,

@@ -70,8 +70,6 @@ class _Part(NamedTuple):
 
 
 class _Fork(NamedTuple):
-    """The input of all runs of one forecast."""
-
     architecture: Architecture
     config: Any
     cluster: Cluster
@@ -359,13 +357,11 @@ class TaskKind:
 
 
 def _shape(took_us: Sequence[Time]) -> tuple[float, float]:
-    """Mean and standard deviation of the logarithm."""
     logs = [math.log(max(1, took)) for took in took_us]
     return statistics.fmean(logs), max(DEVIATION_MIN, statistics.pstdev(logs))
 
 
 def _some(times_us: Sequence[Time], stream: Random) -> list[float]:
-    """Logarithms of a sample of times."""
     some = times_us if len(times_us) <= SAMPLE_MAX else stream.sample(times_us, SAMPLE_MAX)
     return [math.log(max(1, one)) for one in some]
 
