@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -64,9 +64,7 @@ STAND_IN_FAILS: Final[Verdict] = "fails on a stand-in"
 BY_CONSTRUCTION: Final[Verdict] = "by construction"
 UNDECIDED: Final[Verdict] = "not decidable"
 NOT_TRIED: Final[Verdict] = "not tried"
-VERDICTS: Final = (
-    REPRODUCED, DIFFERS, STAND_IN_HOLDS, STAND_IN_FAILS, BY_CONSTRUCTION, UNDECIDED, NOT_TRIED,
-)  # fmt: skip
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 THEORY: Final = "theory"
 """Stands for the architecture where a closed form gives the values."""

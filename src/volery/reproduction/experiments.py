@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -309,9 +309,7 @@ def _check(experiment: Experiment) -> None:
         _check_window(experiment, metric, f"{root}.columns[{i}]")
     drawn = experiment.drawn_workloads
     for i, label in enumerate(experiment.unseeded):
-        if label not in experiment.architectures:
-            hint = suggestion(label, experiment.architectures)
-            raise InputError(f"{root}.unseeded[{i}]", f"no architecture {label!r} here{hint}")
+        _check_known(label, "architecture", experiment.architectures, f"{root}.unseeded[{i}]")
         if drawn:
             raise InputError(
                 f"{root}.unseeded[{i}]", f"workload {drawn[0]!r} is drawn anew for every seed; leave it out"
@@ -349,28 +347,29 @@ def _check_source(workload: Workload, place: str) -> None:
         )
 
 
+def _check_known(name: str, what: str, known: Collection[str], place: str) -> None:
+    if name not in known:
+        raise InputError(place, f"no {what} {name!r} here{suggestion(name, known)}")
+
+
 def _check_claim(experiment: Experiment, claim: Claim, place: str) -> None:
     workloads = [workload.label for workload in experiment.workload]
     for name in claim.on:
-        if name not in workloads:
-            raise InputError(f"{place}.on", f"no workload {name!r} here{suggestion(name, workloads)}")
+        _check_known(name, "workload", workloads, f"{place}.on")
     populations = [population.label for population in experiment.population]
     for name in claim.populations:
-        if name not in populations:
-            raise InputError(f"{place}.populations", f"no population {name!r} here{suggestion(name, populations)}")
+        _check_known(name, "population", populations, f"{place}.populations")
     sizes = []
     for key, side in zip(("left", "right"), claim.sides, strict=False):
-        if side.on and side.on not in workloads:
-            raise InputError(f"{place}.{key}.on", f"no workload {side.on!r} here{suggestion(side.on, workloads)}")
+        if side.on:
+            _check_known(side.on, "workload", workloads, f"{place}.{key}.on")
         of_input = check_metric(side.metric, f"{place}.{key}.metric")
         sizes.append(len(side.labels))
         for label in side.labels:
             if of_input and label:
                 raise InputError(f"{place}.{key}.of", f"{side.metric} is measured on the input; leave it out")
-            if not of_input and label not in experiment.architectures:
-                raise InputError(
-                    f"{place}.{key}.of", f"no architecture {label!r} here{suggestion(label, experiment.architectures)}"
-                )
+            if not of_input:
+                _check_known(label, "architecture", experiment.architectures, f"{place}.{key}.of")
     _check_theory(experiment, claim, place)
     if not sizes[0] or any(size not in (1, max(sizes)) for size in sizes):
         raise InputError(f"{place}.left.of", "name as many architectures as on the right, or one on either side")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -20,7 +20,7 @@ from volery.reproduction.experiments import read_toml
 THINGS: Final = "things"
 CONTENTS: Final = "papers-contents.md"
 Status = Literal["done", "partial", "absent", "contradicted"]
-STATUSES: Final[tuple[Status, ...]] = ("done", "partial", "absent", "contradicted")
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 SOURCES: Final = {
     "000": "Constraint-aware federated scheduling: Megha and PigeonC (IoT 2023)",
     "001": "Megha, the first version (arXiv 2103.08413, 2021)",
