@@ -353,5 +353,5 @@ def test_the_claims_that_an_audit_found_changed_have_their_first_form(claim: str
         assert all("het_110" in one.setting.workloads and gave in one.note for one in found)
         return
     first = forms[claim]
-    assert form in form_text(first)
+    assert form in form_text(first.form)
     assert gave in f"{'; '.join(f'{one.verdict} ({one.ours})' for one in first.gave)} {first.note}"
