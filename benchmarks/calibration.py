@@ -39,7 +39,7 @@ from volery.core.trace import Trace
 from volery.live.calibration.calibrate import TimedHost, host_costs
 from volery.live.config.plan import FederationPlan
 from volery.live.load.load import as_lived
-from volery.metrics.allocation import allocation_parts
+from volery.metrics.tasks import allocation_parts
 from volery.workload import load_trace
 
 NODES = 300

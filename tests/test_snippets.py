@@ -24,8 +24,7 @@ from volery.live.config.federation import FederationFile, read_federation
 from volery.live.jobs import read_job
 from volery.sim.faults import FaultPlan
 from volery.study import StudySpec
-from volery.study.costs import read_costs
-from volery.study.file import read_study
+from volery.study.file import read_costs, read_study
 from volery.workload.requests import load_model
 
 ROOT = Path(__file__).parents[1]

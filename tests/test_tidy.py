@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ ENTRY_POINTS = {
 }
 FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
-FOR_PROGRAMS = {"volery.live.asyncclient", "volery.metrics.difference"}
+FOR_PROGRAMS = {"volery.live.asyncclient"}
 """What programs of users import."""
 FOR_DOCUMENTS = {"volery.cli.reference"}
 """What the documentation is built with."""
@@ -242,6 +243,43 @@ def source_of(module: str, name: str) -> str:
     return module
 
 
+@functools.cache
+def our_modules() -> frozenset[str]:
+    return frozenset(map(module_of, OURS))
+
+
+def is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def dependencies(path: Path) -> set[str]:
+    """The modules of ours that a file imports, functions included; what types alone need apart."""
+    found = set()
+    nodes: list[ast.AST] = [tree_of(path)]
+    for node in nodes:
+        nodes += [one for one in ast.iter_child_nodes(node) if not is_for_types(one)]
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {one if one in our_modules() else node.module for one in submodules}
+    return found & (our_modules() - {module_of(path)})
+
+
+def cycle_of(imports: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle; empty where there are none."""
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other() -> None:
+    """Not through others either, nor by an import inside a function: what both need is in one module below."""
+    assert cycle_of({module_of(path): dependencies(path) for path in OURS}) == []
+
+
 def test_roles_and_policies_serve_two_designs_or_more() -> None:
     """Themselves, or through other modules of these rooms: what one design alone uses lives with it."""
     shared = [path for path in PURE if path.relative_to(PACKAGE).parts[0] in ("roles", "policies")]
@@ -355,3 +393,6 @@ def test_the_tidy_rules_can_fail() -> None:
     assert opens("Tasks that wait for a machine.")
     assert source_of("volery.policies.fairness", "ShareLedger") == "volery.policies.fairness.ledger"
     assert source_of("volery.policies.fairness", "naive") == "volery.policies.fairness.naive"
+    assert "volery.study.dask_pool" in dependencies(PACKAGE / "study" / "pool.py"), "an import inside a function counts"
+    assert is_for_types(ast.parse("if TYPE_CHECKING:\n    import volery").body[0])
+    assert sorted(set(cycle_of({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}))) == ["a", "b", "c"]

@@ -10,7 +10,7 @@ from volery.core.errors import InputError
 from volery.reproduction.experiments import names, read_experiment, traces_folder
 from volery.reproduction.ledger import read_record, record_path
 from volery.reproduction.reproduce import plan_experiment
-from volery.reproduction.spotcheck import affordable, spot_check
+from volery.reproduction.reruns import affordable, spot_check
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 

@@ -21,9 +21,9 @@ from volery.core.records import Records
 from volery.live.calibration import calibrate
 from volery.live.calibration.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
 from volery.live.load.load import as_lived
-from volery.metrics.allocation import allocation_parts
+from volery.metrics.tasks import allocation_parts
 from volery.study import compare, read_costs, write_costs
-from volery.study.costs import settings
+from volery.study.file import settings
 from volery.workload import load_trace
 
 SPEC = "poisson:load=0.5,workers=60,fanout=geometric:8,mean=0.05,jobs=60"

@@ -133,7 +133,7 @@ def _pairs(entries: list[str] | None, name: str) -> dict[str, int]:
 
 def _network(costs: Path | None, delay_us: int | None, links: dict[str, int]) -> dict[str, Any]:
     """The network and costs of a file of costs, overridden by the options."""
-    from volery.study.costs import read_costs, settings
+    from volery.study.file import read_costs, settings
 
     network: dict[str, Any] = {"links": {}, "costs": {}, "hosts": {}}
     network |= settings(read_costs(costs)) if costs is not None else {}

@@ -27,7 +27,7 @@ def flow(
 ) -> None:
     """Show the roles of an architecture and the messages between them, or draw them as a picture."""
     from volery import architectures
-    from volery.study.flows import example_flow
+    from volery.study.designs import example_flow
     from volery.study.spec import parse_architecture
 
     choice = parse_architecture(name, "ARCH")

@@ -25,7 +25,7 @@ from volery.live.node.agent import NodeAgent
 from volery.live.node.sleep import SleepExecutor
 from volery.live.runtime.journal import SUFFIX
 from volery.metrics import Distribution
-from volery.metrics.allocation import allocation_parts
+from volery.metrics.tasks import allocation_parts
 
 
 class LoadReport(msgspec.Struct, kw_only=True):

@@ -190,7 +190,7 @@ def _check(
 ) -> None:
     """Run some recorded runs of each again; what came out as recorded is noted in the record."""
     from volery.reproduction.ledger import read_record, record_path, write_record
-    from volery.reproduction.spotcheck import checked_record, spot_check
+    from volery.reproduction.reruns import checked_record, spot_check
 
     found = []
     for experiment in experiments:
@@ -235,7 +235,7 @@ def _run(
     from volery.reproduction.firstforms import append_first_forms
     from volery.reproduction.ledger import VERDICTS_FILE, make_record, read_record, record_path, reusable, write_record
     from volery.reproduction.pictures import draw
-    from volery.reproduction.seeds import reproduce_again, reproduce_until_decided
+    from volery.reproduction.reruns import reproduce_again, reproduce_until_decided
 
     earlier = None if quick else read_record(record_path(folder, experiment.name))
     with LiveProgress(silent=as_json) as watcher:

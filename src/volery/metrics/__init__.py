@@ -1,27 +1,39 @@
 """Metrics: measures of a run from its records (definitions: docs/reference/metrics.md)."""
 
-from volery.metrics.allocation import AllocationParts, allocation
-from volery.metrics.conflicts import ConflictCounts, conflicts_per_second, over_intervals
-from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
-from volery.metrics.demand import ConstraintLoad, TotalLoad, constraint_load, total_load
-from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
-from volery.metrics.jobs import JobTable, WorkflowSummary, job_table, workflow_summary
-from volery.metrics.locality import LocalitySummary, locality_summary
+from volery.metrics.demand import (
+    ConflictCounts,
+    ConstraintLoad,
+    TotalLoad,
+    conflicts_per_second,
+    constraint_load,
+    over_intervals,
+    total_load,
+)
+from volery.metrics.distribution import Distribution, distribution, slowdown
+from volery.metrics.jobs import (
+    AllotmentSummary,
+    DeadlineSummary,
+    JobTable,
+    WorkflowSummary,
+    allotment_summary,
+    deadline_summary,
+    job_table,
+    workflow_summary,
+)
 from volery.metrics.occupancy import (
     busy_time_us,
     mean_utilisation,
     refused_tasks,
     utilisation,
-    utilisation_by_resource,
     waiting_tasks,
 )
-from volery.metrics.preemption import Loss, PreemptionSummary, preemption_summary, user_shares
+from volery.metrics.preemption import Loss, preemption_summary, user_shares
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.summary import AllocationSummary, ClassSummary, RunSummary, summarise
+from volery.metrics.tasks import LocalitySummary, allocation, locality_summary
 from volery.metrics.transactions import TransactionSummary, WorkloadWaits, transaction_summary
 from volery.metrics.windows import (
     Window,
-    WindowSummary,
     check_moment,
     check_window,
     measured_whole,
@@ -31,7 +43,6 @@ from volery.metrics.windows import (
 )
 
 __all__ = [
-    "AllocationParts",
     "AllocationSummary",
     "AllotmentSummary",
     "ClassSummary",
@@ -42,14 +53,11 @@ __all__ = [
     "JobTable",
     "LocalitySummary",
     "Loss",
-    "PreemptionSummary",
     "ProvisioningSummary",
     "RunSummary",
-    "Slowdown",
     "TotalLoad",
     "TransactionSummary",
     "Window",
-    "WindowSummary",
     "WorkflowSummary",
     "WorkloadWaits",
     "allocation",
@@ -76,7 +84,6 @@ __all__ = [
     "transaction_summary",
     "user_shares",
     "utilisation",
-    "utilisation_by_resource",
     "waiting_tasks",
     "window_of",
     "window_summary",

@@ -39,6 +39,12 @@ def arrival_of_task_us(trace: Trace) -> Longs:
     return np.repeat(view(trace.arrival_us), tasks_per_job(trace))
 
 
+def asked(trace: Trace, resource: int) -> Longs:
+    """Per task, the amount of a resource that it asks for."""
+    amounts = np.array([request[resource] for request in trace.requests], dtype=np.int64)
+    return np.asarray(amounts[np.asarray(trace.request)])
+
+
 def ready_us(records: Records) -> Longs:
     """Per task, when it could have been started: when it was submitted, and the last of its parents had ended."""
     return view(records.ready_us) if records.ready_us else arrival_of_task_us(records.trace)

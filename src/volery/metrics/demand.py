@@ -4,17 +4,29 @@ Tasks are taken to start when they arrive, or when those that they wait for end,
 that no machine can run are left out: they never use a resource. The load of a second is the average over that second,
 exactly integrated, and the seconds counted are those from the one with the first arrival to the last in which a task
 is active.
+
+Conflicts (figure 5) are those of an idealised schedule. The paper counts, per second, conflicts "where multiple tasks
+wait for a worker node", assuming that tasks may switch to another node and that no delay carries over into later
+seconds, and leaves the rest open. We make it exact in two ways, both over the tasks active at the beginning of a
+second:
+
+- *waiting*: those tasks minus the largest number of them that the cluster can run at once, a maximum matching of tasks
+  and slots under the placement constraints. No schedule has fewer tasks waiting: it is a lower bound.
+- *collisions*: each task draws one of the slots that it fits, and all but one of those that drew the same slot must
+  switch. This is the expected number that must, in closed form: tasks minus slots that somebody draws.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from volery.core.model import SECOND, Cluster
+from volery.core.model import CONSTRAINT_BITS_MAX, SECOND, Cluster
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, ends_us
 from volery.metrics.columns import Flags, Floats, Longs, arrival_of_task_us, view
@@ -129,3 +141,238 @@ def changes_by_second(begin_us: Longs, end_us: Longs, kind: Longs) -> DemandChan
     second, of, amount = second[new][kept], of[new][kept], amount[kept]
     seconds, first = np.unique(second, return_index=True)
     return DemandChanges(seconds, np.append(first, second.size), of, amount)
+
+
+ROWS_AT_ONCE = 256
+"""Kinds of tasks whose slots are unpacked together: 10 MB at 10,000 slots."""
+NEVER_MISSED = -40.0
+"""Stands for log(0): a task that fits one slot alone always draws it. No larger, for the sake of rounding."""
+
+
+class ConflictCounts(msgspec.Struct, frozen=True, eq=False):
+    """Conflicts per second.
+
+    Args:
+        second: since the run began, from the first to the last second that begins with an active task.
+        waiting: tasks that no schedule can run at once with the others.
+        collisions: expected number of tasks that find the slot of their random choice taken.
+    """
+
+    second: Longs
+    waiting: Longs
+    collisions: Floats
+
+
+def conflicts_per_second(trace: Trace, cluster: Cluster) -> ConflictCounts:
+    """Count the conflicts at the beginning of each second.
+
+    Args:
+        trace: tasks active for less than a second between two beginnings are not seen.
+        cluster: to match them with; tasks that fit no machine are left out.
+    """
+    begin, end, needs = runnable_tasks(trace, cluster)
+    distinct, kind = np.unique(needs, return_inverse=True)
+    changes = changes_by_second(begin, end, kind)
+    matching = Matching([int(need) for need in distinct], cluster)
+    draws = SlotDraws(distinct, cluster)
+    waiting, collisions = [], []
+    for kinds, amounts in changes.each():
+        for k, amount in zip(kinds.tolist(), amounts.tolist(), strict=True):
+            matching.change(k, amount)
+        draws.change(kinds, amounts)
+        waiting.append(matching.improve())
+        collisions.append(draws.collisions())
+    if not waiting:
+        return ConflictCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+    lasting = np.diff(changes.seconds)  # nothing is active any more at the last change
+    seconds = np.arange(changes.seconds[0], changes.seconds[-1])
+    return ConflictCounts(
+        seconds, np.repeat(np.array(waiting[:-1]), lasting), np.repeat(np.array(collisions[:-1]), lasting)
+    )  # fmt: skip
+
+
+def over_intervals(conflicts: ConflictCounts, points: int = 1000) -> dict[str, npt.NDArray[Any]]:
+    """Conflicts in intervals of so many whole seconds each (the last may have fewer): mean and largest per second.
+
+    Returns:
+        columns begin_s, end_s, and of each of the two kinds its mean (waiting, collisions) and maximum (waiting_max,
+        collisions_max).
+    """
+    count = conflicts.second.size
+    width = max(1, -(-count // points))
+    begin = np.arange(0, count, width, dtype=np.int64)
+    edges = np.append(begin, count)
+    found: dict[str, npt.NDArray[Any]] = {
+        "begin_s": conflicts.second[begin], "end_s": conflicts.second[begin] + np.diff(edges)
+    }  # fmt: skip
+    for name, values in (("waiting", conflicts.waiting), ("collisions", conflicts.collisions)):
+        found[name] = np.add.reduceat(values, begin) / np.diff(edges) if count else np.zeros(0)
+        found[f"{name}_max"] = np.maximum.reduceat(values, begin) if count else values
+    return found
+
+
+class SlotDraws:
+    """Tasks that each draw one of the slots that they fit, uniformly and without looking.
+
+    Of every slot the logarithm of the probability that nobody draws it is kept up while tasks come and go; what
+    rounding leaves of it is forgotten whenever no task is active.
+    """
+
+    def __init__(self, needs: Longs, cluster: Cluster) -> None:
+        self._needs = needs
+        self._slots = np.repeat(np.array(cluster.constraints, dtype=np.int64), cluster.slots)
+        self._fits: dict[int, npt.NDArray[np.uint8]] = {}
+        self._log_missed_by = np.zeros(needs.size)
+        self._log_missed = np.zeros(self._slots.size)
+        self._active = 0
+
+    def change(self, kinds: Longs, amounts: Longs) -> None:
+        """Let tasks of these kinds come (positive) or go (negative)."""
+        self._active += int(amounts.sum())
+        if not self._active:
+            self._log_missed[:] = 0.0
+            return
+        for at in range(0, kinds.size, ROWS_AT_ONCE):
+            some = kinds[at : at + ROWS_AT_ONCE]
+            fits = np.stack([self._row(k) for k in some.tolist()])
+            weights = amounts[at : at + ROWS_AT_ONCE] * self._log_missed_by[some]
+            self._log_missed += weights @ np.unpackbits(fits, axis=1, count=self._slots.size)
+
+    def collisions(self) -> float:
+        """The expected number of tasks that draw a slot in vain."""
+        return max(0.0, self._active + float(np.expm1(self._log_missed).sum()))
+
+    def _row(self, kind: int) -> npt.NDArray[np.uint8]:
+        if kind not in self._fits:
+            fits = (self._slots & self._needs[kind]) == self._needs[kind]
+            count = int(fits.sum())
+            self._fits[kind] = np.packbits(fits)
+            self._log_missed_by[kind] = np.log1p(-1 / count) if count > 1 else NEVER_MISSED
+        return self._fits[kind]
+
+
+class Matching:
+    """A maximum matching of tasks and slots, kept up while tasks come and go.
+
+    Tasks with equal constraints are one kind: any of them may hold any slot that the kind holds. Sets of slots are
+    bits of one integer, slots of machines with few constraints first, so that the lowest bit is the least valuable.
+    """
+
+    def __init__(self, needs: list[int], cluster: Cluster) -> None:
+        slots = [bits for bits, count in zip(cluster.constraints, cluster.slots, strict=True) for _ in range(count)]
+        slots.sort(key=lambda bits: (bits.bit_count(), bits))
+        columns = [_bit_set(np.array(slots, dtype=np.int64) >> c & 1) for c in range(CONSTRAINT_BITS_MAX)]
+        self._free = (1 << len(slots)) - 1
+        self._can = [self._free] * len(needs)
+        for kind, need in enumerate(needs):
+            while need:
+                self._can[kind] &= columns[(need & -need).bit_length() - 1]
+                need &= need - 1
+        # Only kinds that hold a slot or have a task waiting: a second costs what is active, not what was ever seen.
+        self._held: dict[int, int] = {}
+        self._waiting: dict[int, int] = {}
+        # Slots, all held, whose holders fit none but these: no chain of moves leads from them to a free one, and no
+        # search need look at them. What is released there is mostly taken at once by one that waits for just these.
+        self._closed = 0
+        self._holder = [0] * (len(slots) + 1)
+
+    def change(self, kind: int, amount: int) -> None:
+        """Let tasks of a kind come (positive) or go (negative); those that wait go first."""
+        waiting = self._waiting.pop(kind, 0) + amount
+        for _ in range(-waiting):
+            self._release(kind)
+        if waiting > 0:
+            self._waiting[kind] = waiting
+
+    def improve(self) -> int:
+        """Match as many tasks as can be matched; returns how many are left waiting."""
+        for kind in list(self._waiting):
+            while kind in self._waiting and self._free & self._can[kind]:
+                self._take(kind)
+                self._count_waiting(kind)
+        if self._closed & self._free:
+            self._closed = 0
+        while self._augment():
+            pass
+        return sum(self._waiting.values())
+
+    def check(self) -> None:
+        """Raise when a slot is held twice or by a task that does not fit."""
+        seen = self._free
+        for kind, held in self._held.items():
+            assert held, "a kind without a slot is kept"
+            assert not held & seen, "a slot is held twice"
+            assert not held & ~self._can[kind], "a slot is held by a task that does not fit"
+            seen |= held
+
+    def _release(self, kind: int) -> None:
+        """Free the most valuable slot that the kind holds."""
+        slot = 1 << (self._held[kind].bit_length() - 1)
+        self._free |= slot
+        self._held[kind] ^= slot
+        if not self._held[kind]:
+            del self._held[kind]
+
+    def _take(self, kind: int) -> None:
+        """Hold the least valuable free slot that fits."""
+        slots = self._free & self._can[kind]
+        slot = slots & -slots
+        if slot & self._closed and self._can[kind] & ~self._closed:
+            self._closed = 0
+        self._free ^= slot
+        self._held[kind] = self._held.get(kind, 0) | slot
+        self._holder[slot.bit_length()] = kind
+
+    def _count_waiting(self, kind: int) -> None:
+        """One task of the kind no longer waits."""
+        self._waiting[kind] -= 1
+        if not self._waiting[kind]:
+            del self._waiting[kind]
+
+    def _augment(self) -> bool:
+        """Find one waiting task a slot by moving others; False when no chain of moves does (Berge: it is maximum)."""
+        frontier = [kind for kind in self._waiting if self._can[kind] & ~self._closed]
+        moved_by: dict[int, tuple[int, int] | None] = dict.fromkeys(frontier)
+        reached = self._closed
+        for kind in frontier:
+            reach = self._can[kind] & ~reached
+            if reach & self._free:
+                self._shift(kind, moved_by)
+                return True
+            if not reach:
+                continue
+            reached |= reach
+            for other, slot in self._holders(reach):
+                if other not in moved_by:
+                    moved_by[other] = (kind, slot)
+                    frontier.append(other)
+        self._closed = reached
+        return False
+
+    def _holders(self, slots: int) -> Iterator[tuple[int, int]]:
+        """Kinds that hold any of these slots, each with one of the slots; scans slots or kinds, whichever are fewer."""
+        if slots.bit_count() > len(self._held):
+            for kind, held in self._held.items():
+                common = held & slots
+                if common:
+                    yield kind, common & -common
+            return
+        while slots:
+            slot = slots & -slots
+            slots ^= slot
+            yield self._holder[slot.bit_length()], slot
+
+    def _shift(self, kind: int, moved_by: dict[int, tuple[int, int] | None]) -> None:
+        """Give `kind` a free slot, and along the chain the slot that it held to the kind before it."""
+        self._take(kind)
+        while (step := moved_by[kind]) is not None:
+            mover, slot = step
+            self._held[kind] ^= slot
+            self._held[mover] = self._held.get(mover, 0) | slot
+            self._holder[slot.bit_length()] = mover
+            kind = mover
+        self._count_waiting(kind)
+
+
+def _bit_set(flags: Longs) -> int:
+    return int.from_bytes(np.packbits(flags.astype(np.bool_), bitorder="little").tobytes(), "little")

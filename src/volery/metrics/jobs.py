@@ -1,20 +1,23 @@
-"""Measures of jobs (response time, ideal, delay) and of workflows.
+"""Measures of jobs (response time, ideal, delay), of workflows, and of deadlines.
 
-Measures of workflows have the names of the reference architecture's experiments (SC 2018, section V-A6).
+Measures of workflows have the names of the reference architecture's experiments (SC 2018, section V-A6), those of
+deadlines are TetriSched's (EuroSys 2016). Guaranteed slots are held against those of an oracle.
 """
 
 from __future__ import annotations
 
+import itertools
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from volery.core.model import NEVER, SECOND
+from volery.core.model import NEVER, SECOND, JobId, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, has_workflows, spans_us
-from volery.metrics.columns import Flags, Longs, arrival_of_task_us, largest_per_job, tasks_per_job, view
+from volery.metrics.columns import Flags, Longs, arrival_of_task_us, largest_per_job, ready_us, tasks_per_job, view
 from volery.metrics.distribution import Distribution, distribution
 from volery.metrics.windows import Window
 
@@ -25,9 +28,6 @@ class JobTable(msgspec.Struct, frozen=True, eq=False):
     """One row per job of the trace, as columns of equal length; `NEVER` (-1) stands for what did not happen.
 
     Args:
-        job: number of the job.
-        submit_us: when it was submitted.
-        tasks: how many tasks it has.
         unsatisfiable: how many of them fit no machine, as answered to the submitter.
         ideal_us: the ideal JRT: its longest task that ran, or the critical path of those that ran where the trace has
             workflows; `NEVER` when none did.
@@ -58,7 +58,6 @@ def job_table(
     """Work out the job table of a run.
 
     Args:
-        records: of the run.
         cutoff_us: jobs with a larger estimate are long; None without classes.
         paced: how long a task lasts depends on its machine, so that ideals are those of the trace: at the reference
             speed, and where the input lies.
@@ -94,6 +93,13 @@ def job_table(
     )
 
 
+def longest_wait_us(records: Records) -> Longs:
+    """Per job, the longest time for which one of its tasks was ready and had not started; `NEVER` where none did."""
+    start_us = view(records.start_us)
+    waits_us = np.where(start_us == NEVER, NEVER, start_us - ready_us(records))
+    return largest_per_job(waits_us, records.trace, NEVER)
+
+
 class WorkflowSummary(msgspec.Struct, frozen=True):
     """A run of which some jobs are workflows; all its jobs count that ran a task and were answered.
 
@@ -123,7 +129,6 @@ def ideal_of_workflows_us(trace: Trace, ran: Flags, *, at_once: bool = False) ->
     A task that fits no machine holds nothing up: what waits for it did not run either.
 
     Args:
-        trace: of the run.
         ran: per task, whether it finished.
         at_once: the critical path alone, whenever tasks were submitted.
     """
@@ -134,13 +139,7 @@ def ideal_of_workflows_us(trace: Trace, ran: Flags, *, at_once: bool = False) ->
 
 
 def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> WorkflowSummary:
-    """Measures of a run's workflows, and of jobs that are none.
-
-    Args:
-        records: of the run.
-        ideal_us: per job, its ideal response time.
-        measured: which jobs ran a task and were answered.
-    """
+    """Measures of a run's workflows, and of jobs that are none."""
     trace = records.trace
     submit, finish, start = view(trace.arrival_us), view(records.finish_us), view(records.start_us)
     came = view(trace.submit_us) if trace.submit_us else arrival_of_task_us(trace)
@@ -158,3 +157,99 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
         distribution(idle, unit=SECOND),
         distribution(spans // np.maximum(spans - idle, SECOND), overwrite=True),
     )
+
+
+HOUR_US = 3600 * SECOND
+
+
+class DeadlineSummary(msgspec.Struct, frozen=True):
+    """Deadlines of a run that were met and missed.
+
+    Args:
+        jobs: how many had one.
+        met: how many of these were answered by then.
+        attainment: the share that were (0 to 1).
+        best_effort_jrt_s: response time of the jobs without one that were answered.
+        relative: time to the answer / time to the deadline, of the jobs with one that were answered (no unit).
+    """
+
+    jobs: int
+    met: int
+    attainment: float
+    best_effort_jrt_s: Distribution
+    relative: Distribution | None = None
+
+
+def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSummary | None:
+    """The deadlines of a run; None where no job has one. A job that was never answered has missed its own.
+
+    `among` marks the jobs that count; all do by default.
+    """
+    trace = records.trace
+    if not trace.deadline_us:
+        return None
+    due_us, answered_us = view(trace.deadline_us), view(records.answered_us)
+    counted = np.ones(due_us.size, dtype=np.bool_) if among is None else among
+    has, answered = counted & (due_us != NEVER), answered_us != NEVER
+    if not has.any():
+        return None
+    met = int(np.count_nonzero(has & answered & (answered_us <= due_us)))
+    others = counted & ~has & answered
+    best_effort_us = (answered_us - view(trace.arrival_us))[others]
+    submit_us = view(trace.arrival_us)
+    timely = has & answered & (due_us > submit_us)
+    relative = distribution((answered_us - submit_us)[timely] / (due_us - submit_us)[timely])
+    jobs = int(np.count_nonzero(has))
+    return DeadlineSummary(jobs, met, met / jobs, distribution(best_effort_us, unit=SECOND), relative)
+
+
+class AllotmentSummary(msgspec.Struct, frozen=True):
+    """Slots guaranteed to jobs in a run, against an oracle.
+
+    Args:
+        jobs: how many jobs with a deadline ever had a guarantee.
+        slot_hours: guaranteed slots, summed over these jobs and time.
+        of_oracle: the same / slot hours of the oracle (no unit).
+        above_oracle: share of the slot hours that lie above what the oracle guarantees (0 to 1).
+        excess_slot_hours: these.
+        changes_per_job: how often the guarantee of a job was changed, its first and its end not among them.
+    """
+
+    jobs: int
+    slot_hours: float
+    of_oracle: float
+    above_oracle: float
+    excess_slot_hours: float
+    changes_per_job: float
+
+
+def allotment_summary(records: Records) -> AllotmentSummary | None:
+    """The guarantees of a run; None where no design reported any for a job with a deadline."""
+    trace, steps = records.trace, dict[JobId, list[tuple[Time, int]]]()
+    for fact in records.allotments:
+        due = trace.deadline_us[fact.job] if trace.deadline_us else NEVER
+        if due > trace.arrival_us[fact.job]:
+            steps.setdefault(fact.job, []).append((fact.at_us, fact.slots))
+    if not steps:
+        return None
+    total = above = best = changes = 0
+    for job, theirs in steps.items():
+        whole_us = trace.deadline_us[job] - trace.arrival_us[job]
+        oracle = -(-sum(trace.duration_us[trace.first[job] : trace.first[job + 1]]) // whole_us)
+        total += _slot_us(theirs, 0)
+        above += _slot_us(theirs, oracle)
+        best += oracle * whole_us
+        changes += max(0, len(theirs) - 2)
+    return AllotmentSummary(
+        jobs=len(steps),
+        slot_hours=total / HOUR_US,
+        of_oracle=total / best if best else 0.0,
+        above_oracle=above / total if total else 0.0,
+        excess_slot_hours=above / HOUR_US,
+        changes_per_job=changes / len(steps),
+    )
+
+
+def _slot_us(steps: Sequence[tuple[Time, int]], beyond: int) -> int:
+    """Slots beyond so many, times microseconds: each step lasts until the next; the last one is the end."""
+    return sum([max(0, slots - beyond) * (until - at) for (at, slots), (until, _) in itertools.pairwise(steps)])

@@ -9,8 +9,7 @@ import numpy as np
 from volery.core.events import REFUSALS
 from volery.core.model import Cluster
 from volery.core.records import Records
-from volery.core.trace import Trace
-from volery.metrics.columns import Floats, Longs, ready_us, view
+from volery.metrics.columns import Floats, Longs, asked, ready_us, view
 from volery.metrics.windows import Window
 
 CHUNK = 1 << 18
@@ -82,19 +81,10 @@ def stays_on_machines(records: Records) -> Stays:
     return Stays(start, finish, task)
 
 
-def _taken(stays: Stays, trace: Trace, resource: int) -> Longs:
-    """Per stay, the amount of a resource that it took."""
-    amounts = np.array([request[resource] for request in trace.requests], dtype=np.int64)
-    taken: Longs = amounts[np.asarray(trace.request)[stays.task]]
-    return taken
-
-
 def utilisation_by_resource(records: Records, cluster: Cluster, window: Window | None = None) -> dict[str, float]:
     """Per resource, amount in use x time / amount offered x time; "slots" elsewhere.
 
     Args:
-        records: of the run.
-        cluster: that it ran on.
         window: over this time; None: from the first submit to the last finish.
     """
     if window is not None:
@@ -106,7 +96,7 @@ def utilisation_by_resource(records: Records, cluster: Cluster, window: Window |
     found = {}
     for k, name in enumerate(cluster.resources):
         offered = sum(amounts[k] for amounts in cluster.capacities) * span
-        used = float((_taken(stays, records.trace, k) * (stays.end_us - stays.begin_us)).sum())
+        used = float((asked(records.trace, k)[stays.task] * (stays.end_us - stays.begin_us)).sum())
         found[name] = used / offered if offered else 0.0
     return found
 
@@ -122,7 +112,7 @@ def _utilisation_within(records: Records, cluster: Cluster, window: Window) -> d
     if not cluster.resources:
         return {"slots": share(None, cluster.slot_count)}
     return {
-        name: share(_taken(stays, records.trace, k), sum(amounts[k] for amounts in cluster.capacities))
+        name: share(asked(records.trace, k)[stays.task], sum(amounts[k] for amounts in cluster.capacities))
         for k, name in enumerate(cluster.resources)
     }
 
@@ -137,8 +127,6 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     Where machines offer several resources it is the one that is used most over the whole run.
 
     Args:
-        records: of the run.
-        cluster: that it ran on.
         points: number of intervals; fewer when the run lasts fewer microseconds than that.
 
     Returns:
@@ -157,7 +145,7 @@ def utilisation(records: Records, cluster: Cluster, points: int = 1000) -> tuple
     if cluster.resources:
         mean = utilisation_by_resource(records, cluster)
         k = cluster.resources.index(max(mean, key=lambda name: mean[name]))
-        offered, amount = sum(amounts[k] for amounts in cluster.capacities), _taken(stays, records.trace, k)
+        offered, amount = sum(amounts[k] for amounts in cluster.capacities), asked(records.trace, k)[stays.task]
     busy = busy_time_us(stays.begin_us, stays.end_us, edges, amount)
     return edges[:-1], busy / (np.diff(edges) * max(offered, 1))
 
@@ -169,7 +157,6 @@ def waiting_tasks(records: Records, begins_us: Longs) -> Floats:
     never started is left out.
 
     Args:
-        records: of the run.
         begins_us: the beginning of each interval, as `utilisation` returns them; the last ends with the run.
     """
     ends = stays_on_machines(records).end_us
@@ -204,7 +191,6 @@ def refused_tasks(records: Records, begins_us: Longs) -> Floats:
     What is refused before the first interval counts in it, what is refused after its beginning in the last.
 
     Args:
-        records: of the run.
         begins_us: the beginning of each interval, as `utilisation` returns them.
     """
     moments = [

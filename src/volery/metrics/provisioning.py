@@ -20,7 +20,7 @@ from volery.core.model import NEVER, Cluster, Time
 from volery.core.records import Records
 from volery.core.resources import units_per_processor, work_resource
 from volery.core.tariff import HOUR, Billing
-from volery.metrics.columns import Floats, Longs, ready_us, view
+from volery.metrics.columns import Floats, Longs, asked, ready_us, view
 
 
 class ProvisioningSummary(msgspec.Struct, frozen=True):
@@ -112,10 +112,7 @@ def _held(records: Records, cluster: Cluster) -> Longs:
     trace = records.trace
     if not cluster.resources:
         return np.ones(trace.task_count, dtype=np.int64)
-    place = work_resource(cluster.resources)
-    by_kind = np.array([request[place] for request in trace.requests], dtype=np.int64)
-    held: Longs = by_kind[np.asarray(trace.request)]
-    return held
+    return asked(trace, work_resource(cluster.resources))
 
 
 def _spans(records: Records, end: Time) -> Iterator[ProvisionedSpan]:
@@ -199,6 +196,5 @@ def _steps(begin: Longs, end: Longs, amount: Longs) -> tuple[Longs, Longs]:
 
 
 def _at(steps: tuple[Longs, Longs], moments: Longs) -> Floats:
-    """The sum at these moments."""
     place = np.searchsorted(steps[0], moments, side="right")
     return np.concatenate([[0], steps[1]])[place].astype(np.float64)

@@ -13,15 +13,22 @@ from volery.core.model import NEVER, SECOND, Cluster
 from volery.core.omissions import Omissions, misses
 from volery.core.records import Records
 from volery.core.workflows import comes_in_parts
-from volery.metrics.allocation import allocation_parts
 from volery.metrics.columns import Flags, view
-from volery.metrics.deadlines import AllotmentSummary, DeadlineSummary, allotment_summary, deadline_summary
 from volery.metrics.distribution import Distribution, Slowdown, distribution, slowdown
-from volery.metrics.jobs import JobTable, WorkflowSummary, job_table, workflow_summary
-from volery.metrics.locality import LocalitySummary, locality_summary
+from volery.metrics.jobs import (
+    AllotmentSummary,
+    DeadlineSummary,
+    JobTable,
+    WorkflowSummary,
+    allotment_summary,
+    deadline_summary,
+    job_table,
+    workflow_summary,
+)
 from volery.metrics.occupancy import utilisation_by_resource
 from volery.metrics.preemption import PreemptionSummary, preemption_summary
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
+from volery.metrics.tasks import LocalitySummary, allocation_parts, locality_summary
 from volery.metrics.transactions import TransactionSummary, transaction_summary
 from volery.metrics.windows import Window, WindowSummary
 
@@ -199,8 +206,6 @@ def summarise(
     """Boil a run down to what is reported about it.
 
     Args:
-        records: of the run.
-        cluster: that it ran on.
         cutoff_us: the largest estimate of a short job; None without classes.
         window: the jobs that count, and the time over which utilisation is taken; None: all of the run.
         architecture, parameters, seed, wall_s, cpu_s, peak_rss_mb, label: carried over (see `RunSummary`).

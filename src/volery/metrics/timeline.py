@@ -12,7 +12,7 @@ import numpy as np
 
 from volery.core.model import Cluster
 from volery.core.records import Records
-from volery.metrics.columns import Floats, Longs, view
+from volery.metrics.columns import Floats, Longs, asked, view
 from volery.metrics.occupancy import busy_time_us, utilisation_by_resource
 
 TASK_RUNS_MAX: Final = 2000
@@ -90,7 +90,6 @@ def in_lanes(ran: Columns, machines: int) -> tuple[Columns, Longs, Longs]:
 
     Args:
         ran: columns task, machine, start_us, finish_us and others.
-        machines: how many there are.
     """
     order = np.lexsort((ran["task"], ran["finish_us"], ran["start_us"], ran["machine"]))
     ran = {name: column[order] for name, column in ran.items()}
@@ -177,6 +176,5 @@ def _offered(ran: Columns, records: Records, cluster: Cluster) -> tuple[Longs, L
         return np.asarray(cluster.slots, dtype=np.int64), None
     mean = utilisation_by_resource(records, cluster)
     most = cluster.resources.index(max(mean, key=lambda name: mean[name]))
-    amounts = np.array([request[most] for request in records.trace.requests], dtype=np.int64)
-    taken: Longs = amounts[np.asarray(records.trace.request)[ran["task"]]]
-    return np.array([capacity[most] for capacity in cluster.capacities], dtype=np.int64), taken
+    offered = np.array([capacity[most] for capacity in cluster.capacities], dtype=np.int64)
+    return offered, asked(records.trace, most)[ran["task"]]

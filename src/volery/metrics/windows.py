@@ -2,13 +2,16 @@
 
 A run begins with empty machines and ends with a tail; neither is a steady state. A job counts when it was submitted
 within the window, bounds included. Times are counted from the first submission.
+
+Closed forms speak of the steady state: a settled window leaves out the warm-up, and the time after the last submission,
+when the queues run empty. Its measures come from the columns that a finished run keeps.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -130,3 +133,76 @@ def window_summary(window: Window | None, submit_us: Longs) -> WindowSummary | N
     first = int(submit_us[0])
     begin_s, end_s = ((at - first) / SECOND for at in (window.begin_us, window.end_us))
     return WindowSummary(begin_s, end_s, int(np.count_nonzero(window.holds(submit_us))))
+
+
+AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
+ROUNDING_S = 1e-9
+"""Times are whole microseconds, told in seconds."""
+
+
+class SettledWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The jobs that count, and the part of their delay that is no queueing.
+
+    Args:
+        warm_up_s: jobs that were submitted earlier, counted from the first one, are left out.
+        start_s: from submission to start of a task that meets an idle worker: messages alone.
+        answer_s: from the end of the longest task to the answer, beside `start_s`.
+    """
+
+    warm_up_s: AtLeastZero
+    start_s: AtLeastZero = 0.0
+    answer_s: AtLeastZero = 0.0
+
+
+class SteadyState(msgspec.Struct, frozen=True):
+    """Measures of a window.
+
+    Args:
+        jobs: how many count.
+        load: busy slots / slots, on average from the end of the warm-up to the last submission (0 to 1).
+        never_waits: share of jobs of which no task waited.
+        never_delayed: share of jobs that took no longer than their longest task, messages apart; a shorter task may
+            have waited (the "job-zero-queuing probability" of Pigeon, section 3).
+        delay_s: mean of how much longer jobs took than their longest task (the "average job waiting time" there).
+        queueing_s: the same, messages apart.
+    """
+
+    jobs: int
+    load: float
+    never_waits: float
+    never_delayed: float
+    delay_s: float
+    queueing_s: float
+
+
+def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWindow, place: str) -> SteadyState:
+    """Work out the measures of a run.
+
+    Args:
+        jobs, curve: its columns (see `volery.study.runs.Outcome`).
+        place: names the run in an error.
+
+    Raises:
+        InputError: no job was submitted after the warm-up, or one was never finished.
+    """
+    submit_s = jobs["submit_s"]
+    submit_us = np.rint(submit_s * SECOND).astype(np.int64)
+    try:
+        measured = window_of(submit_us, window.warm_up_s, None) or measured_whole(submit_us)
+    except InputError as error:
+        raise InputError(place, f"no job was submitted after {window.warm_up_s:g} s of warm-up; shorten it") from error
+    counted, begin_s = measured.holds(submit_us), measured.begin_us / SECOND
+    delay_s, wait_s = jobs["delay_s"][counted], jobs["wait_s"][counted]
+    if (wait_s < 0).any() or (jobs["jrt_s"][counted] < 0).any():
+        raise InputError(place, "some jobs did not finish; nothing has settled")
+    times_s = curve["time_s"]
+    steady = (times_s >= begin_s - ROUNDING_S) & (times_s < submit_s[-1])
+    messages_s = window.start_s + window.answer_s
+    return SteadyState(
+        jobs=int(counted.sum()),
+        load=float(curve["utilisation"][steady].mean()) if steady.any() else 0.0,
+        never_waits=float(np.mean(wait_s <= window.start_s + ROUNDING_S)),
+        never_delayed=float(np.mean(delay_s <= messages_s + ROUNDING_S)),
+        delay_s=float(np.mean(delay_s)),
+        queueing_s=float(np.mean(delay_s)) - messages_s,
+    )

@@ -1,7 +1,7 @@
 """The lowest of each quantity, and the designs that corrected comparisons do not tell apart from it.
 
 The data choose the lowest, so that any pair of the k designs may be the one that is compared: verdicts are corrected
-for all k (k - 1) / 2 pairs of a quantity in a setting (`volery.statistics.holm`).
+for all k (k - 1) / 2 pairs of a quantity in a setting (`volery.statistics.differences`).
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ import msgspec
 
 from volery import theory
 from volery.core.errors import InputError, suggestion
+from volery.metrics.windows import SettledWindow, SteadyState, settle
 from volery.study.runs import RunOutcome, execute
 from volery.study.spec import RunSpec, Value
-from volery.study.steadystate import SettledWindow, SteadyState, settle
 
 FORMS = {
     name: form
@@ -98,10 +98,7 @@ class AnalysisPoint(msgspec.Struct, frozen=True):
     """The parameters of a closed form.
 
     Args:
-        load: offered work per worker.
         workers: of the queue, or of a group of Pigeon.
-        fanout: tasks of a job.
-        mean_ms: mean task duration.
         choices: probes per task.
     """
 
@@ -116,8 +113,6 @@ def simulate_point(model: Model, point: AnalysisPoint, tasks: int, seed: int) ->
     """The measures that the model's closed forms predict, under the names of the `volery theory` table.
 
     Args:
-        model: which one.
-        point: where.
         tasks: how many are simulated, at least; whole jobs.
         seed: of the workload and of the components.
 
@@ -170,7 +165,6 @@ def _run(
     tasks: int,
     seed: int,
 ) -> SteadyState:
-    """One run, without its warm-up."""
     jobs = -(-tasks // fanout)
     mean_s = point.mean_ms / MILLISECONDS
     trace = f"poisson:load={point.load},workers={workers},fanout={fanout},mean={mean_s!r},jobs={jobs}"
@@ -191,8 +185,6 @@ class DelayPoint(msgspec.Struct, frozen=True):
         workers, slots: machines, and what each runs at once.
         jobs, fanout: equal jobs that come together, and their tasks.
         skips: opportunities that a job lets pass.
-        replicas: of each task's input.
-        mean_ms: mean task duration.
     """
 
     workers: int
@@ -208,7 +200,6 @@ def simulate_delay(point: DelayPoint, tasks: int, seed: int) -> dict[str, float]
     """Locality, and the mean wait for it per launch, under the names of the `volery theory` table.
 
     Args:
-        point: where.
         tasks: how many are simulated, at least, by as many runs as that takes.
         seed: of the first run; the others have the next ones.
     """

@@ -2,12 +2,12 @@
 
 A claim says: left RELATION factor x right, where left is a metric of an architecture on a workload, and right is
 another one, a number, or what theory expects of the same run (see `analysis.py`). A claim is judged once per
-workload, pair of architectures and machine population (a case); `judging.py` judges.
+workload, pair of architectures and machine population (a case); `judgement.py` judges.
 
     < >       an order. It must show an effect: at least `effect` percent of the right side (5 unless the claim's own
               size is smaller). Where the right side is zero the sign decides.
     <= >=     a bound that the source names; no tolerance of ours.
-    about     a published number, within the tolerance of `volery.reproduction.tolerance`.
+    about     a published number, within the tolerance of the rule below.
     within    within a percent or margin that the source itself names, or around a closed form.
 
 Each case is judged on values that are paired by seed:
@@ -27,14 +27,26 @@ looks together keep 95 % (`volery.statistics.looks`); the first look that decide
 
 Cases on workloads that stand for another one (`stands_for`) are judged apart from the others: a claim that speaks of
 both gets two judgements.
+
+A number that a source prints ("about") is reproduced within 20 % of it, or within half a unit of its last printed
+digit, whichever is larger. The precision is read from the number as the source prints it. The unit may differ from the
+one that is measured in: 25 % may be tested as 0.25, and 8.5 minutes as 510 s. A factor between two measured quantities
+claims a change. Of a factor of 1.03 the 20 % are of the change of 0.03: 20 % of the factor would reproduce the opposite
+order too. A factor below a half is closer to zero than to one, and the 20 % are of the factor, so that they reach
+neither. Where the source prints a change in percent ("15 % shorter"), the tested factor is 1 - 0.15 or 1 + 0.15, and
+the 20 % are of the printed percent.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+import math
+import re
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
+from volery.core.errors import InputError
 from volery.reproduction.measures import is_share
 
 Relation = Literal["<", "<=", ">", ">=", "within", "about"]
@@ -52,9 +64,7 @@ STAND_IN_FAILS: Final[Verdict] = "fails on a stand-in"
 BY_CONSTRUCTION: Final[Verdict] = "by construction"
 UNDECIDED: Final[Verdict] = "not decidable"
 NOT_TRIED: Final[Verdict] = "not tried"
-VERDICTS: Final = (
-    REPRODUCED, DIFFERS, STAND_IN_HOLDS, STAND_IN_FAILS, BY_CONSTRUCTION, UNDECIDED, NOT_TRIED,
-)  # fmt: skip
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 THEORY: Final = "theory"
 """Stands for the architecture where a closed form gives the values."""
@@ -161,7 +171,6 @@ class Quantity(msgspec.Struct, frozen=True):
     """A measured side of a case.
 
     Args:
-        of, on: architecture and workload.
         mean, low, high: mean and range over the seeds.
     """
 
@@ -206,7 +215,6 @@ class Judgement(msgspec.Struct, frozen=True):
     """A claim and its verdict.
 
     Args:
-        claim: which.
         reading: of its architectures, where they have several.
         why: of a verdict that is not simply "reproduced".
         stand_in: whether its cases are those on stand-ins.
@@ -224,3 +232,179 @@ class Judgement(msgspec.Struct, frozen=True):
         """True if nothing but more seeds is needed to decide it."""
         undecided = [case for case in self.cases if case.verdict == UNDECIDED]
         return self.verdict == UNDECIDED and bool(undecided) and all(case.wants_seeds for case in undecided)
+
+
+SHARE: Final = 0.2
+"""Of the published number, or of the change that a published factor claims."""
+AGREEMENT: Final = 2e-3
+"""Relative distance up to which the tested number may be the printed one: 1/3 is printed as 0.333."""
+_NUMBER: Final = re.compile(r"(?P<digits>[+-]?\d[\d,]*(?:\.(?P<decimals>\d+))?)(?:e(?P<power>[+-]?\d+))?\Z")
+_POWER_OF_TEN: Final = re.compile(r"10\^(-?\d+)\Z")
+_UNITS: Final = (1.0, 60.0, 3600.0, 86400.0, *(10.0**power for power in (-9, -6, -3, 3, 6, 9)))
+"""Minutes, hours, days, milli to nano, thousands to billions. No other power of ten is the size of a unit: 10^6 that is
+tested as 10^5 is an error."""
+_PERCENT: Final = 0.01
+"""The further unit of fractions and of factors."""
+
+
+class Printed(msgspec.Struct, frozen=True):
+    """A number as a source prints it.
+
+    Args:
+        half_unit: half a unit of its last printed digit.
+    """
+
+    value: float
+    half_unit: float
+
+    def room(self, claimed: float) -> float:
+        """The distance that is allowed in the printed unit, where the source claims a size of `claimed`."""
+        return max(SHARE * abs(claimed), self.half_unit)
+
+
+class Tolerance(msgspec.Struct, frozen=True):
+    """The distance that is allowed: `share` of the target, and `margin` in the metric's own unit."""
+
+    share: float
+    margin: float = 0.0
+
+
+def read_printed(text: str, place: str) -> Printed:
+    """Read a printed number, as "1.003", "12,000", "2.3e5" or "10^6".
+
+    Raises:
+        InputError: at `place`, when the text is no number.
+    """
+    power_of_ten = _POWER_OF_TEN.match(text)
+    found = _NUMBER.match(f"1e{power_of_ten.group(1)}" if power_of_ten else text)
+    if found is None:
+        raise InputError(
+            place, f"{text!r} is no number; give it as the source prints it, without its unit: 1.003, 12,000 or 2.3e5"
+        )
+    power = int(found["power"] or 0)
+    value = float(f"{found['digits'].replace(',', '')}e{power}")
+    return Printed(value, 0.5 * 10.0 ** (power - len(found["decimals"] or "")))
+
+
+def tolerance_of(
+    printed: Printed, goal: float, place: str, *, is_share: bool = False, is_factor: bool = False
+) -> Tolerance:
+    """Work out the tolerance of a tested number from the printed one.
+
+    Args:
+        is_share: true for a fraction, which a source prints in percent.
+        is_factor: true where the right side is measured, so that the tested number is a factor.
+
+    Raises:
+        InputError: at `place`, when the tested number is not the printed one in any unit.
+    """
+    if not printed.value and not goal:
+        return Tolerance(0.0, printed.half_unit * (0.01 if is_share else 1.0))
+    for change in _changes(printed.value):
+        if _agree(goal, change, printed.half_unit / 100):
+            return Tolerance(printed.room(printed.value) / 100 / abs(change))
+    for unit in (*_UNITS, *([_PERCENT] if is_share or is_factor else [])):
+        if printed.value and _agree(goal, printed.value * unit, printed.half_unit * unit):
+            value = abs(printed.value)
+            change = min(value, abs(value - 1 / unit)) if is_factor else value
+            return Tolerance(printed.room(change) / value)
+    raise InputError(
+        place, f"{printed.value:g} is printed and {goal:g} is tested; make factor x right the printed number"
+    )
+
+
+def tolerance_of_claim(claim: Claim, place: str) -> Tolerance:
+    """Work out the tolerance of a claim with relation "about".
+
+    Raises:
+        InputError: at `place`, as `read_printed` and `tolerance_of` do.
+    """
+    printed, is_factor = read_printed(claim.printed, place), isinstance(claim.right, Side)
+    return tolerance_of(printed, claim.goal, place, is_share=claim.is_share, is_factor=is_factor)
+
+
+def _changes(percent: float) -> Iterator[float]:
+    """The factors of a change in percent; none of them is zero."""
+    for factor in (1 - percent / 100, 1 + percent / 100):
+        if factor and percent:
+            yield factor
+
+
+def _agree(goal: float, printed: float, half_unit: float) -> bool:
+    """Return true if a tested number is the printed one, within its last digit and within AGREEMENT."""
+    room = min(AGREEMENT * abs(printed), half_unit)
+    return math.isclose(goal, printed, abs_tol=room)
+
+
+FIRST: Final = "-first"
+"""Ends the id of a claim that came back in its first committed form; the demands on tolerances are younger."""
+
+
+def check_demands(claim: Claim, place: str) -> None:
+    """Check that a claim quotes its source, and that its tolerance comes from the source or from the ledger's rule.
+
+    Raises:
+        InputError: naming the place of the first demand that it does not meet.
+    """
+    _check_sentence(claim, place)
+    if claim.relation == "about":
+        _check_about(claim, place)
+    if not claim.id.endswith(FIRST):
+        _check_tolerance(claim, place)
+
+
+def _check_sentence(claim: Claim, place: str) -> None:
+    if claim.sentence is None:
+        raise InputError(
+            f"{place}.sentence",
+            'is missing; give the sentence as the source prints it, or sentence = "" with quoted = false',
+        )
+    if claim.quoted and not claim.sentence:
+        raise InputError(
+            f"{place}.sentence", "is empty; give the sentence as the source prints it, or quoted = false without it"
+        )
+    if claim.sentence and not claim.quoted:
+        raise InputError(
+            f"{place}.quoted", 'is false, but a sentence is given; our own words go to says, with sentence = ""'
+        )
+
+
+def _check_tolerance(claim: Claim, place: str) -> None:
+    relation = claim.relation
+    if relation != "about" and claim.printed:
+        raise InputError(f"{place}.printed", f"goes with relation 'about', not with {relation!r}; leave it out")
+    if relation == "within":
+        if not claim.tolerance:
+            raise InputError(
+                f"{place}.tolerance",
+                "is missing: 'within' needs the source of its percent or margin; a published number takes 'about'",
+            )
+        return
+    if claim.tolerance:
+        raise InputError(f"{place}.tolerance", f"goes with relation 'within', not with {relation!r}; leave it out")
+    for name in ("percent", "margin"):
+        if getattr(claim, name):
+            raise InputError(
+                f"{place}.{name}",
+                f"{relation!r} has no tolerance of its own; leave it out, or write what the source allows as factor",
+            )
+    if relation not in STRICT and claim.effect != EFFECT_PERCENT:
+        raise InputError(f"{place}.effect", f"goes with relation '<' or '>', not with {relation!r}; leave it out")
+    if not claim.effect:
+        raise InputError(f"{place}.effect", f"0 belongs to first forms that came back, whose ids end in {FIRST!r}")
+    if claim.effect < EFFECT_PERCENT and not re.search(r"\d", claim.published):
+        raise InputError(
+            f"{place}.effect",
+            f"{claim.effect:g} % is below the {EFFECT_PERCENT:g} % of every order, and published names no size; "
+            "leave it out, or give the published size that it is",
+        )
+
+
+def _check_about(claim: Claim, place: str) -> None:
+    if not claim.printed:
+        raise InputError(
+            f"{place}.printed", "is missing: 'about' needs the number as the source prints it, without its unit"
+        )
+    if isinstance(claim.right, str):
+        raise InputError(f"{place}.right", "is a closed form; hold it with relation 'within', percent and tolerance")
+    tolerance_of_claim(claim, f"{place}.printed")

@@ -4,7 +4,7 @@ title, paper, figure, seeds, pictures     what is reproduced, and how often it i
 [[population]]                            machine populations: a file of machines, or the seed of drawn ones
 [[workload]]                              a trace on a cluster; `stands_for` names the one that is not to be had
 [architectures]                           label = "NAME:parameter=value,...", or a table of readings of the paper
-[settled]                                 see `volery.study.steadystate`
+[settled]                                 see `volery.metrics.windows`
 [[claim]]                                 see `volery.reproduction.claims`
 [quick]                                   the cheap variant: so many jobs, seeds and populations
 """
@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -22,13 +21,13 @@ import msgspec
 
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
+from volery.metrics.windows import SettledWindow
 from volery.reproduction.analysis import parse_analysis
-from volery.reproduction.claims import Claim, Name, Side
-from volery.reproduction.demands import check_demands
+from volery.reproduction.claims import Claim, Name, Side, check_demands
 from volery.reproduction.measures import SETTLED, check_metric
 from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Only
+from volery.study.file import read_tables
 from volery.study.spec import is_synthetic
-from volery.study.steadystate import SettledWindow
 from volery.workload import parse_estimates
 from volery.workload.estimates import PLAIN
 
@@ -254,7 +253,6 @@ def read_experiment(folder: Path, name: str) -> Experiment:
     experiment: Experiment = read_toml(path, Experiment)
     experiment = msgspec.structs.replace(experiment, name=name, folder=str(folder))
     _check(experiment)
-    check_demands(experiment)
     return experiment
 
 
@@ -264,12 +262,7 @@ def read_toml(path: Path, kind: type[Any]) -> Any:
     Raises:
         InputError: naming the key that is wrong.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"is not TOML: {error}") from None
+    table = read_tables(path)
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -291,7 +284,6 @@ def _fields_at(kind: Any, where: str) -> list[str]:
 
 
 def _structs(kind: Any) -> Iterator[Any]:
-    """The struct types inside a type."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield kind
     for inner in get_args(kind):
@@ -317,9 +309,7 @@ def _check(experiment: Experiment) -> None:
         _check_window(experiment, metric, f"{root}.columns[{i}]")
     drawn = experiment.drawn_workloads
     for i, label in enumerate(experiment.unseeded):
-        if label not in experiment.architectures:
-            hint = suggestion(label, experiment.architectures)
-            raise InputError(f"{root}.unseeded[{i}]", f"no architecture {label!r} here{hint}")
+        _check_known(label, "architecture", experiment.architectures, f"{root}.unseeded[{i}]")
         if drawn:
             raise InputError(
                 f"{root}.unseeded[{i}]", f"workload {drawn[0]!r} is drawn anew for every seed; leave it out"
@@ -331,30 +321,55 @@ def _check(experiment: Experiment) -> None:
             )
     for i, claim in enumerate(experiment.claim):
         _check_claim(experiment, claim, f"{root}.claim[{i}]")
+    for i, workload in enumerate(experiment.workload):
+        _check_source(workload, f"{root}.workload[{i}]")
+    for i, claim in enumerate(experiment.claim):
+        check_demands(claim, f"{root}.claim[{i}]")
+
+
+def _check_source(workload: Workload, place: str) -> None:
+    """Refuse a workload that was made for the experiment and does not name the one that it stands for."""
+    if workload.stands_for and workload.is_source:
+        raise InputError(f"{place}.is_source", "stands_for is given as well; leave one of them out")
+    if workload.stands_for or workload.is_source:
+        return
+    if is_synthetic(workload.trace):
+        raise InputError(
+            f"{place}.stands_for",
+            f"is missing: {workload.trace!r} is made here. Name the workload that it stands for, "
+            'or is_source = "section ..." where the source defines it completely',
+        )
+    if workload.jobs is not None:
+        raise InputError(
+            f"{place}.stands_for",
+            f"is missing: the first {workload.jobs} jobs are a slice. Name the workload that it stands for, "
+            'or is_source = "section ..." where the source ran this slice',
+        )
+
+
+def _check_known(name: str, what: str, known: Collection[str], place: str) -> None:
+    if name not in known:
+        raise InputError(place, f"no {what} {name!r} here{suggestion(name, known)}")
 
 
 def _check_claim(experiment: Experiment, claim: Claim, place: str) -> None:
     workloads = [workload.label for workload in experiment.workload]
     for name in claim.on:
-        if name not in workloads:
-            raise InputError(f"{place}.on", f"no workload {name!r} here{suggestion(name, workloads)}")
+        _check_known(name, "workload", workloads, f"{place}.on")
     populations = [population.label for population in experiment.population]
     for name in claim.populations:
-        if name not in populations:
-            raise InputError(f"{place}.populations", f"no population {name!r} here{suggestion(name, populations)}")
+        _check_known(name, "population", populations, f"{place}.populations")
     sizes = []
     for key, side in zip(("left", "right"), claim.sides, strict=False):
-        if side.on and side.on not in workloads:
-            raise InputError(f"{place}.{key}.on", f"no workload {side.on!r} here{suggestion(side.on, workloads)}")
+        if side.on:
+            _check_known(side.on, "workload", workloads, f"{place}.{key}.on")
         of_input = check_metric(side.metric, f"{place}.{key}.metric")
         sizes.append(len(side.labels))
         for label in side.labels:
             if of_input and label:
                 raise InputError(f"{place}.{key}.of", f"{side.metric} is measured on the input; leave it out")
-            if not of_input and label not in experiment.architectures:
-                raise InputError(
-                    f"{place}.{key}.of", f"no architecture {label!r} here{suggestion(label, experiment.architectures)}"
-                )
+            if not of_input:
+                _check_known(label, "architecture", experiment.architectures, f"{place}.{key}.of")
     _check_theory(experiment, claim, place)
     if not sizes[0] or any(size not in (1, max(sizes)) for size in sizes):
         raise InputError(f"{place}.left.of", "name as many architectures as on the right, or one on either side")

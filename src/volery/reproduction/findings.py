@@ -38,7 +38,6 @@ class RecordedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value of a record: the mean over populations of machines, from the least to the largest of all runs.
 
     Args:
-        workload, of, metric: as the record has them.
         experiment: if not the finding's own.
         over: another place, by its name among the finding's; then the value is how many times that it is.
     """
@@ -51,13 +50,7 @@ class RecordedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PictureRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of a picture.
-
-    Args:
-        label: what it is.
-        workload, of: as the record has them.
-        marked: drawn in the other colour.
-    """
+    """A row of a picture."""
 
     label: Name
     workload: Name
@@ -69,12 +62,7 @@ class FindingPicture(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A picture of one metric.
 
     Args:
-        name: of its file.
-        title: above the picture.
         alt: its content in words, without numbers; the page adds the values of the rows.
-        metric: what is drawn.
-        row: the rows, from the top.
-        log: true for a logarithmic axis.
     """
 
     name: Name
@@ -89,13 +77,11 @@ class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that was found.
 
     Args:
-        title: its heading.
         experiment: whose record has the numbers.
         text: in Markdown; `{name}` stands for a value.
         value: name -> where it is.
         rests_on: claims of the ledger, "experiment/claim", with the verdicts that the finding was written for; several
             verdicts of a claim are separated by commas.
-        picture: of it.
     """
 
     title: Name
@@ -115,9 +101,6 @@ class Findings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def findings_page(folder: Path) -> dict[str, str]:
     """The page `findings.md` and its pictures: path below docs -> content.
-
-    Args:
-        folder: of the experiments.
 
     Raises:
         InputError: a value is in no record, a name in a text stands for nothing, or a claim that a finding rests on has
@@ -161,7 +144,6 @@ def _told(folder: Path, finding: Finding, place: str) -> str:
 
 
 def _grounds(folder: Path, finding: Finding, place: str) -> str:
-    """The claims that a finding rests on, with their verdicts."""
     for name, written in finding.rests_on.items():
         experiment, _, claim = name.partition("/")
         where = f"{place}.rests_on.{name}"
@@ -220,10 +202,8 @@ class Range(msgspec.Struct, frozen=True):
     """A row.
 
     Args:
-        label: what it is.
         mean, low, high: in the unit of the picture; on a logarithmic axis above zero.
         shown: the mean in words.
-        marked: in the other colour.
     """
 
     label: str
@@ -239,7 +219,6 @@ def range_svg(title: str, rows: Sequence[Range], *, log: bool = False) -> str:
 
     Args:
         title: what is measured, with its unit.
-        rows: from top to bottom.
         log: a logarithmic axis; otherwise it begins at zero.
     """
     left = MARGIN + round(LETTER * max(len(row.label) for row in rows)) + 12
@@ -256,8 +235,6 @@ def range_svg(title: str, rows: Sequence[Range], *, log: bool = False) -> str:
 
 
 class _Places:
-    """The horizontal places of values on a linear or logarithmic axis."""
-
     def __init__(self, lows: Sequence[float], highs: Sequence[float], left: float, log: bool) -> None:
         self._left, self._log = left, log
         self.low, self.high = 0.0, max(highs) or 1.0

@@ -16,8 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.reproduction.claims import EFFECT_PERCENT, STRICT, Claim, Name
-from volery.reproduction.demands import FIRST
+from volery.reproduction.claims import EFFECT_PERCENT, FIRST, STRICT, Claim, Judgement, Name
 from volery.reproduction.experiments import Experiment, Workload
 from volery.reproduction.ledger import Record, content_sha256
 from volery.reproduction.notation import claim_text, ours
@@ -38,8 +37,6 @@ class Gave(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Args:
         verdict: in the words of that time.
-        ours: the measured values as text.
-        why: the reason for the verdict.
         reading: of the architectures, where they have several.
     """
 
@@ -61,11 +58,8 @@ class FirstForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     Args:
         claim: "experiment/claim".
-        date: of the first form.
         commit: that first held it, where the history told it.
-        says: our reading at that time.
         form: the tested form, without fields at their defaults.
-        setting: what its labels stood for.
         recorded: date of the first record that judged it; empty where none did.
         record_commit: of that record, where the history told it.
         gave: its verdicts, one per reading.
@@ -111,7 +105,6 @@ def form_of(claim: Claim) -> dict[str, Any]:
 
 
 def _plain(struct: Claim | Workload) -> dict[str, Any]:
-    """A struct as JSON has it."""
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(struct))
     return fields
 
@@ -146,9 +139,6 @@ def _hash(form: FirstForm) -> str:
 
 def read_first_forms(folder: Path) -> dict[str, FirstForm]:
     """The first forms by claim; empty where the folder has no such file.
-
-    Args:
-        folder: of the experiments.
 
     Raises:
         InputError: a line is damaged, was edited, or tells a claim a second time.
@@ -202,7 +192,7 @@ def append_first_forms(folder: Path, experiment: Experiment, record: Record) -> 
     if record.experiment_sha256 != content_sha256(experiment):
         return []
     known = read_first_forms(folder)
-    dates = [form.recorded for form in known.values() if form.recorded and _is_of(form, experiment)]
+    dates = [form.recorded for form in known.values() if form.recorded and form.claim.startswith(f"{experiment.name}/")]
     new = [form for form in _first_forms(experiment, record, min(dates, default="")) if form.claim not in known]
     path = folder / FIRST_FORMS
     chain = hashlib.sha256(_content(path))
@@ -215,10 +205,6 @@ def append_first_forms(folder: Path, experiment: Experiment, record: Record) -> 
         except OSError as error:
             raise InputError(str(path), f"cannot be written: {error.strerror}") from None
     return [form.claim for form in new]
-
-
-def _is_of(form: FirstForm, experiment: Experiment) -> bool:
-    return form.claim.partition("/")[0] == experiment.name
 
 
 def _first_forms(experiment: Experiment, record: Record, added_after: str) -> Iterator[FirstForm]:
@@ -244,11 +230,6 @@ def check_first_forms(
 ) -> None:
     """Check the ledger against its first forms.
 
-    Args:
-        forms: from the file.
-        experiments: all of the ledger.
-        records: by experiment.
-
     Raises:
         InputError: a claim is tested in another form and does not say why, has a record and no first form, or is gone.
     """
@@ -265,7 +246,7 @@ def check_first_forms(
             raise InputError(
                 name.replace("/", ".claim: "),
                 f"is in {FIRST_FORMS} and no longer in the ledger. Put the claim back in its first form: "
-                f"{form_text(form)}",
+                f"{form_text(form.form)}",
             )
 
 
@@ -276,7 +257,9 @@ def _check_claim(claim: Claim, name: str, forms: Mapping[str, FirstForm], place:
         if base is None:
             raise InputError(place, f"{claim.id!r} is the first form of no claim; give it an id without {FIRST!r}")
         if differences(base.form, form_of(claim)):
-            raise InputError(place, f"{claim.id!r} is not the first form of {base.claim}, which is: {form_text(base)}")
+            raise InputError(
+                place, f"{claim.id!r} is not the first form of {base.claim}, which is: {form_text(base.form)}"
+            )
     if first is None:
         if recorded:
             again = f"`volery reproduce {name.partition('/')[0]} --judge`"
@@ -348,20 +331,121 @@ def _shown(field: Any) -> str:
     return "not given" if field is None else msgspec.json.encode(field).decode()
 
 
-def form_text(form: FirstForm) -> str:
-    """The first form of a claim as an inequality, with what it is restricted to."""
-    return _text(form.form)
-
-
-def judged_text(form: FirstForm) -> str:
-    """The form that the first record judged."""
-    return _text(form.judged or form.form)
-
-
-def _text(tested: Mapping[str, Any]) -> str:
+def form_text(tested: Mapping[str, Any]) -> str:
+    """A tested form of a claim as an inequality, with what it is restricted to."""
     fields = {"id": "first", "section": "-", "says": "-", "published": "-", **tested}
     text = claim_text(msgspec.convert(fields, Claim), is_former="effect" not in tested)
     for name in ("on", "populations"):
         if name in tested:
             text += f" [{name} {', '.join(tested[name])}]"
     return text + (" [averaged over populations]" if tested.get("averaged") else "")
+
+
+UNNAMED: Final = ("printed",)
+"""Fields that differ from claim to claim where a rule changed them all, and that the claim shows anyway."""
+
+
+def changes_rows(experiment: Experiment, forms: Mapping[str, FirstForm]) -> Iterator[tuple[str, str, str, str]]:
+    """Rows of the table of changed and dropped claims: claim, first form, what it gave, and why it was changed.
+
+    Claims that only the rules of the ledger changed are left out (see `rule_lines`).
+    """
+    present = {claim.id: claim for claim in experiment.claim}
+    for name, form in forms.items():
+        head, _, short = name.partition("/")
+        if head != experiment.name:
+            continue
+        claim = present.get(short)
+        if claim is None or (claim.changed != RULE and differences(form.form, form_of(claim))):
+            first = f"{form.says}<br>`{form_text(form.form)}`<br>{_committed(form)}"
+            yield short, first, _gave(form), _why(short, claim, form, present)
+
+
+def rule_lines(experiment: Experiment, forms: Mapping[str, FirstForm]) -> list[str]:
+    """Lines about claims that the rules of the ledger changed: in what, and the first verdicts of these claims."""
+    found: dict[str, list[str]] = {}
+    for claim in experiment.claim:
+        form = forms.get(claim_id(experiment.name, claim.id))
+        if form is not None and claim.changed == RULE:
+            what = differences(form.form, form_of(claim), leave_out=UNNAMED)
+            gave = " and ".join(dict.fromkeys(f"*{one.verdict}*" for one in form.gave))
+            line = "; ".join((*what, f"gave {gave}" if gave else "never recorded"))
+            found.setdefault(line, []).append(f"`{claim.id}`")
+    return [f"{line}: {', '.join(claims)}" for line, claims in found.items()]
+
+
+def first_words(
+    experiment: Experiment, claim: Claim, judgement: Judgement | None, forms: Mapping[str, FirstForm]
+) -> list[str]:
+    """The first recorded verdict where it is another than today's, and when the claim came after its results.
+
+    Args:
+        judgement: of today; None where it was not tried.
+    """
+    form = forms.get(claim_id(experiment.name, claim.id))
+    if form is None:
+        return []
+    reading = judgement.reading if judgement is not None else ""
+    then = list(dict.fromkeys(one.verdict for one in form.gave if not judgement or one.reading == reading))
+    words = []
+    if then and (judgement is None or judgement.verdict not in then):
+        words.append(f"First record ({form.recorded}): {', '.join(then)}")
+    if form.added_after and came_back(form.claim, forms) is None:
+        words.append(f"Added on {form.date}, after the experiment's first record ({form.added_after})")
+    return words
+
+
+def _committed(form: FirstForm) -> str:
+    return f"{form.date}, {form.commit}" if form.commit else form.date
+
+
+def _gave(form: FirstForm) -> str:
+    """The verdicts of the first record, and the form that it judged where that was another one."""
+    if not form.recorded:
+        text = "never recorded"
+    else:
+        verdicts = [
+            f"{f'{one.reading}: ' if one.reading else ''}{one.verdict}{f': {one.why}' if one.why else ''} ({one.ours})"
+            for one in form.gave
+        ]
+        when = f"{form.recorded}, {form.record_commit}" if form.record_commit else form.recorded
+        text = f"{'<br>'.join(verdicts)}<br>{when}"
+        if form.judged:
+            text += f"; judged as `{form_text(form.judged)}`"
+    return f"{text}<br>{form.note}" if form.note else text
+
+
+def _why(short: str, claim: Claim | None, form: FirstForm, present: Mapping[str, Claim]) -> str:
+    text = ""
+    if claim is not None:
+        text = claim.changed
+    elif form.dropped:
+        text = f"dropped on {form.dropped.replace(' ', ', ')}"
+    back = f"back as `{short}{FIRST}`" if f"{short}{FIRST}" in present else ""
+    return "; ".join(part for part in (text.rstrip("."), back) if part)
+
+
+def setting_lines(experiment: Experiment, forms: Mapping[str, FirstForm]) -> list[str]:
+    """Lines about workloads and architectures that the first forms of the claims were committed with."""
+    workloads = {workload.label: workload_setting(workload) for workload in experiment.workload}
+    lines: dict[str, None] = {}
+    for claim in experiment.claim:
+        name = claim_id(experiment.name, claim.id)
+        form = came_back(name, forms) or forms.get(name)
+        if form is None:
+            continue
+        for label, then in form.setting.workloads.items():
+            lines |= dict.fromkeys(_line(f"workload {label}", then, workloads.get(label)))
+        for label, of in form.setting.architectures.items():
+            lines |= dict.fromkeys(_line(label, of, experiment.architectures.get(label)))
+    return list(lines)
+
+
+def _line(label: str, then: Any, now: Any) -> list[str]:
+    if then == now:
+        return []
+    return [f"{label} was `{_setting_text(then)}`{'' if now is not None else ', and is gone'}"]
+
+
+def _setting_text(setting: Any) -> str:
+    return setting if isinstance(setting, str) else msgspec.json.encode(setting).decode()

@@ -26,10 +26,11 @@ from volery.reproduction.claims import (
     Judgement,
     Quantity,
     Side,
+    Tolerance,
     Verdict,
+    tolerance_of_claim,
 )
 from volery.reproduction.measures import is_share
-from volery.reproduction.tolerance import Tolerance, tolerance_of_claim
 from volery.statistics import CONFIDENCE, InterimLook, Interval, holm, interval_of_mean
 
 ROUNDING: Final = 1e-9
@@ -82,14 +83,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 def judge(claim: Claim, scope: Scope, lookup: Lookup, *, reading: str = "") -> list[Judgement]:
-    """Judge a claim: on workloads of the source, and apart from these on those that stand in for one.
-
-    Args:
-        claim: what is said.
-        scope: what it is judged on.
-        lookup: gives the values.
-        reading: under which the architectures were run.
-    """
+    """Judge a claim: on workloads of the source, and apart from these on those that stand in for one."""
     fixed = all(side.on for side in claim.sides)
     workloads = (claim.left.on,) if fixed else claim.on or scope.workloads
     populations: Sequence[str] = claim.populations or scope.populations
@@ -182,7 +176,6 @@ class _Trial:
         return {"<": (1,), "<=": (1,), ">": (-1,), ">=": (-1,)}.get(self.claim.relation, (-1, 1))
 
     def _bounds(self, right: Sequence[float], side: int) -> list[float]:
-        """The upper or the lower bound, per seed."""
         targets = [self.claim.factor * value for value in right]
         room = allowed(self.claim)
         return [target + side * (room.share * abs(target) + room.margin) for target in targets]
@@ -196,7 +189,6 @@ class _Trial:
         return tuple(side * (bound - value) + rounding * abs(bound) for value, bound in pairs)
 
     def _outcome(self, look: int, confidence: float) -> Outcome:
-        """Return the outcome of one look at a confidence."""
         _, left, right = self.looks[look]
         found = [
             _beyond(self._slack(left, right, side), self.claim, self.is_random, confidence) for side in self._sides
@@ -263,7 +255,6 @@ class _Trial:
         return found and Interval(_exp(found.low), _exp(found.high), found.method)
 
     def _why(self, interval: Interval | None, cases: int) -> str:
-        """Why the values do not decide."""
         look, left, right = self.looks[-1]
         if interval is None:
             return "one seed cannot tell it from chance"
@@ -328,7 +319,6 @@ def _at(values: Values, seeds: Sequence[int]) -> list[float]:
 
 
 def _expected(text: str, measured: Callable[[str], Values | Missing]) -> Values | Missing:
-    """The values that theory expects of each run."""
     analysis = parse_analysis(text, THEORY)
     columns: dict[str, Values] = {}
     for metric in analysis.measured.values():

@@ -14,6 +14,7 @@ import numpy as np
 
 import volery
 from volery.core.errors import InputError
+from volery.metrics.windows import SettledWindow
 from volery.reproduction.claims import VERDICTS, Judgement
 from volery.reproduction.experiments import RESULTS, Experiment
 from volery.reproduction.measures import SETTLED
@@ -30,9 +31,8 @@ from volery.reproduction.values import (
     full_label,
 )
 from volery.statistics import InterimLook
+from volery.study.plan import code_digest
 from volery.study.results import replacing
-from volery.study.sources import code_digest
-from volery.study.steadystate import SettledWindow
 
 VERDICTS_FILE: Final = "verdicts.json"
 SHORT: Final = 8
@@ -64,13 +64,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """Some runs of a record, run again by other code, came out as recorded.
-
-    Args:
-        code_sha256: of that code.
-        date: when (UTC).
-        runs: how many.
-    """
+    """Some runs of a record, run again by other code, came out as recorded."""
 
     code_sha256: str
     date: str
@@ -81,7 +75,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The record of an experiment: verdicts, values and digests.
 
     Args:
-        experiment, title, figure: which.
         experiment_sha256: of what its file says.
         runs_sha256: of that part of it that the runs depend on.
         code_sha256: of the sources that results depend on.
@@ -93,9 +86,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         complete: whether every run that has its input was finished, and every such input measured.
         runs: how many runs are finished.
         planned: how many there are, with their inputs here.
-        missing: files that are not here.
-        judgements: the verdicts.
-        facts: what was measured.
         seeds: all that were drawn, in this order; not every place has all of them.
         looks: when claims were judged, and the confidence of each look.
         stopped: why no further seed was drawn; empty where none was asked for.

@@ -15,11 +15,11 @@ import msgspec
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import Stage
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
+from volery.metrics.windows import SteadyState
 from volery.report.schema import StageProfile
 from volery.study.plan import PlannedRun
 from volery.study.results import write_json
 from volery.study.stagetime import profile_run
-from volery.study.steadystate import SteadyState
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
 INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
@@ -27,7 +27,7 @@ _SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed"
 _CONFLICTS: Final = ("waiting", "collisions")
 _OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
 SETTLED: Final = "settled"
-"""Measures of a run without its warm-up, see `volery.study.steadystate`."""
+"""Measures of a run without its warm-up, see `volery.metrics.windows`."""
 _FRACTIONS: Final = frozenset(
     ("attainment", "busyness", "busyness_mad", "useful", "wasted", "fruitless", "conflict_fraction", "wasted_fraction",
      "under_accuracy", "over_accuracy", "under_share", "over_share", "of_oracle", "above_oracle")
@@ -54,7 +54,7 @@ class InputMeasures(msgspec.Struct, frozen=True):
         load: of the cluster as a whole, over seconds (slots needed / slots).
         constraint_load: "c0" to "c20": of one constraint; "highest", "lowest", "average": over the constraints,
             statistic by statistic.
-        conflicts: "waiting", "collisions": per second (see `volery.metrics.conflicts`); empty where not asked for.
+        conflicts: "waiting", "collisions": per second (see `volery.metrics.demand`); empty where not asked for.
         loads: load per constraint, for pictures.
     """
 
@@ -131,7 +131,6 @@ def _check_run_metric(path: str, place: str) -> None:
 
 
 def _bare(kind: Any) -> Any:
-    """The type without its None."""
     if get_origin(kind) in (Union, types.UnionType):
         return next(one for one in get_args(kind) if one is not type(None))
     return kind
@@ -169,7 +168,6 @@ class StageCosts(msgspec.Struct):
 
     Args:
         costs: per repetition, CPU seconds by stage, and of these stages together.
-        profile: of the last repetition.
     """
 
     costs: list[dict[str, float]]

@@ -86,7 +86,6 @@ def claim_text(claim: Claim, *, is_former: bool = False) -> str:
     """The inequality that stands for the claim.
 
     Args:
-        claim: the claim.
         is_former: true for a form under the former rules, where an order needed no effect.
     """
     right = claim.right

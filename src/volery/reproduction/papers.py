@@ -18,7 +18,6 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.look.text import NOTHING
-from volery.reproduction.changes import changes_rows, first_words, rule_lines, setting_lines
 from volery.reproduction.claims import NOT_TRIED, STRICT, VERDICTS, Claim, Judgement, Name
 from volery.reproduction.experiments import (
     EXPLANATIONS,
@@ -29,7 +28,16 @@ from volery.reproduction.experiments import (
     read_experiment,
     read_toml,
 )
-from volery.reproduction.firstforms import FirstForm, check_first_forms, claim_id, read_first_forms
+from volery.reproduction.firstforms import (
+    FirstForm,
+    changes_rows,
+    check_first_forms,
+    claim_id,
+    first_words,
+    read_first_forms,
+    rule_lines,
+    setting_lines,
+)
 from volery.reproduction.ledger import SHORT, Fact, Record, content_sha256, read_record, record_path, state
 from volery.reproduction.notation import amount, claim_text, ours, spread, verdict
 from volery.reproduction.things import CONTENTS, STATUSES, Thing, counts_rows, read_things, things_tables
@@ -66,8 +74,6 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         key: what experiments call it.
-        title: heading of its part.
-        citation: who, where, when.
         chapters: explanations that come before its experiments.
     """
 
@@ -92,9 +98,6 @@ class Ledger(msgspec.Struct, frozen=True):
     """All that the folder of experiments holds.
 
     Args:
-        folder: of the experiments.
-        papers: from papers.toml.
-        experiments: in order of their names.
         records: by experiment.
         first_forms: by claim; empty where the folder keeps none.
         things: by source; empty where the folder tells none.
@@ -134,15 +137,6 @@ def read_ledger(folder: Path) -> Ledger:
         check_first_forms(forms, experiments, records)
     claims = [claim_id(experiment.name, claim.id) for experiment in experiments for claim in experiment.claim]
     return Ledger(folder, papers, experiments, records, forms, read_things(folder, claims))
-
-
-def papers_page(folder: Path) -> str:
-    """The page, from what the folder of experiments holds.
-
-    Raises:
-        InputError: when something in it is wrong or missing.
-    """
-    return ledger_page(read_ledger(folder))
 
 
 def pages(folder: Path) -> dict[str, str]:
@@ -247,7 +241,6 @@ def _anchor(experiment: Experiment) -> str:
 
 
 def _slug(heading: str) -> str:
-    """The anchor of a heading."""
     kept = "".join(sign for sign in heading.lower() if sign.isalnum() or sign in " -_")
     return kept.replace(" ", "-")
 
@@ -290,7 +283,6 @@ def _changes(ledger: Ledger, experiment: Experiment) -> str:
 
 
 def _columns(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Heading and metric of the table's columns."""
     return tuple((metric.replace("_", " ").replace(".", " "), metric) for metric in experiment.columns) or COLUMNS
 
 
@@ -365,7 +357,6 @@ def _said(claim: Claim, before: str | None, *, quotes: bool) -> str:
     """The sentence of the source unless it is the one of the row before, our reading of it, and the test.
 
     Args:
-        claim: the claim.
         before: the sentence of the row before.
         quotes: whether any claim of the experiment is quoted; if none is, the page says so once.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,39 +14,26 @@ from volery.report.axes import AnalysisLine, analysis_curves
 from volery.report.pictures import stage_times
 from volery.report.plots import Series
 from volery.reproduction.experiments import Workload
-from volery.reproduction.measures import LOAD_STATISTICS, SETTLED
+from volery.reproduction.measures import LOAD_STATISTICS, SETTLED, InputMeasures
 from volery.reproduction.reproduce import Reproduction
 from volery.reproduction.values import full_label
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-WIDTH_INCHES, HEIGHT_INCHES = 6.6, 3.9
 CURVE_POINTS: Final = 400
 
 
 def draw(found: Reproduction) -> Iterator[tuple[str, str]]:
     """Yield the file name and the SVG text of every picture that there is something to draw for."""
+    of_experiment = {
+        "utilisation_ratio": _utilisation_ratio, "stage_times": _stage_times, "conflicts": _conflicts,
+        "analysis": _analysis,
+    }  # fmt: skip
     for kind in found.experiment.pictures:
-        if kind == "utilisation_ratio":
-            picture = _utilisation_ratio(found)
-            if picture:
-                yield f"{kind}.svg", picture
-            continue
-        if kind == "stage_times":
-            picture = _stage_times(found)
-            if picture:
-                yield f"{kind}.svg", picture
-            continue
-        if kind in ("conflicts", "analysis"):
-            picture = _conflicts(found) if kind == "conflicts" else _analysis(found)
-            if picture:
-                yield f"{kind}.svg", picture
-            continue
-        for workload in found.experiment.workload:
-            picture = _of_workload(found, workload, kind)
-            if picture:
-                yield f"{kind}_{workload.label}.svg", picture
+        if kind in of_experiment:
+            pictures = {f"{kind}.svg": of_experiment[kind](found)}
+        else:
+            workloads = found.experiment.workload
+            pictures = {f"{kind}_{workload.label}.svg": _of_workload(found, workload, kind) for workload in workloads}
+        yield from ((name, picture) for name, picture in pictures.items() if picture)
 
 
 def _stage_times(found: Reproduction) -> str:
@@ -85,10 +72,14 @@ def _series(found: Reproduction, workload: Workload, part: str, column: str) -> 
     return series
 
 
+def _measured(found: Reproduction, workload: Workload) -> list[InputMeasures]:
+    places = [(workload.label, population.label) for population in found.experiment.population]
+    return [one for place in places for one in found.measured.get(place, [])]
+
+
 def _mean_loads(found: Reproduction, workload: Workload) -> list[ConstraintLoad]:
     """Load per constraint, averaged over seeds and populations."""
-    inputs = [one for population in found.experiment.population
-              for one in found.measured.get((workload.label, population.label), [])]  # fmt: skip
+    inputs = _measured(found, workload)
     numbers = sorted({load.constraint for one in inputs for load in one.loads})
     means = []
     for number in numbers:
@@ -99,11 +90,8 @@ def _mean_loads(found: Reproduction, workload: Workload) -> list[ConstraintLoad]
 
 
 def _utilisation_cdf(series: Sequence[Series], title: str) -> str:
-    """The cumulative share of the time by utilisation."""
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        axes = _axes(title, len(series))
+    with plots.style():
+        figure, axes = plots.new_figure(len(series), title)
         for place, one in enumerate(series):
             ordered = np.sort(np.concatenate(one.per_seed))
             share = np.arange(1, ordered.size + 1) / ordered.size
@@ -115,7 +103,7 @@ def _utilisation_cdf(series: Sequence[Series], title: str) -> str:
         axes.set_xlabel("utilisation is at most (%)")
         axes.set_ylabel("share of the time (%)")
         axes.set_ylim(0, 102)
-        return _svg(axes)
+        return plots.svg_text(figure, 1)
 
 
 def _utilisation_ratio(found: Reproduction) -> str:
@@ -128,10 +116,10 @@ def _utilisation_ratio(found: Reproduction) -> str:
     shown = [workload.label for workload in workloads if all(means[of, workload.label] for of in labels)]
     if not shown:
         return ""
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        axes = _axes(f"{found.experiment.figure}: mean utilisation over that of {labels[0]}", len(labels))
+    with plots.style():
+        figure, axes = plots.new_figure(
+            len(labels), f"{found.experiment.figure}: mean utilisation over that of {labels[0]}"
+        )
         places, width = np.arange(len(shown)), 0.8 / len(labels)
         for number, of in enumerate(labels):
             ratios = [means[of, workload] / means[labels[0], workload] for workload in shown]
@@ -142,7 +130,7 @@ def _utilisation_ratio(found: Reproduction) -> str:
         axes.set_xticks(places, shown)
         axes.set_ylabel("ratio of mean utilisations")
         axes.grid(visible=False, axis="x")
-        return _svg(axes)
+        return plots.svg_text(figure, 1)
 
 
 def _mean_utilisation(found: Reproduction, of: str, workload: str) -> float:
@@ -181,16 +169,13 @@ def _conflicts(found: Reproduction) -> str:
     """Conflicts per second, mean and 99th percentile, in both readings, per workload."""
     shown: dict[str, list[Any]] = {}
     for workload in found.experiment.workload:
-        inputs = [one.conflicts for population in found.experiment.population
-                  for one in found.measured.get((workload.label, population.label), []) if one.conflicts]  # fmt: skip
+        inputs = [one.conflicts for one in _measured(found, workload) if one.conflicts]
         if inputs:
             shown[workload.label] = inputs
     if not shown:
         return ""
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        axes = _axes(f"{found.experiment.figure}: conflicts per second", 4)
+    with plots.style():
+        figure, axes = plots.new_figure(4, f"{found.experiment.figure}: conflicts per second")
         places, bars = np.arange(len(shown)), [("waiting", "mean"), ("waiting", "p99"), ("collisions", "mean"),
                                                ("collisions", "p99")]  # fmt: skip
         for number, (kind, statistic) in enumerate(bars):
@@ -203,45 +188,4 @@ def _conflicts(found: Reproduction) -> str:
         axes.set_xticks(places, list(shown))
         axes.set_ylabel("tasks per second")
         axes.grid(visible=False, axis="x")
-        return _svg(axes)
-
-
-STYLE: Final[dict[Any, Any]] = {
-    "svg.hashsalt": "volery",
-    "svg.fonttype": "none",
-    "font.family": "DejaVu Sans",
-    "font.size": 10.5,
-    "axes.edgecolor": plots.GRID,
-    "axes.labelcolor": plots.INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": plots.GRID,
-    "text.color": plots.INK,
-    "xtick.labelcolor": plots.INK,
-    "ytick.labelcolor": plots.INK,
-    "legend.frameon": False,
-}
-
-
-def _axes(title: str, legend_lines: int) -> Axes:
-    from matplotlib.figure import Figure
-
-    height = HEIGHT_INCHES + plots.LEGEND_LINE_INCHES * legend_lines
-    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
-    figure.suptitle(plots.literal(title), x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-    return figure.add_subplot()
-
-
-def _svg(axes: Axes) -> str:
-    """The figure as SVG text, without date or version."""
-    import io
-
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), alignment="left")
-    buffer = io.StringIO()
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+        return plots.svg_text(figure, 1)

@@ -24,6 +24,7 @@ from volery.metrics import (
     distribution,
     total_load,
 )
+from volery.metrics.windows import SteadyState, settle
 from volery.report.schema import RUNS, StoredRun
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, MachinePopulation, Workload, find_input
@@ -54,11 +55,11 @@ from volery.reproduction.values import (
 )
 from volery.statistics import InterimLook
 from volery.study.plan import PlannedRun, inputs_key, plan
-from volery.study.pool import Watcher, check_places, each_outcome
+from volery.study.pool import check_places, each_outcome
 from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
-from volery.study.steadystate import SteadyState, settle
+from volery.study.watcher import Watcher
 
 CONFLICTS = "conflicts"
 IDLE = "oracle"
@@ -112,7 +113,6 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
 
 
 def _architecture(text: str, place: str) -> ArchitectureChoice:
-    """The architecture that a text names, its parameters checked."""
     choice = parse_architecture(text, place)
     try:
         architectures.configure(architectures.lookup(choice.name), choice.parameters)
@@ -153,13 +153,10 @@ class Reproduction(msgspec.Struct):
 
     Args:
         kept: values of a record; where a run's key is the recorded one, its values are taken from there.
-        finished: runs by key.
         measured: measures of inputs by workload and population, one per seed.
         stages: what stages cost by key, where that is asked for.
         steady: measures without the warm-up by key, where a claim asked for them.
-        interrupted: whether Ctrl-C ended it early.
         seeds: in the order in which they were drawn; the experiment's own come first.
-        looks: when claims were judged.
         stopped: why no further seed was drawn; empty where none was asked for.
     """
 
@@ -213,12 +210,8 @@ class Reproduction(msgspec.Struct):
         """By key, the recorded runs that are not stored here, with the values that are asked for now."""
         if self.kept is None:
             return {}
-        metrics, known = kept_metrics(self.experiment)[0], self.kept.metrics
-        if not set(metrics) <= set(known):
-            return {}
-        places, repetitions = [known.index(metric) for metric in metrics], self.repetitions()
-        rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
-                for row in self.kept.runs)  # fmt: skip
+        metrics, repetitions = kept_metrics(self.experiment)[0], self.repetitions()
+        rows: Iterator[RunDigest] = _with_values(self.kept.runs, self.kept.metrics, metrics)
         return {
             row.key: row
             for row in rows
@@ -229,12 +222,8 @@ class Reproduction(msgspec.Struct):
         """By key, the recorded inputs, with the values that are asked for now."""
         if self.kept is None:
             return {}
-        metrics, known = kept_metrics(self.experiment)[1], self.kept.input_metrics
-        if not set(metrics) <= set(known):
-            return {}
-        places = [known.index(metric) for metric in metrics]
-        rows = (msgspec.structs.replace(row, values=tuple(row.values[place] for place in places))
-                for row in self.kept.inputs)  # fmt: skip
+        metrics = kept_metrics(self.experiment)[1]
+        rows: Iterator[InputValues] = _with_values(self.kept.inputs, self.kept.input_metrics, metrics)
         with_conflicts = CONFLICTS in _input_roots(self.experiment)
         return {row.key: row for row in rows if _has_conflicts(row, metrics) == with_conflicts}
 
@@ -308,6 +297,13 @@ class Reproduction(msgspec.Struct):
         return self.table().judgements(self.experiment, self.looks, self.seeds)
 
 
+def _with_values(rows: Sequence[Any], known: Sequence[str], metrics: Sequence[str]) -> Iterator[Any]:
+    """The recorded rows with the values of these metrics alone; none where one was not recorded."""
+    if set(metrics) <= set(known):
+        places = [known.index(metric) for metric in metrics]
+        yield from (msgspec.structs.replace(row, values=tuple([row.values[at] for at in places])) for row in rows)
+
+
 def _is_timed(row: RunDigest, metrics: Sequence[str], repetitions: int) -> bool:
     """True if the stages of a recorded run were timed as often as is asked for."""
     return not repetitions or all(
@@ -349,9 +345,7 @@ def reproduce(
     """Run what is not finished yet, and measure the inputs; Ctrl-C returns what is there, `interrupted`.
 
     Args:
-        experiment: what to run.
         folder: where finished runs are kept.
-        traces: where traces are.
         processes, dask, watcher: as in `volery.study.run_study`.
         only_finished: whether to take what is finished, run and measure nothing.
         kept: values of an earlier record; what they hold under the same key is not run again.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -20,7 +20,7 @@ from volery.reproduction.experiments import read_toml
 THINGS: Final = "things"
 CONTENTS: Final = "papers-contents.md"
 Status = Literal["done", "partial", "absent", "contradicted"]
-STATUSES: Final[tuple[Status, ...]] = ("done", "partial", "absent", "contradicted")
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 SOURCES: Final = {
     "000": "Constraint-aware federated scheduling: Megha and PigeonC (IoT 2023)",
     "001": "Megha, the first version (arXiv 2103.08413, 2021)",
@@ -50,8 +50,6 @@ class Thing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         id: number of the source and of the thing.
-        says: the thing, in a phrase.
-        status: what became of it.
         where: the code, experiment or page that holds it; else what is missing, or why.
         claims: ids of claims in the whole ledger whose verdicts belong to it.
     """
@@ -72,10 +70,6 @@ class Things(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_things(folder: Path, claims: Sequence[str]) -> dict[str, tuple[Thing, ...]]:
     """Read the things of all sources; empty where the folder has none.
-
-    Args:
-        folder: of the experiments.
-        claims: ids of all claims of the ledger.
 
     Raises:
         InputError: a file or an id is missing, out of order or unknown, or a claim that is named does not exist.
@@ -129,7 +123,6 @@ def things_tables(
     """The tables of the page of things: source, its title, and rows of id, thing, status, where, and verdicts.
 
     Args:
-        things: by source.
         judgements: of every claim, by its id in the whole ledger.
         anchors: of the experiments in papers.md.
     """

@@ -83,8 +83,6 @@ class ValueTable(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         metrics, input_metrics: of what the values are, in their order.
-        runs, inputs: the rows.
-        absent: places without any.
     """
 
     metrics: tuple[str, ...]

@@ -18,26 +18,24 @@ from volery.statistics.differences import (
     ComparedJobs,
     ComparedMeans,
     Difference,
+    holm,
     paired_difference,
     paired_ratio,
     seeded_difference,
 )
-from volery.statistics.holm import holm
 from volery.statistics.intervals import (
     BCA,
     CONFIDENCE,
     EXACT,
     PAIRED_T,
-    SEEDS_FOR_BOOTSTRAP,
     Interval,
     interval_of_mean,
 )
 from volery.statistics.looks import InterimLook, Looks, looks
-from volery.statistics.workload import BLOCKS, JobsDifference, jobs_difference
+from volery.statistics.workload import JobsDifference, jobs_difference
 
 __all__ = [
     "BCA",
-    "BLOCKS",
     "CONFIDENCE",
     "CORRECTED",
     "EXACT",
@@ -47,7 +45,6 @@ __all__ = [
     "NOT_RANDOM",
     "ONE_SEED",
     "PAIRED_T",
-    "SEEDS_FOR_BOOTSTRAP",
     "SEEDS_MIN",
     "SPANS_ZERO",
     "ComparedJobs",

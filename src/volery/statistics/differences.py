@@ -1,9 +1,9 @@
-"""Paired comparisons of two designs over the seeds that both have run."""
+"""Paired comparisons of two designs over the seeds that both have run, and Holm's correction for several of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -31,7 +31,6 @@ class Difference(msgspec.Struct, frozen=True):
     Args:
         mean: of the differences a - b, in the unit of what was compared.
         low, high: confidence interval of that mean; None where seeds tell nothing (one seed, or nothing is random).
-        seeds: number of pairs.
         verdict: "lower" or "higher" (a against b), "identical" (every pair is equal up to rounding), "not random: " or
             "no difference shown: " and why. Where there is a ratio, its interval decides.
         method: of the interval: "paired t", "BCa bootstrap", "exact"; empty where there is none.
@@ -63,7 +62,6 @@ class ComparedMeans(msgspec.Struct, frozen=True):
         jobs: "all", "short" or "long".
         quantity: "median delay", "mean delay", "p99 delay" or "mean utilisation".
         unit: "s", or empty for a fraction.
-        a_mean, b_mean: mean over the seeds.
         difference: of a - b. Its interval is that of this comparison alone; its verdict is corrected.
         comparisons: how many the verdict is corrected for (Holm): those of this quantity in this setting.
         confidence: of the interval, and of the family of verdicts; unset: 95 %.
@@ -85,7 +83,6 @@ class ComparedJobs(ComparedMeans, frozen=True, kw_only=True):
     """One quantity of two architectures in one run of each, compared job by job; the chance is that of the workload.
 
     Args:
-        seed: of both runs.
         job_count: jobs that both runs have measured.
         block: jobs per block of the bootstrap.
     """
@@ -103,7 +100,6 @@ def paired_difference(
     Args:
         a, b: per seed, in the same order of seeds.
         resamples: bootstrap samples, drawn from a fixed stream: the same input gives the same interval.
-        confidence: of the interval.
 
     Raises:
         ValueError: the lengths differ, there is nothing to compare, or a value is no finite number.
@@ -155,7 +151,6 @@ def seeded_difference(
         a, b: per seed, in the same order of seeds.
         random: true if the runs of a or of b differ between seeds.
         skewed: true if the quantity is compared by ratios, as durations are.
-        confidence: of the interval.
 
     Raises:
         ValueError: the lengths differ, or there is nothing to compare.
@@ -187,3 +182,36 @@ def _side(interval: Interval, spans: str) -> str:
     if not interval.excludes_zero:
         return spans
     return LOWER if interval.high < 0 else HIGHER
+
+
+def holm(
+    excludes: Sequence[Callable[[float], bool]], confidence: float = CONFIDENCE, family: int | None = None
+) -> list[bool]:
+    """Decide which of several comparisons show a difference, with one family-wise error.
+
+    The comparison with the least p-value is held to (1 - confidence) / k, the next to (1 - confidence) / (k - 1), and
+    so on until one fails. Intervals serve in place of p-values: a p-value is below a level where the interval of that
+    confidence excludes "no difference". This is Holm's procedure wherever a wider interval holds the narrower one.
+
+    Args:
+        excludes: per comparison, from a confidence to true if its interval excludes "no difference".
+        confidence: that all claimed differences together are to have.
+        family: how many comparisons the data have chosen these from, themselves included; None: no others. The design
+            with the lowest mean of k is chosen from all pairs: k (k - 1) / 2. Without this, 20 equal designs of 3
+            seeds, each compared with the lowest, give a false difference in 13 % of boards.
+
+    Raises:
+        ValueError: the family is smaller than the comparisons.
+    """
+    others = (len(excludes) if family is None else family) - len(excludes)
+    if others < 0:
+        raise ValueError(f"a family of {family} has no {len(excludes)} comparisons; give at least {len(excludes)}")
+    shown = [False] * len(excludes)
+    while not all(shown):
+        left = shown.count(False) + others
+        new = [i for i, one in enumerate(excludes) if not shown[i] and one(1 - (1 - confidence) / left)]
+        if not new:
+            break
+        for i in new:
+            shown[i] = True
+    return shown

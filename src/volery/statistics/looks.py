@@ -25,7 +25,6 @@ class InterimLook(msgspec.Struct, frozen=True):
     """One judgement of a study that grows.
 
     Args:
-        seeds: number of seeds at hand.
         confidence: of each interval at this look.
     """
 

@@ -2,16 +2,14 @@
 
 from volery.report.schema import ResultsManifest, TraceFacts
 from volery.setting import Setting
-from volery.study.compare import compare, compare_spec
-from volery.study.costs import read_costs, write_costs
-from volery.study.file import read_study, study_from_tables
-from volery.study.lab import run_study
+from volery.study.file import read_costs, read_study, study_from_tables, write_costs
+from volery.study.lab import compare, compare_spec, run_study
 from volery.study.plan import PlannedRun, plan
-from volery.study.pool import LostRunError, Watcher
 from volery.study.results import ResultsFolder
 from volery.study.runs import RunOutcome, execute
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec
 from volery.study.verify import RunCheck, Verification, verify
+from volery.study.watcher import LostRunError, Watcher
 from volery.study.writer import Results, load_results, write_results_report
 
 __all__ = [

@@ -23,10 +23,9 @@ import volery
 from volery.core.errors import InputError
 from volery.report.schema import TraceFacts
 from volery.sim import Progress
-from volery.study.plan import PlannedRun, inputs_key, run_key
-from volery.study.pool import LostRunError, Permit, Watcher, always, tell
+from volery.study.plan import PlannedRun, changed_since, code_digest, inputs_key, run_key
 from volery.study.runs import RunOutcome, execute
-from volery.study.sources import changed_since, code_digest
+from volery.study.watcher import LostRunError, Permit, Watcher, always, tell
 
 CONNECT_S = 10.0
 """How long a scheduler may take to answer."""
@@ -60,7 +59,6 @@ class DaskOutcomes:
     Closing it gives up the runs that are not finished: workers drop them at their next sign of progress.
 
     Args:
-        runs: what to run.
         address: of the scheduler, tcp://HOST:PORT.
         watcher: told how far the runs are.
         may_begin: once it is false, runs that no worker has begun are given up.
@@ -166,7 +164,6 @@ class DaskOutcomes:
             tell(self._watcher, self._runs[key], msgspec.convert(event["report"], REPORTS[event["kind"]]))
 
     def _outcome(self, run: PlannedRun, future: Any) -> RunOutcome:
-        """The outcome that a finished task holds."""
         name = f"{run.spec.label} (seed {run.spec.seed})"
         if future.status in ("cancelled", "lost"):
             raise LostRunError(
@@ -187,7 +184,6 @@ class DaskOutcomes:
 
 
 def _connect(address: str) -> Any:
-    """A client of the scheduler."""
     if not ADDRESS.fullmatch(address):
         raise InputError("--dask", f"{address!r} is not an address like tcp://HOST:PORT")
     client: Any = distributed.Client
@@ -243,7 +239,6 @@ def run_on_worker(run: PlannedRun, inputs: str, topic: str) -> RunOutcome:
     """The task: run it here, and report under a topic how far it is.
 
     Args:
-        run: what to run.
         inputs: the key of its inputs, as the client has them.
         topic: where the client listens.
 

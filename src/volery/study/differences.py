@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from volery.metrics import Distribution, RunSummary
 from volery.statistics import (
@@ -54,10 +55,8 @@ class JobTimes(msgspec.Struct, frozen=True, eq=False):
     """The jobs of one run, in the order of the trace.
 
     Args:
-        seed: of the run.
         submit_s: submission, seconds since the run began.
         delay_s: seconds; not a number where it was not measured, or the job is outside of the measurement window.
-        is_short: true for short jobs.
     """
 
     seed: int
@@ -68,8 +67,6 @@ class JobTimes(msgspec.Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, seed: int, columns: Mapping[str, Any]) -> JobTimes:
         """From the columns of a run's jobs."""
-        import numpy as np
-
         measured = columns.get("counted", True) & (columns["jrt_s"] >= 0)
         return cls(seed, columns["submit_s"], np.where(measured, columns["delay_s"], np.nan), columns["is_short"])
 
@@ -156,7 +153,6 @@ def _corrected(
     Args:
         single: label -> the comparison, as if it were the only one.
         is_shown: from a label and a confidence to true if a difference is shown with this confidence.
-        confidence: of the family.
     """
 
     def of(label: str) -> Callable[[float], bool]:
@@ -179,8 +175,6 @@ def _told(single: Mapping[str, Difference]) -> list[str]:
 
 def _of_class(name: str, a: str, jobs: Mapping[str, JobTimes]) -> Iterator[ComparedJobs]:
     """The comparisons of a class of jobs with those of a."""
-    import numpy as np
-
     base = jobs[a]
     members = {"all": np.ones(len(base.is_short), bool), "short": base.is_short, "long": ~base.is_short}[name]
     others = [label for label in jobs if label != a]

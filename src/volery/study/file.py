@@ -1,20 +1,25 @@
-"""Reads STUDY.toml: tables [study], [workload], [network] and [axes]; what is wrong is named by its place.
+"""Files of studies, and of costs: what is wrong in one is named by its place.
 
-`costs` in [network] is a table of roles, or the name of a file that `volery calibrate` has written.
+STUDY.toml    tables [study], [workload], [network] and [axes]; `costs` in [network] is a table of roles, or a file
+COSTS.toml    what `volery calibrate` has measured, written here, and read by `--costs FILE`
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from volery import architectures
+from volery.core.costs import CostModel, EventCost
 from volery.core.errors import InputError, suggestion
 from volery.setting import DECLARED, StudyOptions
-from volery.study.costs import read_costs, settings
 from volery.study.seeds import read_seeds
 from volery.study.spec import (
     SETTING_FIELDS,
@@ -27,6 +32,7 @@ from volery.study.spec import (
     parse_architecture,
     split_parameters,
 )
+from volery.workload.files import atomic_output
 
 _NETWORK: Final = tuple(name for name in SETTING_FIELDS if DECLARED[name]["group"] == "Network and costs")
 STUDY_AXES: Final = ("architectures", "seeds")
@@ -40,26 +46,33 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
 of values of parameters by `design.parameter`. `seeds_max` and `budget_s` go with `seeds = "auto"`."""
 
 
+def read_tables(path: Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        InputError: when it cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"is not TOML: {error}") from None
+
+
 def read_study(path: Path) -> StudySpec:
     """The study that a TOML file describes; file names in it are relative to the file's own folder.
 
     Raises:
         InputError: when the file cannot be read, or naming the key, as `study.axes.workers[2]`.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(str(path), f"is not TOML: {error}") from None
-    return study_from_tables(table, path.parent, f"{path.name}: study", path.stem)
+    return study_from_tables(read_tables(path), path.parent, f"{path.name}: study", path.stem)
 
 
 def study_from_tables(table: Mapping[str, Any], folder: Path, root: str, name: str) -> StudySpec:
     """A study from parsed tables.
 
     Args:
-        table: the file's content.
         folder: what relative file names in it are relative to.
         root: begins every place in an error message.
         name: the study's name where [study] gives none.
@@ -193,3 +206,77 @@ def _relative(value: Any, folder: Path) -> Any:
         return value
     beside = folder.absolute() / value
     return value if is_synthetic(value) and not beside.exists() else os.path.normpath(beside)
+
+
+NETWORK: Final = tuple(CostModel.__struct_fields__)
+"""What a file of costs says is a setting of the same name."""
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def read_costs(path: Path) -> CostModel:
+    """The costs in a TOML file.
+
+    Raises:
+        InputError: naming the file and the key.
+    """
+    table = read_tables(path)
+    for key in table:
+        if key not in NETWORK:
+            raise InputError(f"{path.name}:{key}", "unknown key" + suggestion(key, NETWORK))
+    try:
+        return msgspec.convert(table, CostModel)
+    except msgspec.ValidationError as error:
+        problem, _, at = str(error).partition(" - at ")
+        place = at.strip("`").removeprefix("$.")
+        raise InputError(f"{path.name}:{place}" if place else path.name, problem.replace("`", "")) from None
+
+
+def settings(model: CostModel) -> dict[str, Any]:
+    """The fields of a setting that a file of costs speaks of."""
+    found = msgspec.to_builtins(model)
+    return {name: found[name] for name in NETWORK if found[name] not in (None, {})}
+
+
+def write_costs(model: CostModel, path: Path, heading: str, *, force: bool) -> None:
+    """Write a file of costs, whole or not at all.
+
+    Raises:
+        InputError: the file exists, or cannot be written.
+    """
+    lines = [f"# {line}".rstrip() for line in heading.splitlines()]
+    lines += _lines(msgspec.to_builtins(model), ())
+    with atomic_output(path, force=force) as output:
+        output.writelines(f"{line}\n".encode() for line in lines)
+
+
+def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """A table of TOML: numbers, then tables; costs of an event stand on one line."""
+    costs = set(EventCost.__struct_fields__)
+    inner = {}
+    for key, value in table.items():
+        if not isinstance(value, Mapping):
+            if value is not None:
+                yield f"{_key(key)} = {_number(value)}"
+        elif value and set(value) <= costs:
+            yield f"{_key(key)} = {{ {', '.join(f'{name} = {_number(value[name])}' for name in value)} }}"
+        elif value:
+            inner[key] = value
+    for key, value in inner.items():
+        name = (*path, key)
+        content = list(_lines(value, name))
+        if content and not content[0].startswith(("[", "\n")) and content[0]:
+            yield ""
+            yield f"[{'.'.join(map(_key, name))}]"
+        yield from content
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+
+
+def _number(value: float | Sequence[float]) -> str:
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(_number, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else f"{value:.3f}"

@@ -64,13 +64,7 @@ PURE_NAMES: Final = frozenset({("random", "Random"), ("datetime", "timedelta")})
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The result of one check of a policy.
-
-    Args:
-        check: its name.
-        passed: whether the policy keeps it.
-        detail: what was seen.
-    """
+    """The result of one check of a policy."""
 
     check: str
     passed: bool
@@ -304,9 +298,7 @@ def check_policy(stage: Stage, text: str, budget_us: float = BUDGET_US) -> list[
     """Judge a policy.
 
     Args:
-        stage: whose policy it is.
         text: its name, with parameters as `NAME/parameter:value/...`.
-        budget_us: CPU time that a decision may take.
 
     Raises:
         InputError: there is no such policy.

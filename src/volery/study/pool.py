@@ -6,17 +6,16 @@ import itertools
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from volery.core.errors import InputError
-from volery.report.schema import TraceFacts
-from volery.sim import Progress
 from volery.study.plan import PlannedRun
 from volery.study.runs import RunOutcome, execute
 from volery.study.spec import RunSpec
+from volery.study.watcher import LostRunError, Outcomes, Permit, Watcher, always, tell
 
 GRACE_S = 5.0
 NO_GUARD = (
@@ -24,61 +23,6 @@ NO_GUARD = (
     "since each process imports the script again"
 )
 """A script without a guard begins its study anew in each process, which ends there with status 1."""
-
-
-class Outcomes(Protocol):
-    """Runs and their outcomes as they finish.
-
-    Closing it (as an exception in the caller's loop must, Ctrl-C for one) ends the runs that are not finished.
-    """
-
-    def __iter__(self) -> Iterator[tuple[PlannedRun, RunOutcome]]: ...
-
-    def __next__(self) -> tuple[PlannedRun, RunOutcome]:
-        """Wait for the next."""
-
-    def close(self) -> None:
-        """End what is not finished."""
-
-
-class LostRunError(RuntimeError):
-    """A run's process ended without an answer, for example because the system ran out of memory."""
-
-
-class Watcher(Protocol):
-    """An observer of the progress of runs."""
-
-    def expected(self, run_count: int) -> None:
-        """Announce the number of runs."""
-
-    def started(self, run: PlannedRun) -> None:
-        """A run begins to read its input."""
-
-    def sized(self, run: PlannedRun, facts: TraceFacts) -> None:
-        """A run has read its input."""
-
-    def moved(self, run: PlannedRun, progress: Progress) -> None:
-        """A run is so far."""
-
-    def ended(self, run: PlannedRun, outcome: RunOutcome) -> None:
-        """A run is finished."""
-
-
-@runtime_checkable
-class LookWatcher(Watcher, Protocol):
-    """A watcher that is told of the looks of a study that adds seeds, too."""
-
-    def looked(self, seeds: int, seeds_max: int, undecided: int) -> None:
-        """The comparisons were judged after a number of seeds; so many are not decided, and seeds are added."""
-
-
-Permit = Callable[[], bool]
-"""Asked before each run: true if it may begin."""
-
-
-def always() -> bool:
-    """Every run may begin."""
-    return True
 
 
 def each_outcome(
@@ -91,9 +35,7 @@ def each_outcome(
     """Run them and yield each as it finishes.
 
     Args:
-        runs: what to run.
         processes: 1 runs here; more: each run in a fresh process of its own, so many at once.
-        watcher: told how far the runs are.
         dask: address of the scheduler of a Dask cluster that runs them instead. It is reached before this returns.
         may_begin: once it is false, no run begins, and those that run are finished.
 
@@ -122,7 +64,6 @@ def check_places(processes: int, dask: str | None) -> None:
 
 
 def _permitted(runs: Sequence[PlannedRun], may_begin: Permit) -> Iterator[PlannedRun]:
-    """The runs in turn, each asked for at its beginning."""
     return itertools.takewhile(lambda _: may_begin(), runs)
 
 
@@ -224,18 +165,6 @@ def _received(connection: Connection, run: PlannedRun, child: Any) -> Any:
     if isinstance(report, BaseException):
         raise report
     return report
-
-
-def tell(watcher: Watcher | None, run: PlannedRun, report: Any) -> None:
-    """Pass on what a run reports."""
-    if watcher is None:
-        return
-    if isinstance(report, TraceFacts):
-        watcher.sized(run, report)
-    elif isinstance(report, Progress):
-        watcher.moved(run, report)
-    elif isinstance(report, RunOutcome):
-        watcher.ended(run, report)
 
 
 def _answer(spec: RunSpec, connection: Connection) -> None:

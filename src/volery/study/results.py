@@ -1,23 +1,43 @@
 """The results folder: what a study leaves, written run by run so that a stop loses nothing that was finished.
 
-Its files, their types and the columns of its tables: `volery.report.schema`.
+Its Parquet tables are put together from the finished runs. Files, their types, and columns: `volery.report.schema`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
-from volery.report.schema import LOCK, MANIFEST, RUNS, SUMMARY, ResultsManifest, StoredRun
-from volery.study.runs import RunOutcome
+from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
+from volery.report.schema import (
+    CONFLICTS,
+    CONSTRAINT_LOAD,
+    HEAT,
+    JOBS,
+    LOCK,
+    MANIFEST,
+    RUNS,
+    SUMMARY,
+    TASK_RUNS,
+    UTILISATION,
+    ResultsManifest,
+    StoredRun,
+)
+from volery.study.plan import PlannedRun, inputs_key
+from volery.study.runs import Inputs, RunOutcome, read_inputs
 from volery.study.spec import StudySpec
 
 StudyManifest = ResultsManifest[StudySpec]
@@ -134,8 +154,6 @@ class ResultsFolder:
 
     def write_run(self, key: str, outcome: RunOutcome) -> StoredRun:
         """Store a finished run; its JSON comes last, so that a run that has one is whole."""
-        import numpy as np
-
         stored = StoredRun(key, outcome.summary, outcome.trace)
         columns = {f"jobs_{name}": column for name, column in outcome.jobs.items()}
         columns |= {f"curve_{name}": column for name, column in outcome.curve.items()}
@@ -152,15 +170,9 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
-        import numpy as np
-
-        path = self._run_path(key).with_suffix(".npz")
-        try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-                prefix = f"{part}_"
-                return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
-        except damage() as error:
-            raise InputError(str(path), f"cannot be read: {error}; run the study again with this folder") from None
+        path, prefix = self._run_path(key).with_suffix(".npz"), f"{part}_"
+        with _undamaged(path), path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
 
     def mapped(self, key: str, part: str) -> dict[str, Any]:
         """As `columns`, but on disk, in files without a name that go with the arrays: little is held in memory.
@@ -168,22 +180,14 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged, or there is no room for them.
         """
-        import shutil
-        import zipfile
-
-        import numpy as np
-
         path, found = self._run_path(key).with_suffix(".npz"), dict[str, Any]()
-        try:
-            with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
-                for name in archive.namelist():
-                    if name.startswith(f"{part}_"):
-                        at = Path(place) / name
-                        with archive.open(name) as packed, at.open("wb") as stream:
-                            shutil.copyfileobj(packed, stream, 1 << 20)
-                        found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
-        except damage() as error:
-            raise InputError(str(path), f"cannot be read: {error}") from None
+        with _undamaged(path), zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as place:
+            for name in archive.namelist():
+                if name.startswith(f"{part}_"):
+                    at = Path(place) / name
+                    with archive.open(name) as packed, at.open("wb") as stream:
+                        shutil.copyfileobj(packed, stream, 1 << 20)
+                    found[name.removeprefix(f"{part}_").removesuffix(".npy")] = np.load(at, mmap_mode="r")
         return found
 
     def has(self, key: str, part: str) -> bool:
@@ -192,14 +196,9 @@ class ResultsFolder:
         Raises:
             InputError: when they are missing or damaged.
         """
-        import zipfile
-
         path = self._run_path(key).with_suffix(".npz")
-        try:
-            with zipfile.ZipFile(path) as archive:
-                return any(name.startswith(f"{part}_") for name in archive.namelist())
-        except damage() as error:
-            raise InputError(str(path), f"cannot be read: {error}") from None
+        with _undamaged(path), zipfile.ZipFile(path) as archive:
+            return any(name.startswith(f"{part}_") for name in archive.namelist())
 
     def forget_others(self, keys: set[str]) -> None:
         """Remove what was stored for runs that are no part of the finished study, and what a kill left half written."""
@@ -213,16 +212,20 @@ class ResultsFolder:
 
 def damage() -> tuple[type[Exception], ...]:
     """Errors that reading a damaged archive raises; a flag that nobody set, for example of encryption: RuntimeError."""
-    import zipfile
-    import zlib
-
     return OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
+
+
+@contextlib.contextmanager
+def _undamaged(path: Path) -> Iterator[None]:
+    """Refuse a run's archive that turns out to be damaged."""
+    try:
+        yield
+    except damage() as error:
+        raise InputError(str(path), f"cannot be read: {error}; run the study again with this folder") from None
 
 
 def _is_whole(path: Path) -> bool:
     """True if an archive is there and every part of it has its checksum."""
-    import zipfile
-
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
@@ -252,3 +255,151 @@ def write_json(path: Path, content: Any) -> None:
     """Write an object as indented JSON, atomically."""
     with replacing(path) as unfinished:
         unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+
+
+Block = tuple[dict[str, Any], dict[str, Any]]
+"""Rows of one run or input: what is the same in all of them, and columns."""
+TIMELINES = {timeline.TASK_RUNS: TASK_RUNS, timeline.HEAT: HEAT}
+
+
+def write_tables(folder: ResultsFolder, runs: Sequence[PlannedRun], study: StudySpec) -> None:
+    """Write jobs.parquet and utilisation.parquet of finished runs of a study, and the table of what ran where and when.
+
+    Runs that an earlier version has kept have no part of the last; a table without rows is not written.
+
+    Raises:
+        InputError: when the columns of a run are missing or damaged.
+    """
+    import pyarrow as pa
+
+    types = {name: pa.array(values).type for name, values in study.axis_columns().items()}
+
+    def labelled(run: PlannedRun, columns: dict[str, Any]) -> Block:
+        spec = run.spec
+        named = {"run": run.key, "architecture": spec.architecture, "label": spec.label, "seed": spec.seed}
+        axes = {name: pa.scalar(value, types[name]) for name, value in study.axis_values(spec).items()}
+        return named | axes, columns
+
+    _write(folder, JOBS, (labelled(run, _jobs(folder, run)) for run in runs))
+    _write(folder, UTILISATION, (labelled(run, _curve(folder, run)) for run in runs))
+    for part, name in TIMELINES.items():
+        _write(folder, name, (labelled(run, columns) for run in runs if (columns := folder.columns(run.key, part))))
+
+
+def write_constraint_load(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
+    """Write constraint_load.parquet: load per constraint, one block for each distinct input of the runs.
+
+    Tasks are taken to run when they arrive, so that the table says what is asked of the machines, not what a scheduler
+    made of it. Nothing is written where no run has constraints.
+
+    Raises:
+        InputError: when an input cannot be read.
+    """
+    blocks = []
+    for key, run in _with_constraints(runs).items():
+        rows = _kept(folder.path / RUNS / f"{key}.load", run, _loads, list[dict[str, float]])
+        if rows:
+            blocks.append((_setting(run), {name: [row[name] for row in rows] for name in rows[0]}))
+    _write(folder, CONSTRAINT_LOAD, blocks)
+
+
+def write_conflicts(folder: ResultsFolder, runs: Sequence[PlannedRun]) -> None:
+    """Write conflicts.parquet: scheduling conflicts over time, one block for each distinct input of the runs.
+
+    Its last columns are the same in all rows of a block: of all seconds, not of intervals. Nothing is written where no
+    run has constraints, nor of machines that offer amounts, where no slot tells whether two tasks are in conflict.
+
+    Raises:
+        InputError: when an input cannot be read.
+    """
+    blocks = []
+    for key, run in _with_constraints(runs).items():
+        found = _kept(folder.path / RUNS / f"{key}.conflicts", run, _conflicts, _KeptConflicts)
+        if found.columns.get("begin_s"):
+            count = len(found.columns["begin_s"])
+            constant = {name: [value] * count for name, value in found.statistics.items()}
+            blocks.append((_setting(run), found.columns | constant))
+    _write(folder, CONFLICTS, blocks)
+
+
+def _kept(path: Path, run: PlannedRun, make: Callable[[Inputs], Any], kind: Any) -> Any:
+    """Measures of the input of a run; they are made once, and kept as JSON."""
+    if not path.exists():
+        write_json(path, make(read_inputs(run.spec)))
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+class _KeptConflicts(msgspec.Struct):
+    """Of one input; empty where its machines have no slots."""
+
+    columns: dict[str, list[float]] = {}
+    statistics: dict[str, float] = {}
+
+
+def _loads(inputs: Inputs) -> list[dict[str, float]]:
+    return [msgspec.structs.asdict(load) for load in constraint_load(inputs.trace, inputs.cluster)]
+
+
+def _conflicts(inputs: Inputs) -> _KeptConflicts:
+    if inputs.cluster.resources:
+        return _KeptConflicts()
+    found = conflicts_per_second(inputs.trace, inputs.cluster)
+    over = {"waiting": distribution(found.waiting), "collisions": distribution(found.collisions)}
+    return _KeptConflicts(
+        {name: column.tolist() for name, column in over_intervals(found).items()},
+        {f"{name}_{p}": float(getattr(one, p)) for name, one in over.items() for p in ("mean", "p50", "p95", "p99")},
+    )
+
+
+def _with_constraints(runs: Sequence[PlannedRun]) -> dict[str, PlannedRun]:
+    """A run of each distinct input that has constraints, by the input's key."""
+    return {inputs_key(run.spec): run for run in runs if run.spec.constraints != "none"}
+
+
+def _setting(run: PlannedRun) -> dict[str, Any]:
+    load = {} if run.spec.load is None else {"load": run.spec.load}
+    return {"trace": run.spec.trace, "workers": run.spec.workers, **load, "seed": run.spec.seed}
+
+
+def _jobs(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
+    """The columns per job, with nulls for what did not happen: runs keep -1 us there."""
+    import pyarrow as pa
+
+    columns = folder.columns(run.key, "jobs")
+    missing: dict[str, Any] = {name: columns[name] < 0 for name in ("ideal_s", "jrt_s", "wait_s") if name in columns}
+    missing["delay_s"] = missing["jrt_s"]  # a delay itself may be negative, on machines that are faster than the trace
+    return columns | {name: pa.array(columns[name], mask=where) for name, where in missing.items()}
+
+
+def _curve(folder: ResultsFolder, run: PlannedRun) -> dict[str, Any]:
+    """Utilisation, queue and refusals over time, with nulls for what the run does not report."""
+    import pyarrow as pa
+
+    columns = folder.columns(run.key, "curve")
+    unknown = columns["time_s"] * float("nan")
+    kept = {name: columns.get(name, unknown) for name in ("waiting_tasks", "refused_tasks")}
+    return columns | {name: pa.array(values, from_pandas=True) for name, values in kept.items()}
+
+
+def _write(folder: ResultsFolder, name: str, blocks: Iterable[Block]) -> None:
+    """One row group per block; what is constant in a block costs next to nothing. Without blocks there is no table."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    blocks = iter(blocks)
+    first = next(blocks, None)
+    if first is None:
+        (folder.path / name).unlink(missing_ok=True)
+        return
+    with replacing(folder.path / name) as unfinished:
+        writer, path = None, unfinished.absolute()  # a relative a:1/jobs.parquet would be taken for a URI
+        try:
+            for constants, columns in itertools.chain([first], blocks):
+                length = len(next(iter(columns.values())))
+                arrays = {key: pa.repeat(value, length) for key, value in constants.items()}
+                table = pa.table(arrays | columns)
+                writer = writer or parquet.ParquetWriter(path, table.schema, compression="zstd")
+                writer.write_table(table)
+        finally:
+            if writer is not None:
+                writer.close()

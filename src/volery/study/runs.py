@@ -26,13 +26,13 @@ from volery.core.resources import check_vectors
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
-from volery.metrics.columns import view
+from volery.metrics.columns import asked, view
+from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec
-from volery.study.steadystate import longest_wait_us
 from volery.workload.clusters import in_order_of, parse_amounts
 
 CURVE_POINTS = 1000
@@ -42,8 +42,6 @@ class RunOutcome(msgspec.Struct):
     """The measures and columns of a finished run.
 
     Args:
-        summary: its measures.
-        trace: its input.
         jobs: columns per job: job, submit_s, tasks, unsatisfiable, ideal_s, jrt_s, delay_s, is_short,
             counted, wait_s.
         curve: columns time_s, utilisation, waiting_tasks, refused_tasks.
@@ -133,8 +131,6 @@ def build(run: RunSpec, cluster: Cluster, *, taught: bool = True) -> Deployment:
     """The architecture's components for the run's cluster.
 
     Args:
-        run: whose.
-        cluster: its machines.
         taught: what earlier runs teach, where the design learns.
 
     Raises:
@@ -207,7 +203,6 @@ def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
     began.
 
     Args:
-        run: what to run.
         watch: told the input's size once, then how far the run is, a few times a second.
 
     Raises:
@@ -388,7 +383,6 @@ def larger_than_a_slot(trace: Trace, slot_request: str) -> Omissions | None:
     """Tasks that ask for more than a slot holds; None where none does, or where tasks ask for nothing.
 
     Args:
-        trace: before its machines are turned into slots.
         slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
 
     Raises:
@@ -408,7 +402,7 @@ def _of_tasks(trace: Trace, members: NDArray[np.bool_], reason: str) -> Omission
     unit, scale = machine_unit(trace.resources)
     held = view(trace.duration_us).astype(np.float64) * (scale / SECOND)
     if trace.resources:
-        held *= np.array([request[0] for request in trace.requests], np.float64)[view(trace.request)]
+        held *= asked(trace, 0)
     per_job = np.add.reduceat(members, view(trace.first)[:-1], dtype=np.int64)
     sizes = np.diff(view(trace.first))
     whole, lost = float(held.sum()), float(held[members].sum())
@@ -429,13 +423,6 @@ def learned(
 
     They are scheduled by the design with its defaults, on the run's machines, under its delay, so that all variants
     have seen the same.
-
-    Args:
-        architecture: that learns.
-        learning: how.
-        config: of it.
-        run: which names the earlier runs.
-        cluster: its machines.
 
     Raises:
         InputError: the earlier runs cannot be read.

@@ -265,7 +265,6 @@ def with_seeds(study: StudySpec, seeds: Any, seeds_max: Any, budget_s: Any, plac
     """The study with other seeds, or with other limits of the seeds that it adds; what is None stays.
 
     Args:
-        study: as it was read.
         seeds, seeds_max, budget_s, place: as for `volery.study.seeds.read_seeds`.
 
     Raises:

@@ -86,7 +86,6 @@ def with_parts(deployment: Deployment, named: tuple[type[Any], ...]) -> Deployme
     """The deployment with the parts of its components as further components, to be measured like these.
 
     Args:
-        deployment: of a design.
         named: the classes that its stages name; objects of others are no parts.
     """
     components: dict[Address, Any] = dict(deployment.components)
@@ -103,7 +102,6 @@ def with_parts(deployment: Deployment, named: tuple[type[Any], ...]) -> Deployme
 
 
 def _attributes(one: object) -> Iterator[object]:
-    """The values of all that an object has in slots and in its dictionary."""
     for kind in type(one).__mro__:
         for slot in getattr(kind, "__slots__", ()):
             yield getattr(one, slot, None)

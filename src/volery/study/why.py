@@ -32,7 +32,6 @@ class Step(msgspec.Struct, frozen=True):
 
     Args:
         at_s: when, seconds since the run began.
-        by: who decided.
         chosen: placed, queued, refused, unsatisfiable, preempted or lost.
         machine: number, or -1.
         asked: who had to confirm it, or refused it.
@@ -58,7 +57,6 @@ class TaskAnswer(msgspec.Struct, frozen=True):
         job, place: the task is the one at this place of the job, from 0.
         submitted_s, started_s, finished_s: since the run began.
         machine: that it ran on, or -1.
-        steps: the decisions about it.
     """
 
     job: int
@@ -74,8 +72,6 @@ class JobAnswer(msgspec.Struct, frozen=True):
     """The course of the tasks of one job.
 
     Args:
-        job: number.
-        tasks: how many.
         submitted_s, finished_s: since the run began; the end of its last task.
         started, waited_s: tasks that have started, and the longest time that one of them waited for it.
         chosen: how many tasks met each decision at least once.
@@ -98,10 +94,8 @@ class RunAnswer(msgspec.Struct, frozen=True):
     """The answer of one run; without a question, the ages of its views.
 
     Args:
-        label, seed: of the run.
         others: the other runs of the folder that explain themselves.
         staleness: of the whole run.
-        job, task: the answer to the question.
     """
 
     label: str
@@ -116,7 +110,6 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
     """Answer from a results folder.
 
     Args:
-        path: of the folder.
         question: JOB, or JOB/TASK with the task's place in its job; None: about the views of all schedulers.
         label, seed: of the run; the first that explains itself.
 
@@ -141,16 +134,27 @@ def explain(path: Path, question: str | None = None, *, label: str | None = None
             others,
             staleness=staleness(folder.columns(line.key, "pair"), folder.columns(line.key, "age")),
         )
-    job, place = parsed(question)
     tasks = folder.columns(line.key, "task")
-    members = np.flatnonzero(tasks["job"] == job)
-    if not len(members):
-        raise InputError(question, f"there is no job {job}; the run has jobs 0 to {int(tasks['job'].max())}")
-    if place is None:
-        return RunAnswer(line.label, line.seed, others, job=_job(job, members, tasks, decisions))
-    if place >= len(members):
-        raise InputError(question, f"job {job} has tasks 0 to {len(members) - 1}")
-    return RunAnswer(line.label, line.seed, others, task=task_answer(int(members[place]), tasks, decisions))
+    members, one = _members(tasks, question)
+    if one is None:
+        return RunAnswer(line.label, line.seed, others, job=_job(members, tasks, decisions))
+    return RunAnswer(line.label, line.seed, others, task=task_answer(one, tasks, decisions))
+
+
+def _members(tasks: Mapping[str, Any], question: str) -> tuple[Any, int | None]:
+    """The tasks of the job in question, and the task in question where it is one.
+
+    Raises:
+        InputError: the job or task is not there.
+    """
+    job, place = parsed(question)
+    last = int(tasks["job"][-1])  # tasks stand by job
+    members = np.arange(*np.searchsorted(tasks["job"], (job, job + 1))) if job <= last else np.zeros(0)
+    if not members.size:
+        raise InputError(question, f"there is no job {job}; the run has jobs 0 to {last}")
+    if place is not None and place >= members.size:
+        raise InputError(question, f"job {job} has tasks 0 to {members.size - 1}")
+    return members, None if place is None else int(members[place])
 
 
 def parsed(question: str) -> tuple[int, int | None]:
@@ -203,9 +207,9 @@ def task_answer(task: int, tasks: Mapping[str, Any], decisions: Mapping[str, Any
     )
 
 
-def _job(job: int, members: Any, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> JobAnswer:
+def _job(members: Any, tasks: Mapping[str, Any], decisions: Mapping[str, Any]) -> JobAnswer:
     starts, ends = tasks["start_us"][members], tasks["finish_us"][members]
-    submitted = int(tasks["submit_us"][members[0]])
+    job, submitted = (int(tasks[name][members[0]]) for name in ("job", "submit_us"))
     ran = starts != NEVER
     rows = np.flatnonzero(decisions["job"] == job)
     chosen = {
@@ -275,23 +279,15 @@ class Explanations:
         Raises:
             InputError: the job or task is not there.
         """
-        job, place = parsed(question)
         tasks, decisions = self._columns(run)
-        last = int(tasks["job"][-1])  # tasks stand by job
-        members = np.arange(*np.searchsorted(tasks["job"], (job, job + 1))) if job <= last else np.zeros(0)
-        if not members.size:
-            raise InputError(question, f"there is no job {job}; the run has jobs 0 to {last}")
-        if place is not None and place >= members.size:
-            raise InputError(question, f"job {job} has tasks 0 to {members.size - 1}")
-        if place is None:
-            members = members[np.argsort(-_waits(tasks, members), kind="stable")[:OF_A_JOB]]
-        chosen = members if place is None else members[place : place + 1]
+        members, one = _members(tasks, question)
+        chosen = _slowest(tasks, members, OF_A_JOB) if one is None else [one]
         return [_told(int(task), tasks, decisions) for task in chosen]
 
     def _longest(self, place: int, line: FinishedRun, most: int) -> RunExplanation:
         tasks, decisions = self._columns(place)
         decided = np.unique(decisions["task"])
-        chosen = decided[np.argsort(-_waits(tasks, decided), kind="stable")[:most]]
+        chosen = _slowest(tasks, decided, most)
         return RunExplanation(
             line.label, line.seed, decided.size, [_told(int(task), tasks, decisions) for task in chosen]
         )
@@ -301,10 +297,11 @@ class Explanations:
         return self._folder.mapped(key, "task"), self._folder.mapped(key, "why")
 
 
-def _waits(tasks: dict[str, Any], some: Any) -> Any:
-    """Microseconds from submission to start of some tasks; longer than all others where there was none."""
+def _slowest(tasks: dict[str, Any], some: Any, most: int) -> Any:
+    """The tasks with the longest time from submission to start, those that never started first."""
     started = tasks["start_us"][some]
-    return np.where(started == NEVER, np.iinfo(np.int64).max, started - tasks["submit_us"][some])
+    waits_us = np.where(started == NEVER, np.iinfo(np.int64).max, started - tasks["submit_us"][some])
+    return some[np.argsort(-waits_us, kind="stable")[:most]]
 
 
 def _told(task: int, tasks: dict[str, Any], decisions: dict[str, Any]) -> TaskExplanation:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 import volery
 from volery.core.errors import InputError
@@ -16,9 +17,13 @@ from volery.report.schema import (
     CONFLICTS,
     CONSTRAINT_LOAD,
     FLOWS,
+    HEAT,
+    JOBS,
     MANIFEST,
     REPORT,
     SUMMARY,
+    TASK_RUNS,
+    UTILISATION,
     FinishedRun,
     StoredRun,
     StudyEnd,
@@ -26,21 +31,25 @@ from volery.report.schema import (
     TraceFacts,
 )
 from volery.statistics import ComparedJobs, ComparedMeans
+from volery.study.designs import write_flows
 from volery.study.differences import JobTimes, differences, on_days_like_this
-from volery.study.flows import write_flows
-from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline
-from volery.study.results import ResultsFolder, StudyManifest, write_json
+from volery.study.plan import PlannedRun, content_digest, in_table_order, inputs_key, outline, study_digest
+from volery.study.results import (
+    ResultsFolder,
+    StudyManifest,
+    write_conflicts,
+    write_constraint_load,
+    write_json,
+    write_tables,
+)
 from volery.study.runs import RunOutcome
-from volery.study.sources import study_digest
 from volery.study.spec import RunSpec, StudySpec, is_drawn, is_file, with_baseline
-from volery.study.tables import write_conflicts, write_constraint_load, write_tables
 
 
 class Results(msgspec.Struct):
     """The results of a study: runs, comparisons, and their folder.
 
     Args:
-        study: what was run.
         runs: measures of the finished runs, by setting, architecture and seed.
         differences: the baseline against the others, over the seeds.
         on_days_like_this: the same for single runs of the first seed, job by job: the chance of the workload. Empty
@@ -49,7 +58,6 @@ class Results(msgspec.Struct):
         reused: how many of the finished ones were in the results folder already.
         traces: the inputs, by digest.
         folder: where the results are, if anywhere.
-        interrupted: whether Ctrl-C ended it early.
         stopping: the reason why a study that adds seeds has ended; None for other studies, and while it has not.
     """
 
@@ -83,6 +91,7 @@ class ResultsWriter:
         self.reused = len(done)
         self.seeds_before = 0
         """Seeds that an earlier call of a study that adds seeds has begun."""
+        self._takes_over = False
         self._judged: dict[tuple[int, int, str], list[ComparedMeans]] = {}
         self._jobs: dict[str, JobTimes] = {}
         self._on_days: dict[tuple[str, ...], list[ComparedJobs]] = {}
@@ -108,6 +117,7 @@ class ResultsWriter:
                 manifest = msgspec.structs.replace(manifest, config=msgspec.structs.replace(study, auto=auto))
         keep = cls(manifest, planned, folder, _stored(folder, planned))
         keep.seeds_before = len(earlier.config.seeds) if earlier is not None else 0
+        keep._takes_over = earlier is None
         return keep
 
     @classmethod
@@ -115,7 +125,6 @@ class ResultsWriter:
         """The writer of a folder, whether or not its inputs and the code that made it are still there.
 
         Args:
-            path: of the folder.
             baseline: the architecture that the others are compared with; empty: the study's.
 
         Raises:
@@ -186,10 +195,15 @@ class ResultsWriter:
         self.write_report()
 
     def forget_end(self) -> None:
-        """Remove what an earlier end has written: a study that goes on has no page until it ends again."""
-        if self.folder is not None:
-            for name in (CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
+        """Remove what an earlier end has written: a study that goes on to add seeds has no page until it ends again.
+
+        Of another study, whose folder is taken over, nothing stays but runs and what was measured of them.
+        """
+        derived = (SUMMARY, JOBS, UTILISATION, TASK_RUNS, HEAT) if self._takes_over else ()
+        if self.folder is not None and (self.study.auto or self._takes_over):
+            for name in (*derived, CONSTRAINT_LOAD, CONFLICTS, FLOWS, REPORT):
                 (self.folder.path / name).unlink(missing_ok=True)
+        self._takes_over = False
 
     def write_report(self) -> Path:
         """Write report.html.
@@ -309,8 +323,6 @@ def _stored(folder: ResultsFolder, planned: Sequence[PlannedRun]) -> dict[str, S
 
 def new_manifest(study: StudySpec, planned: int, command: str) -> StudyManifest:
     """The manifest of a study of which nothing has been run."""
-    import numpy as np
-
     first = next(study.settings())
     return StudyManifest(
         volery_version=volery.__version__,
@@ -344,7 +356,6 @@ def load_results(path: Path, baseline: str = "") -> Results:
     """The results in a folder, of a study that is finished or not.
 
     Args:
-        path: of the folder.
         baseline: the architecture that the others are compared with; empty: the study's.
 
     Raises:
@@ -358,7 +369,6 @@ def write_results_report(path: Path, baseline: str = "") -> Path:
     """Write report.html of a results folder, and before it whatever it is derived from; the path of the report.
 
     Args:
-        path: of the folder.
         baseline: the architecture that the others are compared with from now on; empty: the study's.
 
     Raises:

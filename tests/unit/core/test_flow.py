@@ -9,7 +9,7 @@ from volery.core.component import Component, Deployment, sent_to
 from volery.core.events import Cancel, JobDone, MoreTasks, Submit, TaskFinished, TimerFired
 from volery.core.flow import Flow, flow_of
 from volery.core.model import SUBMITTER, Address, Message, Time
-from volery.study.flows import example_flow
+from volery.study.designs import example_flow
 
 
 class Order(Message, frozen=True):

@@ -11,7 +11,7 @@ from volery.architectures import REGISTRY, lookup
 from volery.core.flow import Flow
 from volery.report.flowplot import LINKED_NOTE, flow_svg
 from volery.report.page import figure
-from volery.study.flows import example_flow
+from volery.study.designs import example_flow
 
 TEXT = "{http://www.w3.org/2000/svg}text"
 

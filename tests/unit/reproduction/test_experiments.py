@@ -9,7 +9,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.reproduction.experiments import PAPERS, experiments_folder, names, read_experiment, read_toml, traces_folder
 from volery.reproduction.ledger import judged_again, read_record, record_path
-from volery.reproduction.papers import Papers, papers_page
+from volery.reproduction.papers import Papers, pages
 from volery.reproduction.reproduce import plan_experiment
 from volery.study.spec import is_synthetic
 
@@ -87,7 +87,7 @@ def test_a_record_of_every_experiment_that_was_run_fits_its_claims() -> None:
 @pytest.mark.essential
 def test_the_page_of_papers_is_the_one_that_the_records_give() -> None:
     page = (FOLDER.parent / "docs" / "papers.md").read_text(encoding="utf-8")
-    assert page == papers_page(FOLDER), "run `volery reproduce --papers`"
+    assert page == pages(FOLDER)["papers.md"], "run `volery reproduce --papers`"
 
 
 def test_every_paper_has_an_experiment() -> None:

@@ -9,20 +9,23 @@ import msgspec
 import pytest
 
 from volery.core.errors import InputError
-from volery.reproduction.changes import changes_rows, first_words, rule_lines, setting_lines
 from volery.reproduction.claims import Claim, ClaimCase, Judgement, Quantity, Side, Verdict
 from volery.reproduction.experiments import Experiment, names, read_experiment
 from volery.reproduction.firstforms import (
     FIRST_FORMS,
     FirstForm,
     append_first_forms,
+    changes_rows,
     check_first_forms,
     differences,
+    first_words,
     follows_the_rule,
     form_of,
     form_text,
     read_first_forms,
+    rule_lines,
     sealed,
+    setting_lines,
 )
 from volery.reproduction.ledger import Record, content_sha256, read_record, record_path
 
@@ -350,5 +353,5 @@ def test_the_claims_that_an_audit_found_changed_have_their_first_form(claim: str
         assert all("het_110" in one.setting.workloads and gave in one.note for one in found)
         return
     first = forms[claim]
-    assert form in form_text(first)
+    assert form in form_text(first.form)
     assert gave in f"{'; '.join(f'{one.verdict} ({one.ours})' for one in first.gave)} {first.note}"

@@ -22,10 +22,10 @@ from volery.reproduction.ledger import (
     state,
     write_record,
 )
-from volery.reproduction.papers import papers_page
+from volery.reproduction.papers import pages
 from volery.reproduction.pictures import draw
 from volery.reproduction.reproduce import Reproduction, reproduce
-from volery.reproduction.spotcheck import affordable, checked_record, spot_check
+from volery.reproduction.reruns import affordable, checked_record, spot_check
 from volery.study import PlannedRun
 
 TEXT = """
@@ -205,6 +205,7 @@ def test_where_nothing_is_finished_nothing_is_begun(experiment: Experiment, tmp_
     assert reproduce(inputs_only, folder=tmp_path / "results", traces=tmp_path).complete
 
 
+@pytest.mark.essential
 def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tmp_path: Path) -> None:
     a = run(experiment, tmp_path / "a")
     b = run(experiment, tmp_path / "b")
@@ -292,10 +293,10 @@ def test_a_record_without_runs_cannot_be_checked(experiment: Experiment, tmp_pat
 def test_the_page_tells_claims_and_values_and_what_was_not_run(
     experiment: Experiment, folder: Path, tmp_path: Path
 ) -> None:
-    assert "Not run. `volery reproduce small` runs it." in papers_page(folder)
+    assert "Not run. `volery reproduce small` runs it." in pages(folder)["papers.md"]
     write_record(make_record(run(experiment, tmp_path), quick=False), record_path(folder, "small"))
     (folder / "explanations" / "small.md").write_text("Why it is so.\n", encoding="utf-8")
-    page = papers_page(folder)
+    page = pages(folder)["papers.md"]
     assert "What was said." in page
     assert (
         "Our reading: No job is faster than three hops.<br>Test: `jrt_s.mean of m, p >= 100 µs` | 1.5 ms | exact |"
@@ -305,16 +306,16 @@ def test_the_page_tells_claims_and_values_and_what_was_not_run(
     assert "; no run was run again since." in page
     assert "**not decidable**: trace tr/gone.tr.gz is not here" in page
     assert page.endswith("Why it is so.\n")
-    assert page == papers_page(folder)
+    assert page == pages(folder)["papers.md"]
     assert "before the experiment changed" not in page
     text = (folder / "small.toml").read_text(encoding="utf-8")
     (folder / "small.toml").write_text(text.replace("three hops", "two hops"), encoding="utf-8")
-    assert ", **before the experiment changed**; no run was run again since." in papers_page(folder)
+    assert ", **before the experiment changed**; no run was run again since." in pages(folder)["papers.md"]
 
 
 def test_the_counts_stand_before_the_first_section_of_the_introduction(folder: Path) -> None:
     (folder / "explanations" / "introduction.md").write_text("# Top\n\nIn short.\n\n## How\n\nSo.\n", encoding="utf-8")
-    page = papers_page(folder)
+    page = pages(folder)["papers.md"]
     places = [page.index(text) for text in ("In short.", "## Counts", "## How\n\nSo.", "Not run.")]
     assert places == sorted(places)
 
@@ -322,7 +323,7 @@ def test_the_counts_stand_before_the_first_section_of_the_introduction(folder: P
 def test_an_experiment_of_an_unknown_paper_is_refused(folder: Path) -> None:
     (folder / "small.toml").write_text(TEXT.replace('paper = "test"', 'paper = "tset"'), encoding="utf-8")
     with pytest.raises(InputError, match=r"small.paper: 'tset' is not in papers.toml"):
-        papers_page(folder)
+        pages(folder)["papers.md"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(experiment: Experiment, tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ from volery.study import (
 )
 from volery.study import dask_pool as module
 from volery.study.dask_pool import Code, DaskOutcomes, code_here
+from volery.study.plan import code_digest
 from volery.study.pool import each_outcome
-from volery.study.sources import code_digest
 
 DEADLINE_S = 60.0
 STUDY = compare_spec(("megha", "sparrow"), {"trace": "syn:100x400", "workers": 300}, 3)

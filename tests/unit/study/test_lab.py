@@ -14,6 +14,7 @@ from pyarrow import parquet
 
 from volery.core.errors import InputError
 from volery.metrics import conflicts_per_second
+from volery.report.schema import CONSTRAINT_LOAD, MANIFEST, REPORT
 from volery.sim import Progress
 from volery.study import (
     ArchitectureChoice,
@@ -264,6 +265,18 @@ def test_a_folder_of_another_study_is_not_overwritten_unless_forced(tmp_path: Pa
     assert set(digests(tmp_path)) == {("megha", 0), ("megha:gms=2", 0)}
     compare("megha:gms=3", **SETTING, folder=tmp_path, force=True)
     assert len(list((tmp_path / "runs").glob("*.npz"))) == 1
+
+
+def test_a_study_that_takes_a_folder_over_leaves_nothing_of_the_other(tmp_path: Path) -> None:
+    compare(*PAIR, **SETTING, folder=tmp_path)
+    assert (tmp_path / CONSTRAINT_LOAD).exists()
+    assert (tmp_path / REPORT).exists()
+    without = compare_spec(PAIR, SETTING | {"constraints": "none"}, 2)
+    assert run_study(without, folder=tmp_path, force=True, watcher=Diary(interrupt_at=0)).interrupted
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file() and path.name[0] != ".") == [MANIFEST]
+    run_study(without, folder=tmp_path)
+    assert not (tmp_path / CONSTRAINT_LOAD).exists()
+    assert verify(tmp_path).agrees
 
 
 def test_a_study_that_fails_before_its_first_run_leaves_the_folder_free(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from volery.study import (
     verify,
     write_results_report,
 )
-from volery.study.looks import deciding, is_decided, undecided
+from volery.study.lab import deciding, is_decided, undecided
 from volery.study.writer import ResultsWriter
 
 WORK: dict[str, Any] = {"trace": "syn:20x8", "workers": 60}

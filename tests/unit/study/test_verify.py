@@ -206,6 +206,7 @@ def test_a_number_that_was_changed_is_named(copy: Path, changes: Changes) -> Non
         assert any(re.search(expected, found) for found in verification.differences), (name, verification.differences)
 
 
+@pytest.mark.essential
 def test_a_trace_that_has_moved_is_found_by_its_digest(tmp_path: Path) -> None:
     trace, other = tmp_path / "there" / "work.tr", tmp_path / "over here" / "e d.tr"
     trace.parent.mkdir()

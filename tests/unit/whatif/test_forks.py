@@ -20,8 +20,7 @@ from volery.core.forecast import (
     WaitingTasks,
 )
 from volery.core.model import SECOND, Cluster
-from volery.whatif.forks import RESOLUTION_US, forecast
-from volery.whatif.lifetimes import TaskKind
+from volery.whatif.forks import RESOLUTION_US, TaskKind, forecast
 
 HOPS_US = 20_000
 """More than all messages of these designs take."""

@@ -9,13 +9,13 @@ import pytest
 from volery.core.errors import InputError
 from volery.reproduction.experiments import Experiment, read_experiment
 from volery.reproduction.ledger import Record, judged_again, make_record, read_record, record_path, write_record
-from volery.reproduction.seeds import (
+from volery.reproduction.reruns import (
     planned_looks,
     reproduce_again,
     reproduce_until_decided,
     seeds_of,
+    spot_check,
 )
-from volery.reproduction.spotcheck import spot_check
 from volery.study.seeds import AutoSeeds
 
 TEXT = """
@@ -91,6 +91,7 @@ def seeds_by_place(record: Record) -> dict[tuple[str, str], int]:
     return {place: places.count(place) for place in places}
 
 
+@pytest.mark.essential
 def test_seeds_are_drawn_for_the_runs_of_undecided_claims_alone(experiment: Experiment, tmp_path: Path) -> None:
     record = drawn(experiment, tmp_path)
     counts = seeds_by_place(record)

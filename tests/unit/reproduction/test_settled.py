@@ -10,7 +10,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.reproduction.experiments import read_experiment
 from volery.reproduction.ledger import make_record, record_path, reusable, write_record
-from volery.reproduction.papers import papers_page
+from volery.reproduction.papers import pages
 from volery.reproduction.pictures import draw
 from volery.reproduction.reproduce import reproduce
 
@@ -72,6 +72,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.essential
 def test_a_queue_is_held_against_theory_at_the_load_that_it_had(folder: Path, tmp_path: Path) -> None:
     experiment = read_experiment(folder, "small")
     found = reproduce(experiment, folder=tmp_path / "kept", traces=tmp_path)
@@ -88,7 +89,7 @@ def test_a_queue_is_held_against_theory_at_the_load_that_it_had(folder: Path, tm
     assert "Figure 0: analysis (lines), simulation (circles)" in picture
     assert ">wait<" in picture
     write_record(record, record_path(folder, "small"))
-    page = papers_page(folder)
+    page = pages(folder)["papers.md"]
     assert "| settled load | settled queueing s |" in page
     assert "`settled.queueing_s of one within mmc_wait(servers=1, arrival_rate=settled.load, service_mean=1)" in page
 

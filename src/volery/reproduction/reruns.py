@@ -1,27 +1,36 @@
-"""Adds seeds to an experiment until its claims are decided (`volery reproduce --seeds auto`).
+"""Runs an experiment again: with further seeds until its claims are decided, or some recorded runs as a spot check.
 
 The seeds of the file are the first look. Each further look draws seeds for the runs of undecided claims alone; claims
 that want for something else than seeds, and timed stages, draw none. All looks together keep the confidence of one
 (see `volery.statistics.looks`).
+
+Most changes to the code are meant to change no result. Equal digests of runs that are spread over an experiment are
+evidence for that, in minutes instead of hours; a single other digest refutes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from volery.core.errors import InputError
 from volery.report.notes import limit_reached
 from volery.reproduction.claims import EVERY, Claim, ClaimCase, Judgement
 from volery.reproduction.experiments import Experiment
-from volery.reproduction.ledger import Record, reusable
+from volery.reproduction.ledger import Check, Record, reusable
 from volery.reproduction.measures import STAGE_COSTS
-from volery.reproduction.reproduce import Reproduction, reproduce
-from volery.reproduction.values import Place, ValueTable, claim_metrics, full_label
+from volery.reproduction.reproduce import Reproduction, plan_experiment, reproduce
+from volery.reproduction.values import Place, RunDigest, ValueTable, claim_metrics, full_label
 from volery.statistics import SEEDS_MIN, InterimLook, looks
-from volery.study.pool import Watcher
+from volery.study.plan import PlannedRun, code_digest
+from volery.study.pool import check_places, each_outcome
 from volery.study.seeds import AutoSeeds
+from volery.study.watcher import Watcher
 
 Wanted = list[tuple[Judgement, frozenset[Place]]]
 """Undecided claims with the places whose runs may decide them."""
@@ -63,7 +72,6 @@ def reproduce_until_decided(
     """Run an experiment, and add seeds until every claim is decided, or the limits end it.
 
     Args:
-        experiment: what to run.
         limits: of the seeds per run of an undecided claim, those of the file among them.
         folder, traces, processes, dask, watcher, kept: as for `volery.reproduction.reproduce.reproduce`.
 
@@ -97,11 +105,6 @@ def reproduce_until_decided(
 
 def reproduce_again(experiment: Experiment, record: Record | None, **options: Any) -> Reproduction:
     """Run an experiment with its own seeds; seeds that were added for its record stay, where their runs are at hand.
-
-    Args:
-        experiment: what to run.
-        record: the last one.
-        options: as for `volery.reproduction.reproduce.reproduce`.
 
     Raises:
         InputError, LostRunError: as `reproduce` does.
@@ -145,7 +148,6 @@ def _is_timed(claim: Claim) -> bool:
 
 
 def _places(experiment: Experiment, claim: Claim, judgement: Judgement) -> list[Place]:
-    """The places of the undecided cases of a claim."""
     found = []
     for case in judgement.cases:
         if case.wants_seeds:
@@ -194,7 +196,6 @@ def _run_s(found: Reproduction, place: Place) -> float:
 
 
 def _end(found: Reproduction, wanted: Wanted, limits: AutoSeeds) -> str:
-    """The reason why no further seed is drawn."""
     if found.interrupted:
         return "it was interrupted"
     if not wanted:
@@ -207,3 +208,83 @@ def _end(found: Reproduction, wanted: Wanted, limits: AutoSeeds) -> str:
         f"the budget of {limits.budget_s:g} CPU seconds does not pay the next look at {claims} undecided claims "
         f"(a run takes up to {slowest:.0f} s)"
     )
+
+
+class SpotCheck(msgspec.Struct, frozen=True):
+    """The result of a check of recorded runs."""
+
+    experiment: str
+    runs: int
+    recorded: int
+    differing: tuple[RunDigest, ...]
+
+
+AFFORDABLE_CPU_S: Final = 120.0
+"""What a single run may cost that stands for its experiment, where there is a choice (CPU seconds)."""
+
+
+def spread(record: Record, count: int) -> list[RunDigest]:
+    """Take `count` recorded runs, evenly spread over all of them."""
+    total = len(record.digests)
+    count = min(count, total)
+    return [record.digests[total * i // count] for i in range(count)]
+
+
+def affordable(record: Record) -> RunDigest:
+    """The first recorded run that costs no more than `AFFORDABLE_CPU_S`, else the cheapest one."""
+    cheap = (run for run in record.digests if run.cpu_s <= AFFORDABLE_CPU_S)
+    return next(cheap, None) or min(record.digests, key=lambda run: run.cpu_s)
+
+
+def spot_check(
+    experiment: Experiment,
+    record: Record | None,
+    count: int,
+    *,
+    traces: Path,
+    runs: Sequence[RunDigest] = (),
+    processes: int = 1,
+    dask: str | None = None,
+    watcher: Watcher | None = None,
+) -> SpotCheck:
+    """Run recorded runs again.
+
+    Args:
+        count: how many runs, evenly spread over all recorded ones.
+        runs: these instead.
+        processes, dask, watcher: as in `volery.study.pool`.
+
+    Raises:
+        InputError: there is no record with runs, a run is no part of the experiment, or its input is not here.
+        LostRunError: when a run's process died.
+    """
+    check_places(processes, dask)
+    place = f"experiment {experiment.name}"
+    if record is None or not record.digests:
+        raise InputError(place, f"has no recorded run; `volery reproduce {experiment.name}` runs it")
+    planned = plan_experiment(experiment, traces, redrawn(experiment, record))
+    known = {(*at, run.spec.seed): run for at, runs in planned.runs.items() for run in runs}
+    chosen: dict[str, tuple[RunDigest, PlannedRun]] = {}
+    for expected in runs or spread(record, count):
+        run = known.get((expected.of, expected.workload, expected.population, expected.seed))
+        if run is None:
+            raise InputError(
+                place, f"{expected.of} on {expected.workload} is no part of it now, or its trace is not here"
+            )
+        chosen[run.key] = (expected, run)
+    differing = []
+    with closing(each_outcome([run for _, run in chosen.values()], processes, watcher, dask)) as outcomes:
+        for run, outcome in outcomes:
+            expected, _ = chosen[run.key]
+            if outcome.summary.digest != expected.digest:
+                differing.append(expected)
+    return SpotCheck(experiment.name, len(chosen), len(record.digests), tuple(differing))
+
+
+def checked_record(experiment: Experiment, record: Record, found: SpotCheck) -> Record:
+    """The record with a check that found no difference; as it was where the code is still the one that made it."""
+    assert not found.differing, "a check that refutes a record does not confirm it"
+    code = code_digest(*experiment.architecture_names())
+    if code == record.code_sha256:
+        return record
+    return msgspec.structs.replace(record, checked=Check(code, datetime.now(UTC).date().isoformat(), found.runs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from volery.core.errors import InputError
-from volery.reproduction.tolerance import Tolerance, read_printed, tolerance_of
+from volery.reproduction.claims import Tolerance, read_printed, tolerance_of
 
 
 @pytest.mark.parametrize(

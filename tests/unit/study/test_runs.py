@@ -1,0 +1,96 @@
+"""One run: what is read once, what is refused, and what its measures say of the input."""
+
+from __future__ import annotations
+
+from array import array
+
+import msgspec
+import pytest
+
+from volery import architectures
+from volery.core.errors import InputError
+from volery.core.model import Cluster
+from volery.core.records import Records
+from volery.core.trace import Trace, longs
+from volery.study.runs import build, check_roles, larger_than_a_slot, learned, never_ran, read_inputs, rehearse
+from volery.study.spec import RunSpec
+
+RUN = RunSpec(trace="syn:5x4", workers=20, architecture="megha")
+
+
+def trace_of(requests: tuple[tuple[int, ...], ...]) -> Trace:
+    """Two jobs of two tasks; the last task alone asks for the second of the requests."""
+    return Trace(
+        "made", longs(2), array("q", [0, 2, 4]), array("q", [1_000_000] * 4), longs(2),
+        resources=("cpu_milli", "memory_mb"), requests=requests, request=array("I", [0, 0, 0, 1]),
+    )  # fmt: skip
+
+
+def test_the_input_of_the_run_before_is_not_read_again() -> None:
+    first = read_inputs(RUN)
+    again = read_inputs(msgspec.structs.replace(RUN, architecture="pigeon"))
+    assert again.trace is first.trace
+    assert again.facts.read_s == 0
+    assert read_inputs(msgspec.structs.replace(RUN, seed=1)).trace is not first.trace
+
+
+def test_tasks_that_a_slot_does_not_hold_are_counted() -> None:
+    trace = trace_of(((1000, 100), (2000, 100)))
+    found = larger_than_a_slot(trace, "cpu_milli=1000,memory_mb=256")
+    assert found is not None
+    (one,) = found.reasons
+    assert (one.jobs, one.tasks) == (1, 1)
+    assert one.machine_share == pytest.approx(2 / 5)
+    assert larger_than_a_slot(trace, "cpu_milli=2000,memory_mb=256") is None
+    assert larger_than_a_slot(trace_of(((1, 1), (1, 1))), "cpu_milli=1,memory_mb=1") is None
+
+
+def test_tasks_that_never_started_are_counted() -> None:
+    trace = trace_of(((1000, 100), (2000, 100)))
+    records = Records(trace)
+    for task in range(3):
+        records.start_us[task] = 0
+    found = never_ran(records, trace)
+    assert found is not None
+    assert [one.tasks for one in found.reasons] == [1]
+    records.start_us[3] = 0
+    assert never_ran(records, trace) is None
+
+
+def test_parameters_that_do_not_fit_the_cluster_name_the_run() -> None:
+    small = msgspec.structs.replace(RUN, parameters={"gms": 50}, label="the small one")
+    with pytest.raises(InputError, match="partitions, more than 20 workers"):
+        rehearse(small)
+    with pytest.raises(InputError, match="partitions, more than 20 workers"):
+        build(small, Cluster.uniform(20))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"links": {"gm:node": 5}}, None),
+        ({"links": {"gm-node": 5}}, "links: 'gm-node' is not SENDER:RECEIVER, as lm:node"),
+        ({"links": {"gm:nodes": 5}}, "links: no architecture here has the role 'nodes'; did you mean 'node'"),
+        ({"costs": {"lms": 5}}, "costs: no architecture here has the role 'lms'; did you mean 'lm'"),
+    ],
+)
+def test_roles_that_no_design_has_are_refused(changes: dict[str, dict[str, int]], problem: str | None) -> None:
+    run, roles = msgspec.structs.replace(RUN, **changes), frozenset({"gm", "lm", "node"})
+    if problem is None:
+        check_roles(run, roles)
+        return
+    with pytest.raises(InputError) as refused:
+        check_roles(run, roles)
+    assert problem in str(refused.value)
+
+
+def test_a_design_learns_once_from_the_runs_before() -> None:
+    jockey = architectures.lookup("jockey")
+    assert jockey.learning is not None
+    jobs = "recurring:2x2,tasks=20,mean=10,workers=20,tokens=4"
+    run = RunSpec(trace=jobs, workers=20, architecture="jockey", history=jobs)
+    cluster, config = Cluster.uniform(20), architectures.configure(jockey, {"tokens_step": 10})
+    taught = learned(jockey, jockey.learning, config, run, cluster)
+    assert taught != config
+    again = learned(jockey, jockey.learning, config, run, cluster)
+    assert getattr(again, jockey.learning.parameter) is getattr(taught, jockey.learning.parameter)
