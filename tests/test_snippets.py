@@ -26,7 +26,7 @@ from volery.sim.faults import FaultPlan
 from volery.study import StudySpec
 from volery.study.costs import read_costs
 from volery.study.file import read_study
-from volery.workload.requests import load_model
+from volery.workload.models import load_model
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

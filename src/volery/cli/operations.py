@@ -1,20 +1,21 @@
-"""`volery hosts`, `nodes`, `drain` and `undrain`: what those need who operate a federation."""
+"""`volery hosts`, `nodes`, `drain`, `undrain`, `users` and `token`: the operation of a federation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from volery.cli.jobs import Api, connected
+from volery.cli.jobs import NUMBER_MAX, Api, connected
 from volery.cli.options import AsJson
 from volery.cli.output import moment, print_json, print_rows, terminal
 from volery.core.errors import InputError, suggestion
 from volery.core.misses import amount_text
 
 if TYPE_CHECKING:
-    from volery.live.status import HostStatus, NodeStatus
+    from volery.live.status import HostStatus, NodeStatus, PreemptionStatus, SharePart, ShareStatus
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Its address, as node/3.", show_default=False)]
 
@@ -106,15 +107,15 @@ def offers_in_words(offers: Mapping[str, int]) -> str:
 
 def drain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:
     """Place nothing more on a node; what runs there goes on."""
-    _change(node, True, api, as_json)
+    _set_drained(node, True, api, as_json)
 
 
 def undrain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:
     """Use a node again."""
-    _change(node, False, api, as_json)
+    _set_drained(node, False, api, as_json)
 
 
-def _change(node: str, drained: bool, api: str | None, as_json: bool) -> None:
+def _set_drained(node: str, drained: bool, api: str | None, as_json: bool) -> None:
     with connected(api, as_json) as client:
         status = client.drain(node) if drained else client.undrain(node)
     if as_json:
@@ -124,3 +125,194 @@ def _change(node: str, drained: bool, api: str | None, as_json: bool) -> None:
         typer.echo(f"{node} is drained: it gets no new task; {left if status.running else 'nothing runs'} there")
     else:
         typer.echo(f"{node} is used again")
+
+
+users_app = typer.Typer(help="Users, their shares, and who has lost what to whom.")
+
+
+@users_app.callback(invoke_without_command=True)
+def users(context: typer.Context, api: Api = None, as_json: AsJson = False) -> None:
+    """List the users with something under way or a share of the federation."""
+    if context.invoked_subcommand is not None:
+        return
+    with connected(api, as_json) as client:
+        found = client.users()
+    if as_json:
+        print_json(found)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("user", "weight", "share", "jobs waiting", "jobs running", "tasks waiting", "tasks running")
+    for user in found:
+        weight, share = ("" if user.weight is None else str(user.weight)), _percent(user.share)
+        counts = (user.jobs_pending, user.jobs_running, user.tasks_pending, user.tasks_running)
+        table.add_row(Text(user.user), weight, share, *(f"{count:,}" for count in counts))
+    terminal().print(table)
+
+
+@users_app.command("share")
+def share(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="A user, or an organisation.", show_default=False)
+    ] = None,
+    weight: Annotated[
+        int | None, typer.Argument(metavar="[WEIGHT]", min=1, help="Its weight from now on.", show_default=False)
+    ] = None,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the shares of all users or of one; set the weight of one (administrators)."""
+    with connected(api, as_json) as client:
+        found = client.shares() if name is None else [client.share(name, weight)]
+    if as_json:
+        print_json(found if name is None else found[0])
+    elif weight is not None:
+        one = found[0]
+        typer.echo(f"{one.name} has weight {one.weight:,} from now on, and is due {one.share:.1%} of the federation")
+    else:
+        _print_shares(found)
+
+
+def _print_shares(found: list[ShareStatus]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("name", "weight", "share")
+    for one in found:
+        table.add_row(Text("  " * len(one.within) + one.name + "/" * one.organisation), str(one.weight),
+                      _percent(one.share))  # fmt: skip
+    terminal().print(table)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+@users_app.command("preemptions")
+def preemptions(
+    user: Annotated[
+        str | None, typer.Argument(metavar="[USER]", help="Who has lost, or gained.", show_default=False)
+    ] = None,
+    job: Annotated[
+        int | None,
+        typer.Option("--job", min=0, max=NUMBER_MAX, help="Only those of this job, or for it.", show_default=False),
+    ] = None,
+    before: Annotated[
+        int | None,
+        typer.Option("--before", min=0, max=NUMBER_MAX, help="Only those with smaller numbers.", show_default=False),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many, the last first.")] = 100,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """List attempts that were ended so that others could have their places."""
+    with connected(api, as_json) as client:
+        found = client.preemptions(user, job, before, limit)
+    if as_json:
+        print_json(found)
+    else:
+        _print_preemptions(found)
+
+
+def _print_preemptions(found: list[PreemptionStatus]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("number", "when", "lost by", "task", "for", "task", "why", "loser had", "winner had")
+    for one in found:
+        when = moment(one.at_us)
+        table.add_row(
+            str(one.number), when, Text(one.user), _task_name(one.job, one.index), Text(one.for_user),
+            _task_name(one.for_job, one.for_index), one.reason, _share_change(one.loss), _share_change(one.gain),
+        )  # fmt: skip
+    terminal().print(table)
+
+
+def _task_name(job: int, index: int) -> str:
+    return "" if job < 0 else f"{job}/{index}"
+
+
+def _share_change(part: SharePart | None) -> str:
+    return "" if part is None else f"{part.before:.1%} > {part.after:.1%} of {part.due:.1%}"
+
+
+token_app = typer.Typer(help="Make, list and revoke the tokens of a federation.", no_args_is_help=True)
+
+Folder = Annotated[
+    Path, typer.Option("-o", "--folder", help="The federation's folder, on the host of its API.", show_default=True)
+]
+FOLDER: Final = Path("federation")
+DAYS_MAX: Final = 36_500
+
+
+@token_app.command("add")
+def add(
+    user: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    role: Annotated[
+        str, typer.Option(help="user: their own jobs; operator: all jobs, and nodes; admin: jobs for others, too.")
+    ] = "user",
+    days: Annotated[
+        float | None,
+        typer.Option(min=0, max=DAYS_MAX, help="It is void after so many; by default never.", show_default=False),
+    ] = None,
+    folder: Folder = FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print it, for the only time; from the first one on the API lets in only who has one."""
+    from volery.live.service.tokens import ROLES, TokenFile
+
+    known = next((one for one in ROLES if one == role), None)
+    if known is None:
+        raise InputError("--role", f"expected {', '.join(ROLES)}, not {role!r}")
+    tokens = TokenFile(folder)
+    first = tokens.read() is None
+    token, kept = tokens.add(user, known, days)
+    if as_json:
+        print_json({"token": token, "id": kept.id, "user": kept.user, "role": kept.role, "expires_us": kept.expires_us})
+        return
+    typer.echo(token)
+    typer.echo(f"{kept.role} {kept.user}: give it as VOLERY_TOKEN; nobody can print it again", err=True)
+    if first:
+        typer.echo("The API asks everyone for a token from now on.", err=True)
+
+
+@token_app.command("list")
+def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
+    """List the tokens by id; what they are nobody can tell."""
+    from volery.live.service.tokens import TokenFile
+
+    if not folder.is_dir():
+        raise InputError(str(folder), "is no folder of a federation; name it with -o, on the host of its API")
+    found = TokenFile(folder).read()
+    if as_json:
+        shown = ("id", "user", "role", "created_us", "expires_us")
+        listed = [{name: getattr(one, name) for name in shown} for one in found or ()]
+        print_json({"open": found is None, "tokens": listed})
+        return
+    if found is None:
+        typer.echo("There are no tokens: the API lets everyone in and listens on its own machine alone.")
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("id", "user", "role", "made", "expires")
+    for one in found:
+        table.add_row(one.id, Text(one.user), one.role, moment(one.created_us), moment(one.expires_us))
+    terminal().print(table)
+
+
+@token_app.command("revoke")
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="ID|USER", help="A token, or all of a user.", show_default=False)],
+    folder: Folder = FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke tokens: the API refuses them from now on."""
+    from volery.live.service.tokens import TokenFile
+
+    gone = [one.id for one in TokenFile(folder).revoke(name)]
+    if as_json:
+        print_json({"revoked": gone})
+    else:
+        typer.echo(f"revoked, and refused from now on: {', '.join(gone)}")

@@ -19,11 +19,10 @@ from volery.conformance.features import (
     check_locality,
 )
 from volery.conformance.jobs import check_cancel, check_failed_tasks_are_over, check_gangs, check_workflows
-from volery.conformance.message_flow import check_flow_is_declared
-from volery.conformance.preemption import check_nobody_loses_what_it_is_due
 from volery.conformance.protocol import (
     check_allocation_adds_up,
     check_costly_roles_saturate,
+    check_flow_is_declared,
     check_link_delays,
     check_lone_task_costs_its_hops,
     check_messages_are_declared,
@@ -39,6 +38,7 @@ from volery.conformance.safety import (
     check_goes_quiet,
     check_invariants,
     check_jitter_is_safe,
+    check_nobody_loses_what_it_is_due,
     check_repeated_messages,
     check_submitting_again_when_done,
     check_submitting_twice,

@@ -14,7 +14,7 @@ from volery.core.trace import Trace
 from volery.workload.constraints import check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
-from volery.workload.requests import check_names
+from volery.workload.models import check_names
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000

@@ -33,9 +33,9 @@ from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
+from volery.workload.models import with_requests
 from volery.workload.omissions import Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
-from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
 
 NODE_CPU_MILLI: Final = 64_000

@@ -26,12 +26,11 @@ from volery.core.trace import Trace
 from volery.core.workflows import with_parents
 from volery.workload.cell import cell
 from volery.workload.columns import Integers, Reals, arrivals, column, generator, made_trace, microseconds, view
+from volery.workload.deadlines import gangs, recurring
 from volery.workload.distributions import exponential, geometric, log_normal_factors
-from volery.workload.gangs import gangs
 from volery.workload.hdfs import hdfs
+from volery.workload.models import ask
 from volery.workload.presets import ALIBABA, PRESETS, Preset
-from volery.workload.recurring import recurring
-from volery.workload.requests import ask
 from volery.workload.spec import Spec
 
 Draw = Callable[[], float]

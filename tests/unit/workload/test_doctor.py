@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload import repairs
+from volery.workload import convert as repairs
 from volery.workload.convert import convert
 from volery.workload.doctor import RULES, Diagnosis, choices, examine
 from volery.workload.table import TableManifest, TaskRow, batches, read_manifest, read_table, rows_of, table_output

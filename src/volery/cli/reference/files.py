@@ -48,7 +48,7 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
     from volery.live.jobs import JobDescription
     from volery.reproduction.experiments import Experiment
     from volery.sim.faults import FaultPlan
-    from volery.workload.requests import RequestModel
+    from volery.workload.models import RequestModel
 
     return (
         ("federation.toml", "For `volery up` and `volery serve`.", FederationFile),

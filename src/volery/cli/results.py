@@ -1,0 +1,311 @@
+"""`volery show`, `report`, `export`, `timeline`, `browse` and `verify`: the commands on a results folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import typer
+
+from volery.cli.options import AsJson, Baseline, Dask, Folder, Processes
+from volery.cli.output import print_json, print_results, terminal
+from volery.cli.progress import LiveProgress
+from volery.core.errors import InputError, suggestion
+
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
+
+    from volery.report.folder import KeptTimeline, StoredResults, Timeline
+    from volery.study import Verification
+
+
+def show(folder: Folder, baseline: Baseline = "", as_json: AsJson = False) -> None:
+    """Print the table of a results folder again."""
+    from volery.study import load_results
+    from volery.study.stagetime import kept_stage_times
+
+    print_results(load_results(folder, baseline), as_json, kept_stage_times(folder))
+
+
+def report(
+    folder: Folder,
+    pictures: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write its pictures there, too, as SVG files.", show_default=False),
+    ] = None,
+    baseline: Baseline = "",
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html of a results folder anew, and print its path."""
+    from volery.report.pictures import write_pictures
+    from volery.study import write_results_report
+
+    written = []
+    if pictures is not None and folder.is_dir() and not os.access(folder, os.W_OK):
+        typer.echo(f"{folder} is read-only: report.html stays as it is, and pictures come from the tables", err=True)
+    else:
+        written = [write_results_report(folder, baseline)]
+    drawn = write_pictures(folder, pictures) if pictures is not None else []
+    if as_json:
+        print_json({"report": str(written[0]) if written else None, "pictures": [str(one) for one in drawn]})
+    else:
+        for one in (*written, *drawn):
+            typer.echo(str(one))
+
+
+def export(
+    folder: Folder,
+    csv: Annotated[bool, typer.Option("--csv", help="Tables as CSV.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Tables as LaTeX, with booktabs.")] = False,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Figures as PDF.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="Figures as PNG.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="Figures as SVG.")] = False,
+    into: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where to write; else the folder export of the results.",
+                     show_default=False),
+    ] = None,
+    width: Annotated[
+        Literal["single", "double"],
+        typer.Option(metavar="single|double", help="Width of figures: a column (3.33 in), or a page (7 in)."),
+    ] = "single",
+    baseline: Baseline = "",
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Write tables and figures of a results folder for a paper, and print their paths."""
+    from volery.report.export import write_export
+    from volery.study import load_results
+
+    chosen = {"csv": csv, "latex": latex, "pdf": pdf, "png": png, "svg": svg}
+    formats = [name for name, wanted in chosen.items() if wanted]
+    if not formats:
+        raise InputError("export", "no format is given; add --csv, --latex, --pdf, --png or --svg")
+    compared = load_results(folder, baseline) if baseline else None
+    written = write_export(folder, into or folder / "export", formats, width, compared)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+    else:
+        for path in written:
+            typer.echo(str(path))
+
+
+RunName = Annotated[
+    str | None, typer.Option("--run", metavar="NAME", help="Label of the run; the first.", show_default=False)
+]
+RunSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)]
+SEEDS_LISTED: Final = 10
+"""Of those that an error names."""
+
+
+def timeline(
+    folder: Folder,
+    run: RunName = None,
+    seed: RunSeed = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Draw it.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw one run as a Gantt chart (a large one as a heat map), or print its columns with --json."""
+    from volery.report.folder import read_timeline
+    from volery.report.groups import straight
+
+    _, chosen = kept_runs(folder, run, seed)
+    if output is not None:
+        _draw_timeline(read_timeline(folder, chosen[0]), output)
+    if as_json:
+        print_json(_timeline_content(read_timeline(folder, chosen[0]), output))
+    elif output is not None:
+        typer.echo(str(output))
+    else:
+        for one in chosen:
+            what = "task runs" if one.is_small else "heat map"
+            typer.echo(f"{straight(one.label)}, seed {one.seed}: {what}, {one.machines:,} machines")
+        typer.echo("-o FILE.svg draws the first of these; --json prints its columns.")
+
+
+def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[StoredResults, list[KeptTimeline]]:
+    """A results folder, and the runs of this label and seed that have kept what ran where.
+
+    Raises:
+        InputError: there are none.
+    """
+    from volery.report.folder import read_results
+    from volery.report.groups import straight
+
+    results = read_results(folder)
+    known = results.timelines
+    if not known:
+        raise InputError(str(folder), "no run in it has kept what ran where; run the study again in a new folder")
+    chosen = [one for one in known if run in (None, one.label) and seed in (None, one.seed)]
+    if not chosen:
+        labels = list(dict.fromkeys(straight(one.label) for one in known))
+        if run is not None and run not in (one.label for one in known):
+            raise InputError("--run", f"there is no run {run!r}{suggestion(run, labels)}")
+        seeds = sorted({one.seed for one in known if run in (None, one.label)})
+        listed = ", ".join(map(str, seeds[:SEEDS_LISTED])) + (", ..." if len(seeds) > SEEDS_LISTED else "")
+        raise InputError("--seed", f"there is no such run; its seeds are {listed}")
+    return results, chosen
+
+
+def _draw_timeline(one: Timeline, path: Path) -> None:
+    from volery.report.gantt import picture
+    from volery.report.page import write_page
+
+    if path.suffix != ".svg":
+        raise InputError(str(path), "a picture's name must end in .svg")
+    write_page(path, picture(one))
+
+
+def _timeline_content(one: Timeline, output: Path | None) -> dict[str, Any]:
+    content: dict[str, Any] = {"label": one.label, "seed": one.seed, "machines": one.machines}
+    content |= {"kind": "task runs" if one.is_small else "heat map"}
+    content |= {"columns": {name: column.tolist() for name, column in one.columns.items()}}
+    content |= {"submit_s": one.submit_s.tolist()}
+    return content | ({"picture": str(output)} if output is not None else {})
+
+
+LOOPBACK = "127.0.0.1"
+ANY_PORT = 0
+TOLD_EVERY_S = 2.0
+
+
+def browse(
+    folder: Folder,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = ANY_PORT,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Others than this machine can read the results through another.")
+    ] = LOOPBACK,
+    as_json: AsJson = False,
+) -> None:
+    """Show a results folder on a page that can answer about every job and task, until Ctrl-C."""
+    from volery.report.explore.server import LOCAL_NAMES, Site, open_server, url_of
+    from volery.report.explore.site import ResultsSite
+    from volery.study.why import Explanations
+
+    waiting = BrowseServer()
+    site = ResultsSite(folder, lambda: Explanations(folder), waiting.told, waiting.failed)
+    site.begin()
+    names = LOCAL_NAMES if host == LOOPBACK else (*LOCAL_NAMES, host, f"[{host}]")
+    server = open_server(Site(site.page, site.answer, names), host, port)
+    url = url_of(server)
+    if as_json:
+        print_json({"folder": str(folder), "url": url})
+    else:
+        typer.echo(f"{folder} is at {url}; Ctrl-C ends it")
+    waiting.serve(server)
+
+
+class BrowseServer:
+    """Serves while the folder is read, prints the progress, and ends where the folder cannot be read."""
+
+    def __init__(self) -> None:
+        self._server: ThreadingHTTPServer | None = None
+        self._problem: Exception | None = None
+        self._began = self._last = time.monotonic()
+
+    def told(self, text: str) -> None:
+        """Print it, but not too often."""
+        now = time.monotonic()
+        if now - self._last >= TOLD_EVERY_S:
+            typer.echo(f"{text} ({now - self._began:.0f} s)", err=True)
+            self._last = now
+
+    def failed(self, problem: Exception) -> None:
+        """End the server; its caller prints the error."""
+        self._problem = problem
+        if self._server is not None:
+            self._server.shutdown()
+
+    def serve(self, server: ThreadingHTTPServer) -> None:
+        """Until Ctrl-C, or until it shows that there is nothing to serve.
+
+        Raises:
+            InputError: what is wrong with the folder.
+        """
+        self._server = server
+        try:
+            if self._problem is None:
+                server.serve_forever()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            server.server_close()
+        if self._problem is not None:
+            raise self._problem
+
+
+SHOWN_DIGITS = 16
+
+
+def verify(
+    folder: Folder,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="A trace or machine file that has moved, or a folder that holds it; found by its digest. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    processes: Processes = 1,
+    dask: Dask = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run everything in a results folder again and compare every number of every file; status 1 where one differs."""
+    from volery.study import verify as verify_folder
+
+    with LiveProgress(silent=as_json) as watcher:
+        verification = verify_folder(folder, traces=trace or (), processes=processes, dask=dask, watcher=watcher)
+    if as_json:
+        print_json(
+            {
+                "agrees": verification.agrees,
+                "same_code": verification.same_code,
+                "planned": verification.planned,
+                "runs": [
+                    {"label": run.label, "seed": run.seed, "recorded": run.recorded, "found": run.found}
+                    | {"agrees": run.agrees, "same_input": run.same_input}
+                    for run in verification.runs
+                ],
+                "differences": verification.differences,
+            }
+        )
+    else:
+        _print_verification(verification)
+    if not verification.agrees:
+        raise typer.Exit(1)
+
+
+def _print_verification(verification: Verification) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Digests", title_justify="left")
+    for heading in ("run", "recorded", "found now", "verdict"):
+        table.add_column(heading, overflow="fold")
+    for run in verification.runs:
+        verdict = "agrees" if run.agrees else ("DIFFERS" if run.same_input else "DIFFERS: the input is another")
+        width = SHOWN_DIGITS if run.agrees else None
+        table.add_row(
+            Text(f"{run.label}, seed {run.seed}"),
+            run.recorded[:width],
+            run.found[:width],
+            Text(verdict, "green" if run.agrees else "bold red"),
+        )
+    terminal().print(table)
+    wrong = sum(not run.agrees for run in verification.runs)
+    typer.echo(
+        f"{wrong} of {len(verification.runs)} runs differ."
+        if wrong
+        else f"All {len(verification.runs)} runs come out as recorded"
+        + (", but files of the folder do not:" if verification.differences else ", and so does every number.")
+    )
+    for difference in verification.differences:
+        terminal().print(Text(f"  {difference}", "bold red"), soft_wrap=True)
+    if len(verification.runs) < verification.planned:
+        typer.echo(f"The study has {verification.planned} runs; the others have not finished yet.")
+    if not verification.same_code:
+        typer.echo("The code that results depend on is not the code that made them.")
