@@ -27,6 +27,7 @@ from volery.cli.options import (
     SeedsOfFile,
     Strict,
     Why,
+    argument,
     declared,
     measured_window,
     moment,
@@ -88,9 +89,8 @@ def _options() -> list[inspect.Parameter]:
             continue
         kind, default = _typed(field)
         callback = trace_name if field.name == "trace" else None
-        option = declared(
-            field.name, callback=callback, show_default=default not in (None, "", inspect.Parameter.empty)
-        )
+        shown = default not in (None, "", inspect.Parameter.empty)
+        option = declared(field.name, callback=callback, shown=shown)
         annotation = Annotated[kind, option]  # type: ignore[valid-type]  # known at run time
         found.append(
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -174,7 +174,7 @@ def run_and_print(
 
 
 def run(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
+    study: Annotated[Path, argument("The study.", "STUDY.toml")],
     output: KeepIn = None,
     baseline: Baseline = "",
     seeds: SeedsOfFile = None,
@@ -194,7 +194,7 @@ def run(
 
     read = with_baseline(read_study(study), baseline, "--baseline")
     given = None if seeds is None else seeds_given(seeds)
-    read = with_seeds(read, given, seeds_max, budget_s, lambda name: f"--{name.replace('_', '-')}")
+    read = with_seeds(read, given, seeds_max, budget_s, option_of)
     run_and_print(read, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
 
 

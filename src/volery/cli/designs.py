@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.options import AsJson, Picture, argument, option
+from volery.cli.output import bold, print_answer, print_json, print_table, terminal, write_svg
 from volery.core.errors import InputError, suggestion
 from volery.core.stages import BY_GROUP, GROUPS, MODE_IN_TEXT, POLICIES, STAGES, Realisation, Stage
 
@@ -26,13 +26,8 @@ PLACES = {True: "slots, amounts", False: "slots"}
 
 
 def show_architectures(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One of them, with its parameters.", show_default=False)
-    ] = None,
-    pages: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write their pages there, with pictures.", show_default=False),
-    ] = None,
+    name: Annotated[str | None, argument("One of them, with its parameters.", "[NAME]")] = None,
+    pages: Annotated[Path | None, option("Write their pages there, with pictures.", form="FOLDER")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the architectures, or describe one with its parameters, defaults and source."""
@@ -61,10 +56,7 @@ def _write_pages(folder: Path, name: str | None, as_json: bool) -> None:
 
     texts = designs.all_pages() if name is None else designs.pages([architectures.lookup(name)])
     written = [str(path) for path in designs.write_pages(folder, texts)]
-    if as_json:
-        print_json({"written": written})
-    else:
-        typer.echo(f"{len(written)} files in {folder}")
+    print_answer({"written": written}, as_json, f"{len(written)} files in {folder}")
 
 
 def _design(entry: Architecture) -> dict[str, Any]:
@@ -88,24 +80,18 @@ def _design(entry: Architecture) -> dict[str, Any]:
 
 
 def _print_designs(entries: list[Architecture]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("name", "summary", "places", "source")
-    for entry in entries:
-        table.add_row(Text(entry.name, "bold"), Text(entry.summary), Text(PLACES[entry.vectors]), Text(entry.source))
-    terminal().print(table)
+    rows = ((bold(entry.name), entry.summary, PLACES[entry.vectors], entry.source) for entry in entries)
+    print_table(("name", "summary", "places", "source"), rows)
     typer.echo("volery architectures NAME describes one with its parameters.")
 
 
 def _print_design(entry: Architecture) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from volery import architectures
 
     console = terminal()
-    console.print(Text(entry.name, "bold"), Text(entry.summary), sep=": ")
+    console.print(bold(entry.name), Text(entry.summary), sep=": ")
     console.print(Text(f"source:    {entry.source}"))
     console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
     console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
@@ -113,20 +99,16 @@ def _print_design(entry: Architecture) -> None:
         console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
     console.print(Text(f"places:    {PLACES[entry.vectors]}"))
     console.print(Text(f"workflows: {'whole' if entry.graphs else 'sent task by task as they may start'}"))
-    table = Table("parameter", "values", "default", "meaning")
-    for parameter in architectures.parameters(entry):
-        default = "none" if parameter.default is None else str(parameter.default)
-        table.add_row(Text(parameter.name, "bold"), Text(parameter.type), Text(default), Text(parameter.description))
-    console.print(table)
+    rows = (
+        (bold(one.name), one.type, "none" if one.default is None else str(one.default), one.description)
+        for one in architectures.parameters(entry)
+    )
+    print_table(("parameter", "values", "default", "meaning"), rows)
 
 
 def flow(
-    name: Annotated[
-        str, typer.Argument(metavar="ARCH[:PARAMETER=VALUE,...]", help="Which, and how.", show_default=False)
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Draw it.", show_default=False)
-    ] = None,
+    name: Annotated[str, argument("Which, and how.", "ARCH[:PARAMETER=VALUE,...]")],
+    output: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the roles of an architecture and the messages between them, or draw them as a picture."""
@@ -138,7 +120,9 @@ def flow(
     entry = architectures.lookup(choice.name)
     found = example_flow(entry, architectures.configure(entry, choice.parameters))
     if output is not None:
-        _draw_flow(found, output)
+        from volery.report.flowplot import flow_svg
+
+        write_svg(output, flow_svg(found))
     if as_json:
         print_json(msgspec.to_builtins(found) | ({"picture": str(output)} if output is not None else {}))
     elif output is not None:
@@ -147,29 +131,12 @@ def flow(
         _print_flow(found)
 
 
-def _draw_flow(found: Flow, path: Path) -> None:
-    from volery.report.flowplot import flow_svg
-    from volery.report.page import write_page
-
-    if path.suffix != ".svg":
-        raise InputError(str(path), "a picture's name must end in .svg")
-    write_page(path, flow_svg(found))
-
-
 def _print_flow(found: Flow) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
+    roles = ((bold(one.name), ", ".join(one.kinds), str(one.count), ", ".join(one.driver)) for one in found.roles)
+    print_table(("role", "class", "components", "told by the driver"), roles)
+    hops = ((hop.source, bold(hop.message), hop.to, hop.meaning) for hop in found.hops)
+    print_table(("from", "message", "to", "meaning"), hops)
     console = terminal()
-    roles = Table("role", "class", "components", "told by the driver")
-    for role in found.roles:
-        cells = (", ".join(role.kinds), str(role.count), ", ".join(role.driver))
-        roles.add_row(Text(role.name, "bold"), *map(Text, cells))
-    console.print(roles)
-    messages = Table("from", "message", "to", "meaning")
-    for hop in found.hops:
-        messages.add_row(Text(hop.source), Text(hop.message, "bold"), Text(hop.to), Text(hop.meaning))
-    console.print(messages)
     if found.linked:
         console.print("All of this travels in numbered frames that are acknowledged and repeated.")
     console.print("-o FILE.svg draws it.")
@@ -179,16 +146,11 @@ LEGEND = "F full match   ~ partial match   . no match   ? undetermined (the text
 
 
 def show_stages(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ARCH[:PARAMETER=VALUE,...] ...]", help="These, with methods.", show_default=False),
-    ] = None,
+    names: Annotated[list[str] | None, argument("These, with methods.", "[ARCH[:PARAMETER=VALUE,...] ...]")] = None,
     with_paper: Annotated[
         bool, typer.Option("--paper", help="Put the fourteen mappings of Andreadis et al., SC18, beside ours.")
     ] = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a heat map as a page.", show_default=False)
-    ] = None,
+    html: Annotated[Path | None, option("Write a heat map as a page.", form="FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which of the 33 stages of the reference architecture for datacenter scheduling each design has."""
@@ -333,9 +295,7 @@ STAGE_IDS = [stage.value for stage in Stage]
 
 @policy_app.command("list")
 def list_policies(
-    stage: Annotated[
-        str | None, typer.Argument(metavar="[STAGE]", help="Of this stage alone, as R5.", show_default=False)
-    ] = None,
+    stage: Annotated[str | None, argument("Of this stage alone, as R5.", "[STAGE]")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of the reference page.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -410,7 +370,7 @@ def _print_policies(stages: list[Stage]) -> None:
         for place, one in enumerate(_policies_of(stage)):
             given = "\n".join(f"{each['name']}:{each['default']}" for each in one["parameters"])
             head = f"{stage.value} {STAGES[stage].name}" if not place else ""
-            table.add_row(Text(head), Text(one["name"], "bold"), Text(one["summary"]), Text(given))
+            table.add_row(Text(head), bold(one["name"]), Text(one["summary"]), Text(given))
     terminal().print(table)
     typer.echo("pipeline:STAGE=POLICY/parameter:value,... takes them; volery policy check NAME judges one.")
 

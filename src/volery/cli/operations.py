@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
 from volery.cli.jobs import NUMBER_MAX, Api, connected
-from volery.cli.options import AsJson
-from volery.cli.output import moment, print_json, print_rows, terminal
+from volery.cli.options import AsJson, argument, option
+from volery.cli.output import moment, print_answer, print_json, print_rows, print_table, terminal
 from volery.core.errors import InputError, suggestion
 from volery.core.misses import amount_text
 
 if TYPE_CHECKING:
-    from volery.live.status import HostStatus, NodeStatus, PreemptionStatus, SharePart, ShareStatus
+    from volery.live.status import HostStatus, NodeStatus, SharePart
 
-NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Its address, as node/3.", show_default=False)]
+NodeName = Annotated[str, argument("Its address, as node/3.", "NODE")]
 
 
 def nodes(
-    state: Annotated[str | None, typer.Option(help="Only those in use, drained or lost.", show_default=False)] = None,
-    host: Annotated[str | None, typer.Option(help="Only those on this host.", show_default=False)] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Only those of this cluster, as lm/0.", show_default=False)
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(help="Only where address, host, hostname or labels contain this.", show_default=False),
-    ] = None,
+    state: Annotated[str | None, option("Only those in use, drained or lost.")] = None,
+    host: Annotated[str | None, option("Only those on this host.")] = None,
+    cluster: Annotated[str | None, option("Only those of this cluster, as lm/0.", form="ADDRESS")] = None,
+    text: Annotated[str | None, option("Only where address, host, hostname or labels contain this.")] = None,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
@@ -39,8 +34,6 @@ def nodes(
     if as_json:
         print_json(found)
         return
-    from rich.text import Text
-
     amounts = any(node.offers for node in found)
     more = ("offers",) if amounts else ()
     print_rows(
@@ -51,13 +44,11 @@ def nodes(
     for words in dict.fromkeys(node.held for node in found if node.held):
         where = [node.address for node in found if node.held == words]
         some = f"{where[0]} and {len(where) - 1} more" if len(where) > 1 else where[0]
-        terminal().print(Text(f"{some}: {words}"))
+        terminal().print(f"{some}: {words}", highlight=False, emoji=False)
 
 
 def _node_state(word: str | None) -> str | None:
     """The state that an option names."""
-    from typing import get_args
-
     from volery.live.status import NodeState
 
     states = get_args(NodeState)
@@ -118,13 +109,11 @@ def undrain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:
 def _set_drained(node: str, drained: bool, api: str | None, as_json: bool) -> None:
     with connected(api, as_json) as client:
         status = client.drain(node) if drained else client.undrain(node)
-    if as_json:
-        print_json(status)
-    elif drained:
+    told = f"{node} is used again"
+    if drained:
         left = f"{status.running} task{'s' * (status.running != 1)} still run" + "s" * (status.running == 1)
-        typer.echo(f"{node} is drained: it gets no new task; {left if status.running else 'nothing runs'} there")
-    else:
-        typer.echo(f"{node} is used again")
+        told = f"{node} is drained: it gets no new task; {left if status.running else 'nothing runs'} there"
+    print_answer(status, as_json, told)
 
 
 users_app = typer.Typer(help="Users, their shares, and who has lost what to whom.")
@@ -140,25 +129,19 @@ def users(context: typer.Context, api: Api = None, as_json: AsJson = False) -> N
     if as_json:
         print_json(found)
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("user", "weight", "share", "jobs waiting", "jobs running", "tasks waiting", "tasks running")
-    for user in found:
-        weight, share = ("" if user.weight is None else str(user.weight)), _percent(user.share)
-        counts = (user.jobs_pending, user.jobs_running, user.tasks_pending, user.tasks_running)
-        table.add_row(Text(user.user), weight, share, *(f"{count:,}" for count in counts))
-    terminal().print(table)
+    heads = ("user", "weight", "share", "jobs waiting", "jobs running", "tasks waiting", "tasks running")
+    rows = (
+        (user.user, "" if user.weight is None else str(user.weight), _percent(user.share), f"{user.jobs_pending:,}",
+         f"{user.jobs_running:,}", f"{user.tasks_pending:,}", f"{user.tasks_running:,}")
+        for user in found
+    )  # fmt: skip
+    print_table(heads, rows)
 
 
 @users_app.command("share")
 def share(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A user, or an organisation.", show_default=False)
-    ] = None,
-    weight: Annotated[
-        int | None, typer.Argument(metavar="[WEIGHT]", min=1, help="Its weight from now on.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, argument("A user, or an organisation.", "[NAME]")] = None,
+    weight: Annotated[int | None, argument("Its weight from now on.", "[WEIGHT]", min=1)] = None,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
@@ -171,18 +154,11 @@ def share(
         one = found[0]
         typer.echo(f"{one.name} has weight {one.weight:,} from now on, and is due {one.share:.1%} of the federation")
     else:
-        _print_shares(found)
-
-
-def _print_shares(found: list[ShareStatus]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("name", "weight", "share")
-    for one in found:
-        table.add_row(Text("  " * len(one.within) + one.name + "/" * one.organisation), str(one.weight),
-                      _percent(one.share))  # fmt: skip
-    terminal().print(table)
+        rows = (
+            ("  " * len(one.within) + one.name + "/" * one.organisation, str(one.weight), _percent(one.share))
+            for one in found
+        )
+        print_table(("name", "weight", "share"), rows)
 
 
 def _percent(share: float | None) -> str:
@@ -191,17 +167,9 @@ def _percent(share: float | None) -> str:
 
 @users_app.command("preemptions")
 def preemptions(
-    user: Annotated[
-        str | None, typer.Argument(metavar="[USER]", help="Who has lost, or gained.", show_default=False)
-    ] = None,
-    job: Annotated[
-        int | None,
-        typer.Option("--job", min=0, max=NUMBER_MAX, help="Only those of this job, or for it.", show_default=False),
-    ] = None,
-    before: Annotated[
-        int | None,
-        typer.Option("--before", min=0, max=NUMBER_MAX, help="Only those with smaller numbers.", show_default=False),
-    ] = None,
+    user: Annotated[str | None, argument("Who has lost, or gained.", "[USER]")] = None,
+    job: Annotated[int | None, option("Only those of this job, or for it.", "--job", min=0, max=NUMBER_MAX)] = None,
+    before: Annotated[int | None, option("Only those with smaller numbers.", "--before", min=0, max=NUMBER_MAX)] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many, the last first.")] = 100,
     api: Api = None,
     as_json: AsJson = False,
@@ -211,22 +179,14 @@ def preemptions(
         found = client.preemptions(user, job, before, limit)
     if as_json:
         print_json(found)
-    else:
-        _print_preemptions(found)
-
-
-def _print_preemptions(found: list[PreemptionStatus]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("number", "when", "lost by", "task", "for", "task", "why", "loser had", "winner had")
-    for one in found:
-        when = moment(one.at_us)
-        table.add_row(
-            str(one.number), when, Text(one.user), _task_name(one.job, one.index), Text(one.for_user),
-            _task_name(one.for_job, one.for_index), one.reason, _share_change(one.loss), _share_change(one.gain),
-        )  # fmt: skip
-    terminal().print(table)
+        return
+    heads = ("number", "when", "lost by", "task", "for", "task", "why", "loser had", "winner had")
+    rows = (
+        (str(one.number), moment(one.at_us), one.user, _task_name(one.job, one.index), one.for_user,
+         _task_name(one.for_job, one.for_index), one.reason, _share_change(one.loss), _share_change(one.gain))
+        for one in found
+    )  # fmt: skip
+    print_table(heads, rows)
 
 
 def _task_name(job: int, index: int) -> str:
@@ -239,23 +199,18 @@ def _share_change(part: SharePart | None) -> str:
 
 token_app = typer.Typer(help="Make, list and revoke the tokens of a federation.", no_args_is_help=True)
 
-Folder = Annotated[
-    Path, typer.Option("-o", "--folder", help="The federation's folder, on the host of its API.", show_default=True)
-]
+Folder = Annotated[Path, typer.Option("-o", "--folder", help="The federation's folder, on the host of its API.")]
 FOLDER: Final = Path("federation")
 DAYS_MAX: Final = 36_500
 
 
 @token_app.command("add")
 def add(
-    user: Annotated[str, typer.Argument(help="Whose it is.", show_default=False)],
+    user: Annotated[str, argument("Whose it is.", None)],
     role: Annotated[
         str, typer.Option(help="user: their own jobs; operator: all jobs, and nodes; admin: jobs for others, too.")
     ] = "user",
-    days: Annotated[
-        float | None,
-        typer.Option(min=0, max=DAYS_MAX, help="It is void after so many; by default never.", show_default=False),
-    ] = None,
+    days: Annotated[float | None, option("It is void after so many; by default never.", min=0, max=DAYS_MAX)] = None,
     folder: Folder = FOLDER,
     as_json: AsJson = False,
 ) -> None:
@@ -293,18 +248,13 @@ def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     if found is None:
         typer.echo("There are no tokens: the API lets everyone in and listens on its own machine alone.")
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("id", "user", "role", "made", "expires")
-    for one in found:
-        table.add_row(one.id, Text(one.user), one.role, moment(one.created_us), moment(one.expires_us))
-    terminal().print(table)
+    rows = ((one.id, one.user, one.role, moment(one.created_us), moment(one.expires_us)) for one in found)
+    print_table(("id", "user", "role", "made", "expires"), rows)
 
 
 @token_app.command("revoke")
 def revoke(
-    name: Annotated[str, typer.Argument(metavar="ID|USER", help="A token, or all of a user.", show_default=False)],
+    name: Annotated[str, argument("A token, or all of a user.", "ID|USER")],
     folder: Folder = FOLDER,
     as_json: AsJson = False,
 ) -> None:
@@ -312,7 +262,4 @@ def revoke(
     from volery.live.service.tokens import TokenFile
 
     gone = [one.id for one in TokenFile(folder).revoke(name)]
-    if as_json:
-        print_json({"revoked": gone})
-    else:
-        typer.echo(f"revoked, and refused from now on: {', '.join(gone)}")
+    print_answer({"revoked": gone}, as_json, f"revoked, and refused from now on: {', '.join(gone)}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from volery.cli.options import AsJson, Baseline, Dask, Folder, Processes
-from volery.cli.output import print_json, print_results, terminal
+from volery.cli.options import AsJson, Baseline, Dask, Folder, Picture, Port, Processes, RunName, RunSeed, option
+from volery.cli.output import print_answer, print_json, print_results, print_table, terminal, write_svg
 from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError, suggestion
 
@@ -31,10 +31,7 @@ def show(folder: Folder, baseline: Baseline = "", as_json: AsJson = False) -> No
 
 def report(
     folder: Folder,
-    pictures: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write its pictures there, too, as SVG files.", show_default=False),
-    ] = None,
+    pictures: Annotated[Path | None, option("Write its pictures there, too, as SVG files.", form="FOLDER")] = None,
     baseline: Baseline = "",
     as_json: AsJson = False,
 ) -> None:
@@ -48,11 +45,8 @@ def report(
     else:
         written = [write_results_report(folder, baseline)]
     drawn = write_pictures(folder, pictures) if pictures is not None else []
-    if as_json:
-        print_json({"report": str(written[0]) if written else None, "pictures": [str(one) for one in drawn]})
-    else:
-        for one in (*written, *drawn):
-            typer.echo(str(one))
+    content = {"report": str(written[0]) if written else None, "pictures": [str(one) for one in drawn]}
+    print_answer(content, as_json, *map(str, (*written, *drawn)))
 
 
 def export(
@@ -64,8 +58,7 @@ def export(
     svg: Annotated[bool, typer.Option("--svg", help="Figures as SVG.")] = False,
     into: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where to write; else the folder export of the results.",
-                     show_default=False),
+        option("Where to write; else the folder export of the results.", form="FOLDER")
     ] = None,
     width: Annotated[
         Literal["single", "double"],
@@ -84,17 +77,10 @@ def export(
         raise InputError("export", "no format is given; add --csv, --latex, --pdf, --png or --svg")
     compared = load_results(folder, baseline) if baseline else None
     written = write_export(folder, into or folder / "export", formats, width, compared)
-    if as_json:
-        print_json({"files": [str(path) for path in written]})
-    else:
-        for path in written:
-            typer.echo(str(path))
+    files = [str(path) for path in written]
+    print_answer({"files": files}, as_json, *files)
 
 
-RunName = Annotated[
-    str | None, typer.Option("--run", metavar="NAME", help="Label of the run; the first.", show_default=False)
-]
-RunSeed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)]
 SEEDS_LISTED: Final = 10
 """Of those that an error names."""
 
@@ -103,9 +89,7 @@ def timeline(
     folder: Folder,
     run: RunName = None,
     seed: RunSeed = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Draw it.", show_default=False)
-    ] = None,
+    output: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw one run as a Gantt chart (a large one as a heat map), or print its columns with --json."""
@@ -114,7 +98,9 @@ def timeline(
 
     _, chosen = kept_runs(folder, run, seed)
     if output is not None:
-        _draw_timeline(read_timeline(folder, chosen[0]), output)
+        from volery.report.gantt import picture
+
+        write_svg(output, picture(read_timeline(folder, chosen[0])))
     if as_json:
         print_json(_timeline_content(read_timeline(folder, chosen[0]), output))
     elif output is not None:
@@ -150,15 +136,6 @@ def kept_runs(folder: Path, run: str | None, seed: int | None) -> tuple[StoredRe
     return results, chosen
 
 
-def _draw_timeline(one: Timeline, path: Path) -> None:
-    from volery.report.gantt import picture
-    from volery.report.page import write_page
-
-    if path.suffix != ".svg":
-        raise InputError(str(path), "a picture's name must end in .svg")
-    write_page(path, picture(one))
-
-
 def _timeline_content(one: Timeline, output: Path | None) -> dict[str, Any]:
     content: dict[str, Any] = {"label": one.label, "seed": one.seed, "machines": one.machines}
     content |= {"kind": "task runs" if one.is_small else "heat map"}
@@ -168,13 +145,12 @@ def _timeline_content(one: Timeline, output: Path | None) -> dict[str, Any]:
 
 
 LOOPBACK = "127.0.0.1"
-ANY_PORT = 0
 TOLD_EVERY_S = 2.0
 
 
 def browse(
     folder: Folder,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = ANY_PORT,
+    port: Port = 0,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Others than this machine can read the results through another.")
     ] = LOOPBACK,
@@ -191,10 +167,7 @@ def browse(
     names = LOCAL_NAMES if host == LOOPBACK else (*LOCAL_NAMES, host, f"[{host}]")
     server = open_server(Site(site.page, site.answer, names), host, port)
     url = url_of(server)
-    if as_json:
-        print_json({"folder": str(folder), "url": url})
-    else:
-        typer.echo(f"{folder} is at {url}; Ctrl-C ends it")
+    print_answer({"folder": str(folder), "url": url}, as_json, f"{folder} is at {url}; Ctrl-C ends it")
     waiting.serve(server)
 
 
@@ -244,10 +217,9 @@ def verify(
     folder: Folder,
     trace: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="PATH",
-            help="A trace or machine file that has moved, or a folder that holds it; found by its digest. Repeatable.",
-            show_default=False,
+        option(
+            "A trace or machine file that has moved, or a folder that holds it; found by its digest. Repeatable.",
+            form="PATH",
         ),
     ] = None,
     processes: Processes = 1,
@@ -280,22 +252,15 @@ def verify(
 
 
 def _print_verification(verification: Verification) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="Digests", title_justify="left")
-    for heading in ("run", "recorded", "found now", "verdict"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for run in verification.runs:
         verdict = "agrees" if run.agrees else ("DIFFERS" if run.same_input else "DIFFERS: the input is another")
         width = SHOWN_DIGITS if run.agrees else None
-        table.add_row(
-            Text(f"{run.label}, seed {run.seed}"),
-            run.recorded[:width],
-            run.found[:width],
-            Text(verdict, "green" if run.agrees else "bold red"),
-        )
-    terminal().print(table)
+        shown = Text(verdict, "green" if run.agrees else "bold red")
+        rows.append((f"{run.label}, seed {run.seed}", run.recorded[:width], run.found[:width], shown))
+    print_table(("run", "recorded", "found now", "verdict"), rows, title="Digests")
     wrong = sum(not run.agrees for run in verification.runs)
     typer.echo(
         f"{wrong} of {len(verification.runs)} runs differ."

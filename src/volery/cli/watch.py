@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from volery.cli.options import AsJson
-from volery.cli.output import print_json
+from volery.cli.options import AsJson, Port, RunName, RunSeed, argument, journal_folder, option
+from volery.cli.output import live_extra, print_answer
 from volery.cli.progress import OneLine
-from volery.cli.results import RunName, RunSeed, kept_runs
+from volery.cli.results import kept_runs
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,37 +29,24 @@ if TYPE_CHECKING:
     from volery.report.schema import TraceFacts
     from volery.sim import Progress
 
-ANY_PORT = 0
-
 
 def watch(
-    place: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[PLACE]", help="A results folder, a journal, or a folder of journals.", show_default=False
-        ),
-    ] = None,
+    place: Annotated[Path | None, argument("A results folder, a journal, or a folder of journals.", "[PLACE]")] = None,
     run: RunName = None,
     seed: RunSeed = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Show a small Megha at work: what it does, in a minute.")
     ] = False,
-    begin_s: Annotated[
-        float | None,
-        typer.Option("--from", metavar="SECONDS", help="Begin there; what was before counts.", show_default=False),
-    ] = None,
-    end_s: Annotated[
-        float | None, typer.Option("--to", metavar="SECONDS", help="End there.", show_default=False)
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")] = ANY_PORT,
+    begin_s: Annotated[float | None, option("Begin there; what was before counts.", "--from", form="SECONDS")] = None,
+    end_s: Annotated[float | None, option("End there.", "--to", form="SECONDS")] = None,
+    port: Port = 0,
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "Write a Chrome trace, which https://ui.perfetto.dev opens, instead of showing the page.",
             "--output",
             "-o",
-            metavar="FILE.json",
-            help="Write a Chrome trace, which https://ui.perfetto.dev opens, instead of showing the page.",
-            show_default=False,
+            form="FILE.json",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -76,25 +63,17 @@ def watch(
         return
     reel = chosen.reel()
     output.write_bytes(reel.chrome_trace())
-    if as_json:
-        print_json({"trace": str(output)} | reel.told)
-    else:
-        typer.echo(str(output))
+    print_answer({"trace": str(output)} | reel.told, as_json, str(output))
 
 
 def _serve(chosen: FilmOptions, port: int, as_json: bool) -> None:
     """Show it until Ctrl-C."""
-    try:
+    with live_extra(", or write a Chrome trace: -o run.json"):
         from volery.playback.server import PlaybackServer
-    except ImportError as error:
-        problem = f"{error.name} is not installed; install 'volery[live]', or write a Chrome trace: -o run.json"
-        raise InputError("volery", problem) from None
     reel = chosen.reel()
     showing = PlaybackServer(reel.app(), port)
-    if as_json:
-        print_json({"url": showing.url} | reel.told)
-    else:
-        typer.echo(f"{reel.title} is at {showing.url}; Ctrl-C ends it")
+    content = {"url": showing.url} | reel.told
+    print_answer(content, as_json, f"{reel.title} is at {showing.url}; Ctrl-C ends it")
     showing.run()
 
 
@@ -125,11 +104,6 @@ class FilmSpan(msgspec.Struct, frozen=True):
         if end <= first_us or end <= begin:
             raise InputError("--to", f"{end / MICROSECONDS:g} s is before its beginning; {span}")
         return begin, end
-
-    @property
-    def ends_early(self) -> bool:
-        """True if the options give an end."""
-        return self.end_s is not None
 
 
 def part_of(begin_s: float | None, end_s: float | None) -> FilmSpan:
@@ -232,8 +206,7 @@ def journals_of(place: Path) -> list[Path]:
     """The journals there; none where it is a results folder."""
     if place.is_file():
         return [place]
-    folder = place / "journal" if (place / "journal").is_dir() else place
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return sorted(journal_folder(place).glob(f"*{SUFFIX}"))
 
 
 def of_demonstration(part: FilmSpan) -> Reel:
@@ -241,7 +214,7 @@ def of_demonstration(part: FilmSpan) -> Reel:
     from volery.playback.traced_runs import LENGTH_US, demonstration
 
     begin, end = part.of(0, LENGTH_US)
-    made = demonstration(begin, end, part=part.ends_early)
+    made = demonstration(begin, end, part=part.end_s is not None)
     title = "how Megha works"
     subtitle = f"{len(made.cluster.slots)} machines, 3 clusters, 3 Global Masters; a little work, and a crash."
     told: dict[str, object] = {"label": title}
@@ -284,7 +257,7 @@ def filmed_run(folder: Path, one: KeptTimeline, part: FilmSpan, *, silent: bool)
             else:
                 jobs = told.jobs
 
-        return trace_run(folder, one.label, one.seed, begin, end, part=part.ends_early, watch=moved)
+        return trace_run(folder, one.label, one.seed, begin, end, part=part.end_s is not None, watch=moved)
 
 
 def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
@@ -302,7 +275,7 @@ def of_journals(paths: list[Path], part: FilmSpan, *, silent: bool) -> Reel:
     begin, end = part.of(span.first_us, span.end_us)
     architecture = lookup(span.architecture)
     tracer = Tracer(
-        begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.ends_early
+        begin, end, span.cluster.slots, span.machines, architecture.captions, part=part.end_s is not None
     )  # fmt: skip
 
     def watch(header: Header, components: Mapping[Address, Component], offset_us: Time) -> None:

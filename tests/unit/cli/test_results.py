@@ -93,7 +93,7 @@ def test_it_serves_this_machine_until_it_is_interrupted(
 def test_what_is_no_results_folder_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, _, error = browsed(capsys, tmp_path)
     assert status == 2
-    assert "is not a results fresh_folder" in error
+    assert "is not a results folder" in error
 
 
 def test_a_table_that_turns_out_to_be_damaged_ends_it(fresh_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
