@@ -18,19 +18,19 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.model import SECOND
-from volery.workload.files import numbered_lines
 from volery.workload.formats.source import (
     SQLITE_MAGIC,
     Format,
     Head,
     Noticed,
     amount,
+    document,
     fields,
     known,
     microseconds,
     place,
     span,
-    table_rows,
+    table_format,
 )
 from volery.workload.table import TaskRow
 
@@ -71,22 +71,20 @@ def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         raise InputError(str(path), f"is no Azure packing database: {error}; fetch it again") from None
 
 
-def _rows_requests(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    for number, row in table_rows(path, REQUESTS):
-        with place(path, number, "Azure requests"):
-            start, runtime = microseconds(row["start_ms"], MILLISECOND), microseconds(row["duration_ms"], MILLISECOND)
-            made = TaskRow(
-                job=known(row["id"]),
-                task="0",
-                submit_us=start,
-                runtime_us=runtime,
-                cpu_milli=amount(row["cores"], 1000),
-                memory_mb=amount(row["memory_mb"]),
-                disk_mb=amount(row["disk_mb"]),
-                line=number,
-            )
-        noticed["rows of mode " + (row["mode"] or "unknown")] += 1
-        yield made
+def _row_requests(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    start, runtime = microseconds(row["start_ms"], MILLISECOND), microseconds(row["duration_ms"], MILLISECOND)
+    made = TaskRow(
+        job=known(row["id"]),
+        task="0",
+        submit_us=start,
+        runtime_us=runtime,
+        cpu_milli=amount(row["cores"], 1000),
+        memory_mb=amount(row["memory_mb"]),
+        disk_mb=amount(row["disk_mb"]),
+        line=number,
+    )
+    noticed["rows of mode " + (row["mode"] or "unknown")] += 1
+    return made
 
 
 def _fits_requests(head: Head) -> bool:
@@ -113,8 +111,8 @@ AZURE: Final = (
             "0 is a high priority there and 1 a low one, which may be evicted: 0 and -1 here",
         ),
     ),
-    Format(
-        "azure-requests", "Azure requests", _fits_requests, rows=_rows_requests,
+    table_format(
+        "azure-requests", "Azure requests", _row_requests, names=REQUESTS, fits=_fits_requests,
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
 )  # fmt: skip
@@ -131,21 +129,19 @@ def _time(text: str | None) -> int | None:
     return round(datetime.fromisoformat(bare).replace(tzinfo=UTC).timestamp()) * SECOND
 
 
-def _rows_table(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    for number, row in table_rows(path, (), header=TABLE):
-        with place(path, number, "Philly durations"):
-            gpus = amount(row["num_gpus"], 1000)
-            made = TaskRow(
-                job=str(number),
-                task="0",
-                user=known(row["cluster"]),
-                submit_us=_time(row["timestamp"]),
-                runtime_us=microseconds(row["duration"]) if row["duration"] else None,
-                gpu_milli=gpus,
-                line=number,
-            )
-        noticed["jobs that ask for no GPU"] += gpus == 0
-        yield made
+def _row_durations(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    gpus = amount(row["num_gpus"], 1000)
+    made = TaskRow(
+        job=str(number),
+        task="0",
+        user=known(row["cluster"]),
+        submit_us=_time(row["timestamp"]),
+        runtime_us=microseconds(row["duration"]) if row["duration"] else None,
+        gpu_milli=gpus,
+        line=number,
+    )
+    noticed["jobs that ask for no GPU"] += gpus == 0
+    return made
 
 
 class LoggedMachine(msgspec.Struct):
@@ -173,12 +169,7 @@ class LoggedJob(msgspec.Struct):
 
 
 def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    text = b"\n".join(line.rstrip(b"\n") for _, line in numbered_lines(path))
-    try:
-        jobs = msgspec.json.decode(text, type=list[LoggedJob])
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise InputError(str(path), f"is no log of Philly's jobs: {error}; fetch it again") from None
-    for number, job in enumerate(jobs, 1):
+    for number, job in enumerate(document(path, list[LoggedJob], "log of Philly's jobs"), 1):
         with place(path, number, "Philly job log"):
             starts = [at for one in job.attempts if (at := _time(one.start_time)) is not None]
             start = min(starts, default=None)
@@ -203,8 +194,8 @@ PHILLY: Final = (
             "the file is one document: it is read whole",
         ),
     ),
-    Format(
-        "philly-durations", "Philly durations", lambda head: head.names() >= TABLE, rows=_rows_table,
+    table_format(
+        "philly-durations", "Philly durations", _row_durations, header=TABLE,
         remarks=("jobs have no id: they are numbered by line; the user is the virtual cluster", "rows are not sorted"),
     ),
 )  # fmt: skip

@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
-from volery.workload.files import numbered_lines
 from volery.workload.formats.source import (
     Format,
     Head,
     Noticed,
     amount,
+    document,
     known,
     microseconds,
     parquet_parts,
@@ -72,13 +72,8 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     noticed["tasks without parents"] += bare
 
 
-def fits_gwf(head: Head) -> bool:
-    """By the names of its columns."""
-    return head.names() >= HEADER
-
-
 GWF: Final = Format(
-    "gwf", "GWF", fits_gwf, rows=read_gwf,
+    "gwf", "GWF", lambda head: head.names() >= HEADER, rows=read_gwf,
     remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task",),
 )  # fmt: skip
 
@@ -127,18 +122,14 @@ def read_wfcommons(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
     Raises:
         InputError: it is no such document, or a task is wrong.
     """
-    text = b"\n".join(line.rstrip(b"\n") for _, line in numbered_lines(path))
-    try:
-        document = msgspec.json.decode(text, type=Document)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise InputError(str(path), f"is no WfCommons document: {error}; fetch it again") from None
-    flow = document.workflow
+    found = document(path, Document, "WfCommons document")
+    flow = found.workflow
     tasks = flow.specification.tasks or flow.tasks
     ran = {task.id: task for task in flow.execution.tasks}
     ids = {task.id for task in tasks}
     for number, task in enumerate(tasks, 1):
         with place(path, number, "WfCommons"):
-            yield _wfcommons_row(document.name, task, ran.get(task.id, task), ids, number, noticed)
+            yield _wfcommons_row(found.name, task, ran.get(task.id, task), ids, number, noticed)
 
 
 def _wfcommons_row(
@@ -181,11 +172,6 @@ NEEDED: Final = frozenset({"id", "workflow_id", "ts_submit", "runtime", "parents
 MILLISECOND: Final = 1000
 """Microseconds in one."""
 CORES: Final = ("core", "cpu", "thread", "cores", "cpus", "threads")
-
-
-def fits_wta(head: Head) -> bool:
-    """By the names of its columns."""
-    return head.columns >= NEEDED
 
 
 def read_wta(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
@@ -250,7 +236,7 @@ def _wta_cores(batch: pa.RecordBatch, amount: Any, noticed: Noticed) -> Any:
 
 
 WTA: Final = Format(
-    "wta", "WTA", fits_wta, batches=read_wta,
+    "wta", "WTA", lambda head: head.columns >= NEEDED, batches=read_wta,
     remarks=(
         "-1 is unknown; times are milliseconds; submissions may all be 0, and arrivals must then be added",
         "memory, disk, network, energy and the parameters of tasks are not read",
