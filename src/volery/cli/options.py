@@ -30,9 +30,7 @@ def declared(name: str, *, meaning: str = "", callback: Callable[[str], str] | N
     """The option that sets a field of a setting or a study, as `volery.setting` declares it.
 
     Args:
-        name: of the field.
         meaning: what it says in this command; empty: as declared.
-        callback: of the value.
         shown: whether help shows the default.
     """
     one = DECLARED[name]

@@ -144,8 +144,6 @@ def print_results(
     """Print the table of a study and where its results are.
 
     Args:
-        results: of the study.
-        as_json: print JSON instead of tables.
         stage_times: time per stage, where it was measured.
         strict: leave with status 3 where more than 1 % of the machine time of the work is left out.
 

@@ -125,7 +125,6 @@ class OneLine(_Drawn):
     """Progress of one thing on standard error; silent where there is no terminal, or on request.
 
     Args:
-        silent: nothing is drawn.
         when_moved: it is drawn only when it moves, without a thread that takes time from what is measured.
     """
 

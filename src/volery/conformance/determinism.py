@@ -152,7 +152,6 @@ def digests_under(hash_seed: str, architecture: Architecture) -> list[str] | str
 
     Args:
         hash_seed: PYTHONHASHSEED of that interpreter.
-        architecture: can be pickled.
     """
     interpreter = _interpreter(hash_seed, os.pathsep.join(filter(None, sys.path)))
     asking, answering = _pipes(interpreter)

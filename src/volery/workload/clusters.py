@@ -241,10 +241,7 @@ def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> t
     Every machine has as many slots as it holds of `slot_request`, one at least, and every task takes one slot.
 
     Args:
-        trace: whose tasks ask for amounts.
-        cluster: with capacities.
         slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
-        place: of the option, for errors.
 
     Raises:
         InputError: the cluster has slots already, or the amounts are wrong.

@@ -68,7 +68,6 @@ def made_trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: In
     """The trace of jobs of these sizes; each job's estimate is its mean.
 
     Args:
-        name: the spec.
         arrival_us, sizes: per job.
         duration_us: per task.
     """

@@ -56,14 +56,12 @@ def convert(
 
     Args:
         source: a file of any format, or a folder of parquet parts.
-        output: the table.
         form: name of the format; None: recognised by the content.
         chosen: rule of the doctor -> action.
         parents: whether to keep what tasks wait for; without, they and the submissions of tasks are unknown.
         submissions: whether to keep when each task was submitted; without, they are unknown.
         only: "finished" leaves out rows whose status is another; "ran" keeps all.
         far_permille: what distance from their input costs tasks, see `TableManifest`; None: as the source states.
-        force: replace the output if it exists.
 
     Raises:
         InputError: the source is wrong (the message names the line), or the output cannot be written.
@@ -166,12 +164,7 @@ LATEST: Final = np.iinfo(np.int64).max
 
 
 class Mender:
-    """Repairs rows by the chosen actions: drops, nulls and cuts.
-
-    Args:
-        chosen: rule -> action.
-        broken: what is wrong with ids and graphs.
-    """
+    """Repairs rows by the chosen actions: drops, nulls and cuts."""
 
     def __init__(self, chosen: dict[str, str], broken: Broken) -> None:
         self._chosen = chosen
@@ -250,9 +243,7 @@ def in_order(batches: Iterable[pa.RecordBatch], samples: Integers, rows: int, fo
     """The rows by submission, stably; those that are near each other are sorted together, the others lie on disk.
 
     Args:
-        batches: the rows.
         samples: of their times of submission.
-        rows: about how many there are.
         folder: for what is not in memory.
     """
     buckets = max(1, -(-rows // BUCKET_ROWS))

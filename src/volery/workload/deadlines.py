@@ -70,7 +70,6 @@ def gangs(text: str, seed: int) -> Trace:
     Args:
         text: the spec: a mix, `jobs`, `load`, `workers`, `slower` (how many times longer jobs take where they do not
             prefer to run), `error` (percent by which estimates are above, or with a minus below, the truth).
-        seed: of the run.
 
     Raises:
         InputError: the spec is wrong; the message names the key.

@@ -121,7 +121,6 @@ class Examiner:
 
     Args:
         form: of the trace, for the requests of its rows; None: rows that would be left out are not counted.
-        only: what a run would replay.
     """
 
     def __init__(self, form: Format | None = None, only: Only = "ran") -> None:
@@ -229,10 +228,7 @@ def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None =
     """Check a trace of any format, in bounded memory.
 
     Args:
-        path: the file, or folder of parts.
         form: name of its format; None: recognised by the content.
-        chosen: rule -> action.
-        only: what a run would replay.
 
     Raises:
         InputError: it cannot be read.

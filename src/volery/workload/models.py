@@ -133,7 +133,6 @@ def ask(trace: Trace, model: str, seed: int) -> Trace:
     Args:
         trace: the workload; requests that it has are replaced.
         model: name or file, or `none` to leave the trace as it is.
-        seed: of the run.
 
     Raises:
         InputError: there is no such model, or its file is wrong.
@@ -194,12 +193,6 @@ def parse_estimates(text: str, place: str) -> ErrorModel:
 def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates") -> Trace:
     """The trace with estimates of this model for its schedulers.
 
-    Args:
-        trace: the workload.
-        text: as for `parse_estimates`.
-        seed: of the run.
-        place: names the option in an error.
-
     Raises:
         InputError: there is no such model, or `requested` of a trace that has no estimates of its own.
     """
@@ -258,7 +251,6 @@ def deal_to_users(trace: Trace, users: str | None, seed: int) -> Trace:
     Args:
         trace: the workload; users that it has are replaced.
         users: as for `parse_users`; None leaves the trace as it is.
-        seed: of the run.
 
     Raises:
         InputError: the users are not a list of names and weights.

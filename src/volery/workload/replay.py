@@ -90,9 +90,7 @@ class _Links:
 
     Attributes:
         jobs: of which some row waits.
-        apart: whether some row has a submission of its own.
         gone: job -> rows that were passed over, with what they wait for.
-        rows: how many were seen.
     """
 
     def __init__(self) -> None:
@@ -119,9 +117,6 @@ def read_tasks(path: Path, form: Format, job_count: int | None = None, only: Onl
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
-        path: the file, or folder of parts.
-        form: its format.
-        job_count: how many jobs.
         only: "ran" for all that held machines, "finished" for what finished alone.
 
     Raises:

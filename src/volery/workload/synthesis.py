@@ -152,8 +152,6 @@ def layered(size: int, draw: Draw, shape: float, degree: int) -> Parents:
     """Random levels; each task waits for 1 to `degree` tasks of the level above it.
 
     Args:
-        size: of the job, tasks.
-        draw: of the stream.
         shape: small is deep, large is wide (see the module).
         degree: parents of a task at most; fewer where one is drawn twice.
     """

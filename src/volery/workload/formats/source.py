@@ -38,8 +38,6 @@ class Head(NamedTuple):
     """The beginning of a file, from which its format is recognised.
 
     Attributes:
-        path: the file or folder.
-        start: its first bytes.
         lines: its first lines as text, without blank ones; empty for binary files.
         columns: of a parquet file.
     """
@@ -60,9 +58,6 @@ class Format(NamedTuple):
     Attributes:
         name: for `--format`.
         title: what messages call it.
-        fits: whether a head is of it.
-        rows: reads a file.
-        batches: reads a file.
         remarks: what is known to be odd about it.
     """
 
@@ -143,10 +138,8 @@ def table_rows(
     """Line and fields by name of each row of a table of text; a quoted field may go on over several lines.
 
     Args:
-        path: the file.
         names: of the columns, where the file has no header.
         header: what a first line that is one holds at least; empty: there is never a header.
-        separator: between fields.
 
     Raises:
         InputError: a row has another number of fields, or a quoted field has no end.
@@ -181,7 +174,6 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     """A time of the source in microseconds; it may be negative, which the doctor reports.
 
     Args:
-        text: the number.
         unit: microseconds in a unit of it.
 
     Raises:
