@@ -48,9 +48,9 @@ def trace_name(name: str) -> str:
     """
     if name != "-":
         return name
-    from volery.workload.files import spooled
+    from volery.workload.files import spooled_stdin
 
-    return spooled(name)
+    return spooled_stdin()
 
 
 def journal_folder(place: Path) -> Path:

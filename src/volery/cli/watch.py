@@ -15,7 +15,7 @@ from volery.cli.results import kept_runs
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from starlette.applications import Starlette
 
@@ -56,21 +56,36 @@ def watch(
         raise InputError("PLACE", "give a results folder or journals; or --demo, without them")
     if output is not None and output.suffix != ".json":
         raise InputError(str(output), "is no name of a Chrome trace; give one that ends in .json")
-    chosen = FilmOptions(place, run, seed, part_of(begin_s, end_s), silent=as_json)
-    chosen.check()
+    if begin_s is not None and end_s is not None and end_s <= begin_s:
+        raise InputError("--to", f"{end_s:g} s is not after {begin_s:g} s, where the film begins")
+    journals = journals_of(place) if place is not None else []
+    if run is not None or seed is not None:
+        if place is None:
+            raise InputError("--demo", "takes no --run and no --seed: it brings its own run")
+        if journals:
+            raise InputError("--run", "journals are of one federation; --run and --seed are for results")
+
+    def reel_of() -> Reel:
+        part = FilmSpan(begin_s, end_s)
+        if place is None:
+            return of_demonstration(part)
+        if journals:
+            return of_journals(journals, part, silent=as_json)
+        return of_results(place, run, seed, part, silent=as_json)
+
     if output is None:
-        _serve(chosen, port, as_json)
+        _serve(reel_of, port, as_json)
         return
-    reel = chosen.reel()
+    reel = reel_of()
     output.write_bytes(reel.chrome_trace())
     print_answer({"trace": str(output)} | reel.told, as_json, str(output))
 
 
-def _serve(chosen: FilmOptions, port: int, as_json: bool) -> None:
+def _serve(reel_of: Callable[[], Reel], port: int, as_json: bool) -> None:
     """Show it until Ctrl-C."""
     with live_extra(", or write a Chrome trace: -o run.json"):
         from volery.playback.server import PlaybackServer
-    reel = chosen.reel()
+    reel = reel_of()
     showing = PlaybackServer(reel.app(), port)
     content = {"url": showing.url} | reel.told
     print_answer(content, as_json, f"{reel.title} is at {showing.url}; Ctrl-C ends it")
@@ -104,17 +119,6 @@ class FilmSpan(msgspec.Struct, frozen=True):
         if end <= first_us or end <= begin:
             raise InputError("--to", f"{end / MICROSECONDS:g} s is before its beginning; {span}")
         return begin, end
-
-
-def part_of(begin_s: float | None, end_s: float | None) -> FilmSpan:
-    """The part of the run that the options choose.
-
-    Raises:
-        InputError: it ends before it begins.
-    """
-    if begin_s is not None and end_s is not None and end_s <= begin_s:
-        raise InputError("--to", f"{end_s:g} s is not after {begin_s:g} s, where the film begins")
-    return FilmSpan(begin_s, end_s)
 
 
 class Reel(msgspec.Struct, frozen=True, eq=False):
@@ -163,43 +167,6 @@ class Reel(msgspec.Struct, frozen=True, eq=False):
         from volery.playback.perfetto import chrome_trace
 
         return chrome_trace(self.filmed, len(self.cluster.constraints), self.title)
-
-
-class FilmOptions(msgspec.Struct, frozen=True, eq=False):
-    """The options of `volery watch`.
-
-    Args:
-        place: of results or journals; None: the demonstration.
-        run, seed: of results.
-        part: that is shown.
-        silent: nothing is told of how far it is.
-    """
-
-    place: Path | None
-    run: str | None
-    seed: int | None
-    part: FilmSpan
-    silent: bool
-
-    def check(self) -> None:
-        """Refuse what goes not together.
-
-        Raises:
-            InputError: options for results, with something else.
-        """
-        if self.run is None and self.seed is None:
-            return
-        if self.place is None:
-            raise InputError("--demo", "takes no --run and no --seed: it brings its own run")
-        if journals_of(self.place):
-            raise InputError("--run", "journals are of one federation; --run and --seed are for results")
-
-    def reel(self) -> Reel:
-        if self.place is None:
-            return of_demonstration(self.part)
-        if found := journals_of(self.place):
-            return of_journals(found, self.part, silent=self.silent)
-        return of_results(self.place, self.run, self.seed, self.part, silent=self.silent)
 
 
 def journals_of(place: Path) -> list[Path]:
