@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -133,9 +133,13 @@ def _repaired(
 
 def _without(names: set[str], batch: pa.RecordBatch) -> pa.RecordBatch:
     for name in sorted(names):
-        place = SCHEMA.get_field_index(name)
-        batch = batch.set_column(place, SCHEMA.field(place), pa.nulls(batch.num_rows, SCHEMA.field(place).type))
+        batch = _with_column(batch, name, pa.nulls(batch.num_rows, SCHEMA.field(name).type))
     return batch
+
+
+def _with_column(batch: pa.RecordBatch, name: str, values: Any) -> pa.RecordBatch:
+    place = SCHEMA.get_field_index(name)
+    return batch.set_column(place, SCHEMA.field(place), values)
 
 
 def digest_of(path: Path) -> str:
@@ -194,9 +198,8 @@ class Mender:
             elif action == "null":
                 unknown += nulled(rule, batch).items()
         for name, mask in unknown:
-            place = SCHEMA.get_field_index(name)
-            values = pc.if_else(pa.array(mask), pa.scalar(None, SCHEMA.field(place).type), batch.column(name))
-            batch = batch.set_column(place, SCHEMA.field(place), values)
+            unset = pa.scalar(None, SCHEMA.field(name).type)
+            batch = _with_column(batch, name, pc.if_else(pa.array(mask), unset, batch.column(name)))
         if self._cuts:
             batch = self._cut(batch, first)
         return batch if keep.all() else batch.filter(pa.array(keep))
@@ -215,8 +218,7 @@ class Mender:
         for k, names in enumerate(parents):
             if first + k in hit:
                 parents[k] = [name for name in names if (first + k, hash((jobs[k], name))) not in cuts]
-        place = SCHEMA.get_field_index("parents")
-        return batch.set_column(place, SCHEMA.field(place), pa.array(parents, SCHEMA.field(place).type))
+        return _with_column(batch, "parents", pa.array(parents, SCHEMA.field("parents").type))
 
 
 def shifted(batches: Iterable[pa.RecordBatch], origin_us: int) -> Iterator[pa.RecordBatch]:
@@ -224,8 +226,7 @@ def shifted(batches: Iterable[pa.RecordBatch], origin_us: int) -> Iterator[pa.Re
     for batch in batches:
         moved = batch
         for name in CLOCKS:
-            place = SCHEMA.get_field_index(name)
-            moved = moved.set_column(place, SCHEMA.field(place), pc.subtract(batch.column(name), origin_us))
+            moved = _with_column(moved, name, pc.subtract(batch.column(name), origin_us))
         yield moved
 
 

@@ -29,7 +29,7 @@ from volery.core.model import NEVER, SECOND, Preference, Time
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.workload.columns import Integers, Reals, column, generator, made_trace, microseconds
+from volery.workload.columns import Integers, Reals, column, generator, made_trace, microseconds, ranks
 from volery.workload.constraints import GPU, RACKS
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.spec import Spec
@@ -109,7 +109,7 @@ def _preferences(mix: Mix, slower: float) -> tuple[Preference, ...]:
 
 def _first(u: Reals, share: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """A mask of the smallest draws, exactly this share of them."""
-    return np.asarray(np.argsort(np.argsort(u, kind="stable"), kind="stable") < round(share * len(u)))
+    return np.asarray(ranks(u) < round(share * len(u)))
 
 
 def _arrivals(u: Reals, span_s: float) -> Integers:
