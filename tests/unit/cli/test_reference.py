@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.cli.conftest import Command
 
 from volery.architectures import REGISTRY
 from volery.cli.main import STATUSES, app
@@ -180,3 +181,11 @@ def test_tables_stay_tables(pages: dict[str, str]) -> None:
         for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
             widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
             assert len(widths) == 1, block
+
+
+def test_files_are_told_in_the_form_that_commands_read(pages: dict[str, str], tmp_path: Path, command: Command) -> None:
+    for option, name in (("--scenario", "scenario.json"), ("--schedule", "schedule.json")):
+        assert f"## {name}" in pages["files"]
+        file = tmp_path / name
+        file.write_text("{}", encoding="utf-8")
+        assert "missing required field" in command("storm", option, file).err, "it is read as JSON"
