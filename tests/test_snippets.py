@@ -25,7 +25,7 @@ from volery.live.jobs import read_job
 from volery.sim.faults import FaultPlan
 from volery.study import StudySpec
 from volery.study.file import read_costs, read_study
-from volery.workload.requests import load_model
+from volery.workload.models import load_model
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -30,7 +30,7 @@ OPENERS = r"(What|Who|Whom|Whose|Whoever|How|Where|Which|When|Whether|That|So)\b
 SHARING_BASES = {"Message", "Component"}
 ROLE_NAMES = {"Layout", "Machine", "Node", "Scheduler"}
 """Names of one role in several designs."""
-ING_NOUNS = {"provisioning", "recording", "recurring", "setting"}
+ING_NOUNS = {"provisioning", "recording", "setting"}
 LIBRARY_NAMES = {"tmp_path", "tmp_path_factory", "handle_data", "do_GET", "do_HEAD", "data_received"}
 """What pytest, html.parser, http.server and asyncio call things."""
 IMPURE_MODULES = {"time", "datetime", "uuid", "asyncio", "threading", "os", "secrets", "socket", "subprocess"}

@@ -16,7 +16,7 @@ from tests.live.bench import LIMIT_S
 from tests.live.serving import at_work
 
 from volery.architectures import REGISTRY
-from volery.conformance.examples import examples
+from volery.conformance.protocol import examples
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.live.service.authentication import TokenFile
 from volery.live.transport.broker import FrameAssembly

@@ -16,7 +16,7 @@ from tests.live.shown import showing
 from tests.live.test_replay import record
 
 from volery import architectures, sim
-from volery.cli.films import FilmSpan, of_demonstration, of_journals
+from volery.cli.watch import FilmSpan, of_demonstration, of_journals
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.streams import Streams

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.live.browsing import BROWSER, chromium, opened
 from tests.live.shown import showing
 
-from volery.cli.films import FilmSpan, of_demonstration
+from volery.cli.watch import FilmSpan, of_demonstration
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 

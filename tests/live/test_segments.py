@@ -16,7 +16,7 @@ import pytest
 from tests.live.federations import LIMIT_S, Federation, plan
 
 from volery.architectures import REGISTRY, lookup
-from volery.cli.films import FilmSpan, of_journals
+from volery.cli.watch import FilmSpan, of_journals
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.live.config.limits import JournalSize

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from volery.cli.load import needs_live, watching
-from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.load import load_watcher
+from volery.cli.options import AsJson, Replace, option
+from volery.cli.output import live_extra, print_json, print_table
+from volery.cli.progress import OneLine
 
 if TYPE_CHECKING:
     from volery.core.costs import CostModel, HostCosts
@@ -49,14 +50,9 @@ def calibrate(
         ),
     ] = None,
     broker: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Measure hosts that are processes of their own, over this NATS server.",
-            show_default=False,
-        ),
+        str | None, option("Measure hosts that are processes of their own, over this NATS server.", form="URL")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    force: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure what a live host costs on this machine per role, for `volery compare --costs FILE`."""
@@ -64,7 +60,8 @@ def calibrate(
     from volery.core.errors import InputError
     from volery.workload import load_trace
 
-    needs_live()
+    with live_extra():
+        import volery.live.load.api_load  # noqa: F401 - it imports all that the extra brings
     from volery.study import write_costs
 
     if output.exists() and not force:
@@ -155,8 +152,8 @@ def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> Time
     async def main(folder: Path) -> None:
         federation = federation_of(architecture, nodes, 1, CLUSTERS, GMS, folder, 0)
         executor = SleepExecutor(lambda task: work.duration_us[task.id])
-        with watching(work.job_count, silent) as watch:
-            await load(federation, work, executor, watch=watch, make_host=Kept)
+        with OneLine(silent, when_moved=True) as line:
+            await load(federation, work, executor, watch=load_watcher(line, work.job_count), make_host=Kept)
 
     gc.collect()
     with tempfile.TemporaryDirectory(prefix="volery-") as name:
@@ -175,25 +172,15 @@ def _heading(architectures: list[str], nodes: int, broker: str | None) -> str:
 
 
 def _print_model(model: CostModel, output: Path) -> None:
-    from rich.table import Table
-
     from volery.core.costs import EventCost
 
-    table = Table(title="Costs of live processes (us)", title_justify="left")
-    for heading in ("role", "event", "each", "per task", "after a rest"):
-        table.add_column(heading, justify="left" if heading in ("role", "event") else "right")
+    heads, cells = ("each", "per task", "after a rest"), []
     for name, host in model.hosts.items():
         rows = [(role, event, cost) for role, events in host.roles.items() for event, cost in events.items()]
-        parts = {
-            "turn": host.turn,
-            "launch": host.launch,
-            "made": host.made,
-            "written": host.written,
-            "read": host.read,
-        }
+        parts = {part: getattr(host, part) for part in ("turn", "launch", "made", "written", "read")}
         known = [(name, part, cost) for part, cost in parts.items() if cost != EventCost()]
         for role, event, cost in [*rows, *known]:
-            table.add_row(role, event, f"{cost.event_us:.1f}", f"{cost.task_us:.2f}", f"{cost.rested_us:.1f}")
-    terminal().print(table)
+            cells.append((role, event, f"{cost.event_us:.1f}", f"{cost.task_us:.2f}", f"{cost.rested_us:.1f}"))
+    print_table(("role", "event", *heads), cells, title="Costs of live processes (us)", right=heads)
     typer.echo(f"a frame between two hosts: {model.delay_us} us")
     typer.echo(f"{output}: use it by `volery compare ... --costs {output}`")

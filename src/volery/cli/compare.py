@@ -11,29 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_
 import msgspec
 import typer
 
-from volery.cli.options import (
-    Architectures,
-    AsJson,
-    Baseline,
-    BudgetS,
-    CostFile,
-    Dask,
-    Force,
-    KeepIn,
-    Processes,
-    Profile,
-    Seeds,
-    SeedsMax,
-    SeedsOfFile,
-    Strict,
-    Why,
-    declared,
-    measured_window,
-    moment,
-    seeds_given,
-    trace_name,
-    whole_numbers,
-)
+from volery.cli import options
+from volery.cli.options import argument, declared, measured_window, moment, seeds_given, trace_name, whole_numbers
 from volery.cli.output import print_results
 from volery.cli.progress import LiveProgress
 from volery.setting import DECLARED, Group, Setting, option_of
@@ -46,20 +25,20 @@ PLACES: Final = {"hosts": "--costs", "frames": "--costs"}
 
 
 def compare(
-    architectures: Architectures,
-    seeds: Seeds = "1",
-    processes: Processes = 1,
-    output: KeepIn = None,
-    as_json: AsJson = False,
-    cost_file: CostFile = None,
-    seeds_max: SeedsMax = None,
-    budget_s: BudgetS = None,
-    baseline: Baseline = "",
-    dask: Dask = None,
-    force: Force = False,
-    why: Why = False,
-    profile: Profile = None,
-    strict: Strict = False,
+    architectures: options.Architectures,
+    seeds: options.Seeds = "1",
+    processes: options.Processes = 1,
+    output: options.KeepIn = None,
+    as_json: options.AsJson = False,
+    cost_file: options.CostFile = None,
+    seeds_max: options.SeedsMax = None,
+    budget_s: options.BudgetS = None,
+    baseline: options.Baseline = "",
+    dask: options.Dask = None,
+    force: options.Force = False,
+    why: options.Why = False,
+    profile: options.Profile = None,
+    strict: options.Strict = False,
     **setting: Any,
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
@@ -88,9 +67,8 @@ def _options() -> list[inspect.Parameter]:
             continue
         kind, default = _typed(field)
         callback = trace_name if field.name == "trace" else None
-        option = declared(
-            field.name, callback=callback, show_default=default not in (None, "", inspect.Parameter.empty)
-        )
+        shown = default not in (None, "", inspect.Parameter.empty)
+        option = declared(field.name, callback=callback, shown=shown)
         annotation = Annotated[kind, option]  # type: ignore[valid-type]  # known at run time
         found.append(
             inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -174,19 +152,19 @@ def run_and_print(
 
 
 def run(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
-    output: KeepIn = None,
-    baseline: Baseline = "",
-    seeds: SeedsOfFile = None,
-    seeds_max: SeedsMax = None,
-    budget_s: BudgetS = None,
-    processes: Processes = 1,
-    dask: Dask = None,
-    force: Force = False,
-    why: Why = False,
-    profile: Profile = None,
-    strict: Strict = False,
-    as_json: AsJson = False,
+    study: Annotated[Path, argument("The study.", "STUDY.toml")],
+    output: options.KeepIn = None,
+    baseline: options.Baseline = "",
+    seeds: options.SeedsOfFile = None,
+    seeds_max: options.SeedsMax = None,
+    budget_s: options.BudgetS = None,
+    processes: options.Processes = 1,
+    dask: options.Dask = None,
+    force: options.Force = False,
+    why: options.Why = False,
+    profile: options.Profile = None,
+    strict: options.Strict = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run a study from a file: architectures x settings x seeds; what is finished is not run again."""
     from volery.study import read_study
@@ -194,7 +172,7 @@ def run(
 
     read = with_baseline(read_study(study), baseline, "--baseline")
     given = None if seeds is None else seeds_given(seeds)
-    read = with_seeds(read, given, seeds_max, budget_s, lambda name: f"--{name.replace('_', '-')}")
+    read = with_seeds(read, given, seeds_max, budget_s, option_of)
     run_and_print(read, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
 
 
@@ -207,7 +185,12 @@ SCENE = (
 )
 
 
-def demo(output: KeepIn = None, processes: Processes = 1, force: Force = False, as_json: AsJson = False) -> None:
+def demo(
+    output: options.KeepIn = None,
+    processes: options.Processes = 1,
+    force: options.Force = False,
+    as_json: options.AsJson = False,
+) -> None:
     """Compare Megha with PigeonC, with and without its published code's way of counting, on bundled synthetic work."""
     from volery.study import compare_spec
 

@@ -1,20 +1,26 @@
-"""`volery up`, `replay` and `discover`: a federation in one process, its journals, and the machine as a table."""
+"""`volery up`, `serve`, `replay` and `discover`: a federation or one host of it, its journals, and this machine.
+
+`volery serve results` shows a results folder instead; no host may have that name.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
+from typer.core import TyperGroup
 
-from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.options import AsJson, JournalFolder, NodeSlots, Scheduler, argument, option
+from volery.cli.output import live_extra, print_json, print_table
+from volery.cli.results import browse
 from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.live.status import DEFAULT_PORT
+from volery.setting import option_of
 
 if TYPE_CHECKING:
     from volery.live.assembly import LiveHost
@@ -53,32 +59,20 @@ def choose(name: str, given: Mapping[str, Any]) -> tuple[Architecture, msgspec.S
 
 def up(
     context: typer.Context,
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FEDERATION.toml]", help="The federation; the options make one.", show_default=False),
-    ] = None,
-    architecture: Annotated[str, typer.Option("-a", "--architecture", help="Which scheduler.")] = "megha",
+    config: Annotated[Path | None, argument("The federation; the options make one.", "[FEDERATION.toml]")] = None,
+    architecture: Scheduler = "megha",
     clusters: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Clusters: Megha's Local Masters, Pigeon's groups; 3, or one per node.", show_default=False
-        ),
+        int | None, option("Clusters: Megha's Local Masters, Pigeon's groups; 3, or one per node.", min=1)
     ] = None,
     nodes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Nodes on this machine; by default one slot per processor in all.", show_default=False
-        ),
+        int | None, option("Nodes on this machine; by default one slot per processor in all.", min=1)
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="Tasks that a node runs at once.")] = 1,
+    slots: NodeSlots = 1,
     amounts: Annotated[
         bool, typer.Option("--amounts", help="Nodes offer parts of this machine instead of slots: CPUs, memory, GPUs.")
     ] = False,
     gms: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Megha's Global Masters, Pigeon's distributors; 2 where nodes suffice.", show_default=False
-        ),
+        int | None, option("Megha's Global Masters, Pigeon's distributors; 2 where nodes suffice.", min=1)
     ] = None,
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
@@ -109,8 +103,9 @@ def _refuse_beside_file(context: typer.Context) -> None:
     for name, stands in IN_FILE.items():
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(option, f"is for a federation without a file; write {stands} into the file instead")
+            raise InputError(
+                option_of(name), f"is for a federation without a file; write {stands} into the file instead"
+            )
 
 
 def usual_sizes(slots: int, nodes: int | None, clusters: int | None, gms: int | None) -> tuple[int, int, int]:
@@ -140,11 +135,9 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
     Raises:
         InputError: there is no such host, or what it needs is not there.
     """
-    try:
+    with live_extra():
         from volery.live.assembly import serve
         from volery.live.clock import run_loop
-    except ImportError as error:
-        raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
     from volery.live.clock import JsonLines, PlainLines
 
     handler = logging.StreamHandler()
@@ -172,9 +165,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
 
 
 def replay(
-    place: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A journal, or a folder of journals.", show_default=False)
-    ],
+    place: JournalFolder,
     as_json: AsJson = False,
 ) -> None:
     """Feed journals to fresh components and demand equal effects; status 1 where one differs.
@@ -184,8 +175,7 @@ def replay(
     from volery.architectures import lookup
     from volery.live.runtime.replay import journals, replay_all
 
-    found = place / "journal" if (place / "journal").is_dir() else place
-    results = list(replay_all(journals(found), lookup))
+    results = list(replay_all(journals(place), lookup))
     if as_json:
         print_json(results)
     else:
@@ -195,19 +185,15 @@ def replay(
 
 
 def _print_replays(results: list[Replayed]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="Journals", title_justify="left")
-    for heading in ("journal", "architecture", "events", "seconds", "torn bytes", "verdict"):
-        table.add_column(heading, overflow="fold")
+    rows = []
     for result in results:
         verdict = Text("replays", "green") if result.difference is None else Text("DIFFERS", "bold red")
-        table.add_row(
-            Text(Path(result.path).name), result.architecture, f"{result.events:,}", f"{result.span_us / 1e6:.3f}",
-            str(result.torn_bytes), Text("left out", "yellow") if result.left_out else verdict,
-        )  # fmt: skip
-    terminal().print(table)
+        shown = Text("left out", "yellow") if result.left_out else verdict
+        figures = f"{result.events:,}", f"{result.span_us / 1e6:.3f}", str(result.torn_bytes)
+        rows.append((Path(result.path).name, result.architecture, *figures, shown))
+    print_table(("journal", "architecture", "events", "seconds", "torn bytes", "verdict"), rows, title="Journals")
     for result in results:
         if result.left_out:
             typer.echo(f"{result.path} is left out: {result.left_out}")
@@ -253,3 +239,77 @@ def discover(
     for gpu in gpus:
         typer.echo(f"# GPU {gpu.name}: {gpu.model}")
     typer.echo(f"# {groups}")
+
+
+HOST, RESULTS = "HOST", "results"
+OF_HOSTS: Final = ("-c", "--config", "--log-json")
+OF_RESULTS: Final = ("--port", "--host")
+WITH_VALUE: Final = ("-c", "--config", "--port", "--host")
+
+
+class HostsAndResults(TyperGroup):
+    """Every word but `results` is the name of a host; options may stand before it, too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name first, where a group looks for its command."""
+        found: list[str] = super().parse_args(ctx, name_first(args))
+        return found
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command that shows results, or that runs a host."""
+        return super().get_command(ctx, cmd_name if cmd_name == RESULTS else HOST)
+
+
+def name_first(words: Sequence[str]) -> list[str]:
+    """The words of a command line with the name before its options.
+
+    Raises:
+        InputError: there are options without a name, or options of the other use of `serve`.
+    """
+    given = [word.partition("=")[0] for word in words]
+    before = ["", *words]
+    at = next((at for at, word in enumerate(words) if word[:1] != "-" and before[at] not in WITH_VALUE), None)
+    if at is None:
+        if words and "--help" not in words:
+            raise InputError("HOST", "is missing: volery serve HOST -c FEDERATION.toml, or volery serve results DIR")
+        return list(words)
+    name = words[at]
+    if not name:
+        raise InputError("HOST", "is empty; it is a name of the federation's file, or a role such as node")
+    for word in given:
+        if name == RESULTS and word in OF_HOSTS:
+            raise InputError(
+                word, "is for a host of a federation, which cannot be called results: volery serve HOST -c FILE"
+            )
+        if name != RESULTS and word in OF_RESULTS:
+            raise InputError(word, "is for volery serve results DIR; where a host listens stands in its file")
+    if name != RESULTS and not {"-c", "--config", "--help"} & set(given) and Path(name).is_dir():
+        raise InputError(name, f"is a folder; its results are shown by: volery serve results {name}")
+    return [name, *words[:at], *words[at + 1 :]]
+
+
+serve_app = typer.Typer(
+    cls=HostsAndResults,
+    help="Run one host of a federation, by its name, or show a results folder in a browser.",
+    no_args_is_help=True,
+    subcommand_metavar="HOST -c FEDERATION.toml | results DIR",
+)
+
+
+@serve_app.command(HOST)
+def host(
+    context: typer.Context,
+    config: Annotated[Path, option("The federation.", "-c", "--config", form="FEDERATION.toml")],
+    log_json: LogJson = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run one host of a federation in this process, connected to the others by NATS, until Ctrl-C.
+
+    HOST is a role, api, or a name from the file.
+    """
+    from volery.live.config.federation import read_federation
+
+    run_host(read_federation(config, choose), str(context.info_name), as_json, log_json)
+
+
+serve_app.command(RESULTS)(browse)

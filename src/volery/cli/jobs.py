@@ -1,23 +1,34 @@
-"""`volery submit`, `jobs`, `job`, `logs` and `cancel`: a federation's API from the command line."""
+"""`volery submit`, `jobs`, `job`, `logs`, `cancel` and `record`: the jobs of a federation, by its API."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
+import msgspec
 import typer
 
-from volery.cli.options import AsJson
-from volery.cli.output import INTERRUPTED, moment, print_error, print_json, terminal
-from volery.core.errors import InputError
+from volery.cli.options import AsJson, Replace, argument, option
+from volery.cli.output import (
+    INTERRUPTED,
+    live_extra,
+    moment,
+    print_answer,
+    print_error,
+    print_json,
+    print_table,
+    terminal,
+)
+from volery.cli.progress import OneLine
+from volery.core.errors import InputError, suggestion
+from volery.core.model import SECOND
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-    from rich.table import Table
     from rich.text import Text
 
     from volery.live.client import Client
@@ -25,38 +36,28 @@ if TYPE_CHECKING:
 
 FOLLOW_S: Final = 0.3
 """How often `logs --follow` asks for more."""
-SECONDS: Final = 1_000_000
 HOUR_S: Final = 3600
 MIB: Final = 1 << 20
 USED: Final = ("cpu", "memory")
 
 Api = Annotated[
-    str | None,
-    typer.Option(
-        "--api", metavar="URL", envvar="VOLERY_API", help="The federation's API; by default on this machine.",
-        show_default=False,
-    ),
-]  # fmt: skip
+    str | None, option("The federation's API; by default on this machine.", "--api", form="URL", envvar="VOLERY_API")
+]
 NUMBER_MAX: Final = 10**18 - 1
 """Of a job; the API knows no larger ones."""
-JobNumber = Annotated[
-    int, typer.Argument(metavar="JOB", min=0, max=NUMBER_MAX, help="The number of a job.", show_default=False)
-]
+JobNumber = Annotated[int, argument("The number of a job.", "JOB", min=0, max=NUMBER_MAX)]
+JobsState = Annotated[str | None, option("Only jobs in this state.")]
+JobsUser = Annotated[str | None, option("Only this user's jobs.")]
 HOURS_MAX: Final = 1_000_000.0
-Since = Annotated[
-    float | None,
-    typer.Option("--since", metavar="HOURS", min=0, max=HOURS_MAX, help="Only of the last hours.", show_default=False),
-]
+Since = Annotated[float | None, option("Only of the last hours.", "--since", form="HOURS", min=0, max=HOURS_MAX)]
 
 
 @contextmanager
 def connected(api: str | None, as_json: bool) -> Iterator[Client]:
     """A client; what fails beyond the user's reach ends with status 1."""
-    try:
+    with live_extra():
         from volery.live.api_calls import ApiError
         from volery.live.client import Client
-    except ImportError as error:
-        raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
     with Client(api) as client:
         try:
             yield client
@@ -65,8 +66,22 @@ def connected(api: str | None, as_json: bool) -> Iterator[Client]:
             raise typer.Exit(1) from None
 
 
+@contextmanager
+def named_by_file(job: Path) -> Iterator[None]:
+    """Name what is wrong with a job by its file: the API knows it by its content alone.
+
+    Raises:
+        InputError: as it was, with the name of the file.
+    """
+    try:
+        yield
+    except InputError as error:
+        place = error.place.removeprefix("job")
+        raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
+
+
 def submit(
-    job: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job.", show_default=False)],
+    job: Annotated[Path, argument("The job.", "JOB.toml")],
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Stay until it has ended; status 1 if not well.")
     ] = False,
@@ -78,12 +93,8 @@ def submit(
         from volery.live.jobs import read_job
 
         description = read_job(job)
-        try:
+        with named_by_file(job):
             receipt = client.send(description)
-        except InputError as error:
-            # The API knows the job by its content, the user by its file.
-            place = error.place.removeprefix("job")
-            raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
         for warning in receipt.warnings:
             typer.echo(f"warning: {warning}", err=True)
         if watch:
@@ -94,45 +105,24 @@ def submit(
                 raise typer.Exit(INTERRUPTED) from None
             _print_job(client, ended, as_json, task_limit=0)
             raise typer.Exit(0 if ended.state == "done" else 1)
-    if as_json:
-        print_json(receipt)
-    elif receipt.known:
-        typer.echo(f"job {receipt.id} was submitted before with the same key")
-    else:
-        typer.echo(
-            f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
-        )
+    told = f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
+    if receipt.known:
+        told = f"job {receipt.id} was submitted before with the same key"
+    print_answer(receipt, as_json, told)
 
 
 def _watch(client: Client, number: int, silent: bool) -> JobStatus:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from volery.live.status import JobStatus
 
-    columns = (
-        TextColumn("job {task.fields[number]}"),
-        BarColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-    )
-    console = Console(stderr=True)
     status = client.job(number)
-    with Progress(*columns, console=console, disable=silent or not console.is_terminal, transient=True) as progress:
-        progress.add_task("", total=max(status.tasks, 1), number=number)
-        _draw(progress, status)
-        for change in client.events(number):
+    with OneLine(silent) as line:
+        for change in itertools.chain((status,), client.events(number)):
             if isinstance(change, JobStatus):
                 status = change
-                _draw(progress, status)
+                ended = status.finished + status.failed + status.killed + status.unsatisfiable
+                state = f"{ended}/{status.tasks} tasks, {_words(status)}"
+                line.moved(f"job {number}", ended, max(status.tasks, 1), state)
     return status if status.ended else client.job(number)
-
-
-def _draw(progress: Progress, status: JobStatus) -> None:
-    ended = status.finished + status.failed + status.killed + status.unsatisfiable
-    progress.update(
-        progress.task_ids[0], completed=ended, description=f"{ended}/{status.tasks} tasks, {_words(status)}"
-    )
 
 
 def _words(status: JobStatus) -> str:
@@ -144,49 +134,43 @@ def _words(status: JobStatus) -> str:
 
 def hours_ago_us(hours: float | None) -> int | None:
     """Microseconds since 1970 of a moment so many hours ago; not before 1970."""
-    return None if hours is None else max(0, round((time.time() - hours * HOUR_S) * SECONDS))
+    return None if hours is None else max(0, round((time.time() - hours * HOUR_S) * SECOND))
 
 
 def jobs(
-    state: Annotated[str | None, typer.Option(help="Only jobs in this state.", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option(help="Only this user's jobs.", show_default=False)] = None,
-    reason: Annotated[str | None, typer.Option(help="Only where the reason contains this.", show_default=False)] = None,
+    state: JobsState = None,
+    user: JobsUser = None,
+    reason: Annotated[str | None, option("Only where the reason contains this.")] = None,
     since: Since = None,
     before: Annotated[
-        int | None,
-        typer.Option(
-            metavar="JOB", min=0, max=NUMBER_MAX, help="Only below this number: the next page.", show_default=False
-        ),
+        int | None, option("Only below this number: the next page.", form="JOB", min=0, max=NUMBER_MAX)
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, the newest first."""
-    from typing import get_args
-
-    from volery.core.errors import suggestion
-
+    _check_state(state)
     with connected(api, as_json) as client:
-        from volery.live.status import JobState
-
-        if state is not None and state not in get_args(JobState):
-            raise InputError("--state", f"no job is ever {state!r}{suggestion(state, get_args(JobState))}")
-        since_us = hours_ago_us(since)
-        found = client.jobs(state, user, before, limit, reason, since_us)
+        found = client.jobs(state, user, before, limit, reason, hours_ago_us(since))
     if as_json:
         print_json(found)
         return
-    from rich.table import Table
-    from rich.text import Text
+    heads = ("job", "name", "user", "state", "tasks", "submitted", "ran for", "reason")
+    rows = (
+        (str(job.id), job.name, job.user, _coloured(job.state), f"{job.finished}/{job.tasks}",
+         moment(job.submitted_us), _span(job), job.reason)
+        for job in found
+    )  # fmt: skip
+    print_table(heads, rows)
 
-    table = Table("job", "name", "user", "state", "tasks", "submitted", "ran for", "reason")
-    for job in found:
-        table.add_row(
-            str(job.id), Text(job.name), Text(job.user), _coloured(job.state),
-            f"{job.finished}/{job.tasks}", moment(job.submitted_us), _span(job), Text(job.reason),
-        )  # fmt: skip
-    terminal().print(table)
+
+def _check_state(state: str | None) -> None:
+    """Raise InputError for a state that no job is ever in."""
+    from volery.live.status import JobState
+
+    if state is not None and state not in get_args(JobState):
+        raise InputError("--state", f"no job is ever {state!r}{suggestion(state, get_args(JobState))}")
 
 
 def job(
@@ -201,10 +185,6 @@ def job(
 
 
 def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:
-    import itertools
-
-    import msgspec
-
     tasks = list(itertools.islice(client.tasks(status.id), task_limit)) if task_limit else []
     if as_json:
         content = msgspec.to_builtins(status)
@@ -222,28 +202,24 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
     if status.moved:
         console.print(Text(f"scheduled {status.moved}"))
     if tasks:
-        console.print(_task_table(tasks))
+        _print_tasks(tasks)
         for words in _held(tasks):
             console.print(Text(f"held to what they asked for: {words}" if words else UNCONFINED))
         if status.tasks > len(tasks):
             typer.echo(f"{len(tasks)} of {status.tasks} tasks; --tasks N lists more.")
 
 
-def _task_table(tasks: list[TaskStatus]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
+def _print_tasks(tasks: list[TaskStatus]) -> None:
     used = any(task.usage is not None for task in tasks)
     again = ("attempt",) if any(task.attempt for task in tasks) else ()
     first = ("task", "state", *again, "node", "exit code", "started", "ran for")
-    table = Table(*first, *(USED if used else ()), "reason")
-    for task in tasks:
-        table.add_row(
-            str(task.index), _coloured(task.state), *((str(task.attempt),) if again else ()), Text(task.node),
-            "" if task.exit_code is None else str(task.exit_code), moment(task.started_us), _span(task),
-            *(_used(task) if used else ()), Text(task.reason),
-        )  # fmt: skip
-    return table
+    rows = (
+        (str(task.index), _coloured(task.state), *((str(task.attempt),) if again else ()), task.node,
+         "" if task.exit_code is None else str(task.exit_code), moment(task.started_us), _span(task),
+         *(_used(task) if used else ()), task.reason)
+        for task in tasks
+    )  # fmt: skip
+    print_table((*first, *(USED if used else ()), "reason"), rows)
 
 
 def _used(task: TaskStatus) -> tuple[str, str]:
@@ -251,7 +227,7 @@ def _used(task: TaskStatus) -> tuple[str, str]:
     usage = task.usage
     if usage is None:
         return "", ""
-    cpu = "" if usage.cpu_us is None else f"{usage.cpu_us / SECONDS:.2f} s"
+    cpu = "" if usage.cpu_us is None else f"{usage.cpu_us / SECOND:.2f} s"
     return cpu, "" if usage.memory_peak_bytes is None else f"{usage.memory_peak_bytes / MIB:,.0f} MiB"
 
 
@@ -273,9 +249,7 @@ def task_named(named: str) -> tuple[int, int | None]:
 
 
 def logs(
-    named: Annotated[
-        str, typer.Argument(metavar="JOB[/TASK]", help="A job, or a task by its place in its job.", show_default=False)
-    ],
+    named: Annotated[str, argument("A job, or a task by its place in its job.", "JOB[/TASK]")],
     place: Annotated[
         int | None,
         typer.Argument(
@@ -319,10 +293,8 @@ def cancel(number: JobNumber, api: Api = None, as_json: AsJson = False) -> None:
     """Give a job up: what waits never runs, what runs is killed."""
     with connected(api, as_json) as client:
         status = client.cancel(number)
-    if as_json:
-        print_json(status)
-    else:
-        typer.echo(f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled")
+    told = f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled"
+    print_answer(status, as_json, told)
 
 
 def _coloured(words: str) -> Text:
@@ -335,4 +307,80 @@ def _coloured(words: str) -> Text:
 def _span(status: JobStatus | TaskStatus) -> str:
     if status.started_us is None or status.ended_us is None:
         return ""
-    return f"{(status.ended_us - status.started_us) / SECONDS:.2f} s"
+    return f"{(status.ended_us - status.started_us) / SECOND:.2f} s"
+
+
+PAGE: Final = 1_000
+
+record_app = typer.Typer(help="Records of a federation for other programs.", no_args_is_help=True)
+
+
+@record_app.callback()
+def record() -> None:
+    """Records of a federation for other programs."""
+
+
+@record_app.command("export")
+def export(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.jsonl", help="The file to write.")],
+    user: JobsUser = None,
+    state: JobsState = None,
+    since: Since = None,
+    archive: Annotated[
+        Path | None, option("Read archived jobs from this folder, not from the API.", form="DIR")
+    ] = None,
+    force: Replace = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write jobs and their tasks, one JSON object a line: each job, the newest first, then its tasks in order.
+
+    Jobs of an archive come in the order of their ends.
+    """
+    from volery.workload.files import atomic_output
+
+    _check_state(state)
+    since_us = hours_ago_us(since)
+    jobs = tasks = 0
+    with _source(archive, api, as_json, state, user, since_us) as found, atomic_output(output, force=force) as file:
+        for job, tasks_of_job in found:
+            jobs += 1
+            file.write(_line("job", job))
+            for task in tasks_of_job:
+                tasks += 1
+                file.write(_line("task", task))
+    content = {"file": str(output), "jobs": jobs, "tasks": tasks}
+    print_answer(content, as_json, f"{output}: {jobs:,} jobs, {tasks:,} tasks")
+
+
+@contextmanager
+def _source(
+    archive: Path | None, api: str | None, as_json: bool, state: str | None, user: str | None, since_us: int | None
+) -> Iterator[Iterator[tuple[JobStatus, Iterable[TaskStatus]]]]:  # fmt: skip
+    """Jobs with their tasks, of the API or of an archive."""
+    if archive is None:
+        with connected(api, as_json) as client:
+            yield ((job, client.tasks(job.id)) for job in _jobs(client, state, user, since_us))
+        return
+    from volery.live.service.archive import archived
+
+    yield (
+        (job, tasks)
+        for job, tasks in archived(archive)
+        if state in (None, job.state) and user in (None, job.user) and job.submitted_us >= (since_us or 0)
+    )
+
+
+def _jobs(client: Client, state: str | None, user: str | None, since_us: int | None) -> Iterator[JobStatus]:
+    """All of them, page by page; what is submitted meanwhile is not among them."""
+    before: int | None = None
+    while True:
+        page = client.jobs(state, user, before, PAGE, since_us=since_us)
+        yield from page
+        if len(page) < PAGE:
+            return
+        before = page[-1].id
+
+
+def _line(record: str, content: Any) -> bytes:
+    return msgspec.json.encode({"record": record} | msgspec.to_builtins(content)) + b"\n"

@@ -1,7 +1,4 @@
-"""`volery`: the commands, and how they end. Status 0: done; 1: a check failed; 2: the input is wrong; 130: Ctrl-C.
-
-3: `--strict` was given and more than 1 % of the machine time of the work was left out.
-"""
+"""`volery`: the commands, and the statuses with which they end."""
 
 from __future__ import annotations
 
@@ -13,31 +10,21 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 import volery
-from volery.cli.architectures import show_architectures
-from volery.cli.browse import browse
 from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare, demo, run
-from volery.cli.federation import discover, replay, up
-from volery.cli.flow import flow
-from volery.cli.jobs import cancel, job, jobs, logs, submit
+from volery.cli.designs import flow, policy_app, show_architectures, show_stages
+from volery.cli.federation import discover, replay, serve_app, up
+from volery.cli.jobs import cancel, job, jobs, logs, record_app, submit
 from volery.cli.load import load
-from volery.cli.operations import drain, hosts, nodes, undrain
-from volery.cli.output import INTERRUPTED, print_error
+from volery.cli.operations import drain, hosts, nodes, token_app, undrain, users_app
+from volery.cli.output import INTERRUPTED, LEFT_OUT, print_error
 from volery.cli.plan import plan
-from volery.cli.policy import policy_app
-from volery.cli.record import record_app
 from volery.cli.reproduce import reproduce
-from volery.cli.serve import serve_app
-from volery.cli.show import export, report, show
-from volery.cli.stages import show_stages
+from volery.cli.results import browse, export, report, show, timeline, verify
 from volery.cli.storm import storm
 from volery.cli.strl import strl
 from volery.cli.theory import show_theory
-from volery.cli.timeline import timeline
-from volery.cli.token import token_app
 from volery.cli.trace import trace_app
-from volery.cli.users import users_app
-from volery.cli.verify import verify
 from volery.cli.watch import watch
 from volery.cli.why import why
 from volery.core.errors import InputError
@@ -98,6 +85,7 @@ STATUSES: Final = {
     0: "all went well",
     1: "the answer is no: digests differ, a claim was not reproduced, a check failed, a job failed, a run was lost",
     2: "what was given is wrong; the message names the place and the fix",
+    LEFT_OUT: "`--strict` was given, and more than 1 % of the machine time of the work was left out",
     INTERRUPTED: "Ctrl-C: what was finished is kept, and the same command goes on from there",
     PIPE_CLOSED: "whoever read the output has stopped",
 }

@@ -1,34 +1,30 @@
-"""`volery hosts`, `nodes`, `drain` and `undrain`: what those need who operate a federation."""
+"""`volery hosts`, `nodes`, `drain`, `undrain`, `users` and `token`: the operation of a federation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
-from volery.cli.jobs import Api, connected
-from volery.cli.options import AsJson
-from volery.cli.output import moment, print_json, print_rows, terminal
+from volery.cli.jobs import NUMBER_MAX, Api, connected
+from volery.cli.options import AsJson, argument, option
+from volery.cli.output import moment, print_answer, print_json, print_rows, print_table, terminal
 from volery.core.errors import InputError, suggestion
 from volery.core.omissions import amount_text
 
 if TYPE_CHECKING:
-    from volery.live.status import HostStatus, NodeStatus
+    from volery.live.status import HostStatus, NodeStatus, SharePart
 
-NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Its address, as node/3.", show_default=False)]
+NodeName = Annotated[str, argument("Its address, as node/3.", "NODE")]
 
 
 def nodes(
-    state: Annotated[str | None, typer.Option(help="Only those in use, drained or lost.", show_default=False)] = None,
-    host: Annotated[str | None, typer.Option(help="Only those on this host.", show_default=False)] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Only those of this cluster, as lm/0.", show_default=False)
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(help="Only where address, host, hostname or labels contain this.", show_default=False),
-    ] = None,
+    state: Annotated[str | None, option("Only those in use, drained or lost.")] = None,
+    host: Annotated[str | None, option("Only those on this host.")] = None,
+    cluster: Annotated[str | None, option("Only those of this cluster, as lm/0.", form="ADDRESS")] = None,
+    text: Annotated[str | None, option("Only where address, host, hostname or labels contain this.")] = None,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,8 +34,6 @@ def nodes(
     if as_json:
         print_json(found)
         return
-    from rich.text import Text
-
     amounts = any(node.offers for node in found)
     more = ("offers",) if amounts else ()
     print_rows(
@@ -50,13 +44,11 @@ def nodes(
     for words in dict.fromkeys(node.held for node in found if node.held):
         where = [node.address for node in found if node.held == words]
         some = f"{where[0]} and {len(where) - 1} more" if len(where) > 1 else where[0]
-        terminal().print(Text(f"{some}: {words}"))
+        terminal().print(f"{some}: {words}", highlight=False, emoji=False)
 
 
 def _node_state(word: str | None) -> str | None:
     """The state that an option names."""
-    from typing import get_args
-
     from volery.live.status import NodeState
 
     states = get_args(NodeState)
@@ -106,21 +98,168 @@ def offers_in_words(offers: Mapping[str, int]) -> str:
 
 def drain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:
     """Place nothing more on a node; what runs there goes on."""
-    _change(node, True, api, as_json)
+    _set_drained(node, True, api, as_json)
 
 
 def undrain(node: NodeName, api: Api = None, as_json: AsJson = False) -> None:
     """Use a node again."""
-    _change(node, False, api, as_json)
+    _set_drained(node, False, api, as_json)
 
 
-def _change(node: str, drained: bool, api: str | None, as_json: bool) -> None:
+def _set_drained(node: str, drained: bool, api: str | None, as_json: bool) -> None:
     with connected(api, as_json) as client:
         status = client.drain(node) if drained else client.undrain(node)
-    if as_json:
-        print_json(status)
-    elif drained:
+    told = f"{node} is used again"
+    if drained:
         left = f"{status.running} task{'s' * (status.running != 1)} still run" + "s" * (status.running == 1)
-        typer.echo(f"{node} is drained: it gets no new task; {left if status.running else 'nothing runs'} there")
+        told = f"{node} is drained: it gets no new task; {left if status.running else 'nothing runs'} there"
+    print_answer(status, as_json, told)
+
+
+users_app = typer.Typer(help="Users, their shares, and who has lost what to whom.")
+
+
+@users_app.callback(invoke_without_command=True)
+def users(context: typer.Context, api: Api = None, as_json: AsJson = False) -> None:
+    """List the users with something under way or a share of the federation."""
+    if context.invoked_subcommand is not None:
+        return
+    with connected(api, as_json) as client:
+        found = client.users()
+    if as_json:
+        print_json(found)
+        return
+    heads = ("user", "weight", "share", "jobs waiting", "jobs running", "tasks waiting", "tasks running")
+    rows = (
+        (user.user, "" if user.weight is None else str(user.weight), _percent(user.share), f"{user.jobs_pending:,}",
+         f"{user.jobs_running:,}", f"{user.tasks_pending:,}", f"{user.tasks_running:,}")
+        for user in found
+    )  # fmt: skip
+    print_table(heads, rows)
+
+
+@users_app.command("share")
+def share(
+    name: Annotated[str | None, argument("A user, or an organisation.", "[NAME]")] = None,
+    weight: Annotated[int | None, argument("Its weight from now on.", "[WEIGHT]", min=1)] = None,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the shares of all users or of one; set the weight of one (administrators)."""
+    with connected(api, as_json) as client:
+        found = client.shares() if name is None else [client.share(name, weight)]
+    if as_json:
+        print_json(found if name is None else found[0])
+    elif weight is not None:
+        one = found[0]
+        typer.echo(f"{one.name} has weight {one.weight:,} from now on, and is due {one.share:.1%} of the federation")
     else:
-        typer.echo(f"{node} is used again")
+        rows = (
+            ("  " * len(one.within) + one.name + "/" * one.organisation, str(one.weight), _percent(one.share))
+            for one in found
+        )
+        print_table(("name", "weight", "share"), rows)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+@users_app.command("preemptions")
+def preemptions(
+    user: Annotated[str | None, argument("Who has lost, or gained.", "[USER]")] = None,
+    job: Annotated[int | None, option("Only those of this job, or for it.", "--job", min=0, max=NUMBER_MAX)] = None,
+    before: Annotated[int | None, option("Only those with smaller numbers.", "--before", min=0, max=NUMBER_MAX)] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most so many, the last first.")] = 100,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """List attempts that were ended so that others could have their places."""
+    with connected(api, as_json) as client:
+        found = client.preemptions(user, job, before, limit)
+    if as_json:
+        print_json(found)
+        return
+    heads = ("number", "when", "lost by", "task", "for", "task", "why", "loser had", "winner had")
+    rows = (
+        (str(one.number), moment(one.at_us), one.user, _task_name(one.job, one.index), one.for_user,
+         _task_name(one.for_job, one.for_index), one.reason, _share_change(one.loss), _share_change(one.gain))
+        for one in found
+    )  # fmt: skip
+    print_table(heads, rows)
+
+
+def _task_name(job: int, index: int) -> str:
+    return "" if job < 0 else f"{job}/{index}"
+
+
+def _share_change(part: SharePart | None) -> str:
+    return "" if part is None else f"{part.before:.1%} > {part.after:.1%} of {part.due:.1%}"
+
+
+token_app = typer.Typer(help="Make, list and revoke the tokens of a federation.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Option("-o", "--folder", help="The federation's folder, on the host of its API.")]
+FOLDER: Final = Path("federation")
+DAYS_MAX: Final = 36_500
+
+
+@token_app.command("add")
+def add(
+    user: Annotated[str, argument("Whose it is.", None)],
+    role: Annotated[
+        str, typer.Option(help="user: their own jobs; operator: all jobs, and nodes; admin: jobs for others, too.")
+    ] = "user",
+    days: Annotated[float | None, option("It is void after so many; by default never.", min=0, max=DAYS_MAX)] = None,
+    folder: Folder = FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print it, for the only time; from the first one on the API lets in only who has one."""
+    from volery.live.service.authentication import ROLES, TokenFile
+
+    known = next((one for one in ROLES if one == role), None)
+    if known is None:
+        raise InputError("--role", f"expected {', '.join(ROLES)}, not {role!r}")
+    tokens = TokenFile(folder)
+    first = tokens.read() is None
+    token, kept = tokens.add(user, known, days)
+    if as_json:
+        print_json({"token": token, "id": kept.id, "user": kept.user, "role": kept.role, "expires_us": kept.expires_us})
+        return
+    typer.echo(token)
+    typer.echo(f"{kept.role} {kept.user}: give it as VOLERY_TOKEN; nobody can print it again", err=True)
+    if first:
+        typer.echo("The API asks everyone for a token from now on.", err=True)
+
+
+@token_app.command("list")
+def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
+    """List the tokens by id; what they are nobody can tell."""
+    from volery.live.service.authentication import TokenFile
+
+    if not folder.is_dir():
+        raise InputError(str(folder), "is no folder of a federation; name it with -o, on the host of its API")
+    found = TokenFile(folder).read()
+    if as_json:
+        shown = ("id", "user", "role", "created_us", "expires_us")
+        listed = [{name: getattr(one, name) for name in shown} for one in found or ()]
+        print_json({"open": found is None, "tokens": listed})
+        return
+    if found is None:
+        typer.echo("There are no tokens: the API lets everyone in and listens on its own machine alone.")
+        return
+    rows = ((one.id, one.user, one.role, moment(one.created_us), moment(one.expires_us)) for one in found)
+    print_table(("id", "user", "role", "made", "expires"), rows)
+
+
+@token_app.command("revoke")
+def revoke(
+    name: Annotated[str, argument("A token, or all of a user.", "ID|USER")],
+    folder: Folder = FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke tokens: the API refuses them from now on."""
+    from volery.live.service.authentication import TokenFile
+
+    gone = [one.id for one in TokenFile(folder).revoke(name)]
+    print_answer({"revoked": gone}, as_json, f"revoked, and refused from now on: {', '.join(gone)}")

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how options are declared."""
 
 from __future__ import annotations
 
@@ -16,6 +16,30 @@ NETWORK: Final = "Network and costs"
 OUTPUT: Final = "Output"
 
 
+def option(meaning: str, *names: str, form: str | None = None, **more: Any) -> Any:
+    """An option without a default that is worth showing."""
+    return typer.Option(*names, metavar=form, help=meaning, show_default=False, **more)
+
+
+def argument(meaning: str, form: str | None, **more: Any) -> Any:
+    """An argument without a default that is worth showing."""
+    return typer.Argument(metavar=form, help=meaning, show_default=False, **more)
+
+
+def declared(name: str, *, meaning: str = "", callback: Callable[[str], str] | None = None, shown: bool = False) -> Any:
+    """The option that sets a field of a setting or a study, as `volery.setting` declares it.
+
+    Args:
+        meaning: what it says in this command; empty: as declared.
+        shown: whether help shows the default.
+    """
+    one = DECLARED[name]
+    return typer.Option(
+        option_of(name), metavar=one["form"], help=meaning or one["meaning"], rich_help_panel=one["group"] or None,
+        callback=callback, show_default=shown,
+    )  # fmt: skip
+
+
 def trace_name(name: str) -> str:
     """The name of a trace; standard input, `-`, becomes a file that is removed in the end.
 
@@ -24,20 +48,33 @@ def trace_name(name: str) -> str:
     """
     if name != "-":
         return name
-    from volery.workload.files import spooled
+    from volery.workload.files import spooled_stdin
 
-    return spooled(name)
+    return spooled_stdin()
 
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.", show_default=False)]
-KeepIn = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="DIR", help="Folder of the results; a study that was stopped there goes on.",
-        show_default=False,
-    ),
-]  # fmt: skip
+def journal_folder(place: Path) -> Path:
+    """The journals themselves, of a federation's folder."""
+    return place / "journal" if (place / "journal").is_dir() else place
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of tables.")]
+Folder = Annotated[Path, argument("A results folder.", "DIR")]
+JournalFolder = Annotated[Path, argument("A journal, or a folder of journals.", "DIR", callback=journal_folder)]
+KeepIn = Annotated[
+    Path | None, option("Folder of the results; a study that was stopped there goes on.", "-o", "--output", form="DIR")
+]
+Picture = Annotated[Path | None, option("Draw it.", "--output", "-o", form="FILE.svg")]
+TrFile = Annotated[Path, typer.Option("-o", "--output", help="The .tr file to write; .gz compresses it.")]
+Replace = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Leave to take over a folder that holds another study.", rich_help_panel=OUTPUT)
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Where it listens; 0: any free port.")]
+RunName = Annotated[str | None, option("Label of the run; the first.", "--run", form="NAME")]
+RunSeed = Annotated[int | None, option("Seed of the run.", form="N")]
+Scheduler = Annotated[str, typer.Option("-a", "--architecture", help="Which scheduler.")]
+NodeSlots = Annotated[int, typer.Option(min=1, help="Tasks that a node runs at once.")]
 Processes = Annotated[
     int,
     typer.Option(
@@ -50,12 +87,7 @@ Processes = Annotated[
 ]
 Dask = Annotated[
     str | None,
-    typer.Option(
-        metavar="tcp://HOST:PORT",
-        help="Dask scheduler on whose cluster runs take place instead.",
-        show_default=False,
-        rich_help_panel=OUTPUT,
-    ),
+    option("Dask scheduler on whose cluster runs take place instead.", form="tcp://HOST:PORT", rich_help_panel=OUTPUT),
 ]
 Why = Annotated[
     bool,
@@ -63,48 +95,8 @@ Why = Annotated[
 ]
 Profile = Annotated[
     Literal["stages"] | None,
-    typer.Option(
-        metavar="stages", help="One more run per architecture and setting, for the time of each stage.",
-        show_default=False, rich_help_panel=OUTPUT,
-    ),
-]  # fmt: skip
-Force = Annotated[
-    bool, typer.Option("--force", help="Leave to take over a folder that holds another study.", rich_help_panel=OUTPUT)
-]
-
-
-def declared(name: str, *, callback: Callable[[str], str] | None = None, show_default: bool = False) -> Any:
-    """The option that sets a field of a setting or a study, as `volery.setting` declares it."""
-    one = DECLARED[name]
-    return typer.Option(
-        option_of(name),
-        metavar=one["form"],
-        help=one["meaning"],
-        rich_help_panel=one["group"] or None,
-        callback=callback,
-        show_default=show_default,
-    )
-
-
-Architectures = Annotated[
-    list[str],
-    typer.Argument(
-        metavar=DECLARED["architectures"]["form"], help=DECLARED["architectures"]["meaning"], show_default=False
-    ),
-]
-Workload = Annotated[str, declared("trace", callback=trace_name)]
-Seeds = Annotated[str, declared("seeds", show_default=True)]
-SeedsMax = Annotated[int | None, declared("seeds_max")]
-BudgetS = Annotated[float | None, declared("budget_s")]
-Baseline = Annotated[str, declared("baseline")]
-Only = Annotated[str, declared("only", show_default=True)]
-SeedsOfFile = Annotated[
-    str | None,
-    typer.Option(
-        "--seeds",
-        metavar="K|auto",
-        help="Number of seeds, or auto, in place of the file's.",
-        show_default=False,
+    option(
+        "One more run per architecture and setting, for the time of each stage.", form="stages", rich_help_panel=OUTPUT
     ),
 ]
 Strict = Annotated[
@@ -113,11 +105,19 @@ Strict = Annotated[
 ]
 CostFile = Annotated[
     Path | None,
-    typer.Option(
-        "--costs", metavar="FILE.toml", help="Cost file from `volery calibrate`; other options override it.",
-        show_default=False, rich_help_panel=NETWORK,
+    option(
+        "Cost file from `volery calibrate`; other options override it.", "--costs", form="FILE.toml",
+        rich_help_panel=NETWORK,
     ),
 ]  # fmt: skip
+Architectures = Annotated[list[str], argument(DECLARED["architectures"]["meaning"], DECLARED["architectures"]["form"])]
+Workload = Annotated[str, declared("trace", callback=trace_name)]
+Seeds = Annotated[str, declared("seeds", shown=True)]
+SeedsOfFile = Annotated[str | None, declared("seeds", meaning="Number of seeds, or auto, in place of the file's.")]
+SeedsMax = Annotated[int | None, declared("seeds_max")]
+BudgetS = Annotated[float | None, declared("budget_s")]
+Baseline = Annotated[str, declared("baseline")]
+Only = Annotated[str, declared("only", shown=True)]
 
 
 def checked_only(only: str) -> Literal["ran", "finished"]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
 
+from volery.core.errors import InputError
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from volery.core.omissions import Omissions
     from volery.report.schema import StageProfile
@@ -32,6 +37,15 @@ def print_json(content: Any) -> None:
     typer.echo(msgspec.json.format(msgspec.json.encode(content), indent=2).decode())
 
 
+def print_answer(content: Any, as_json: bool, *lines: str) -> None:
+    """The answer of a command: JSON where that was asked for, else these lines."""
+    if as_json:
+        print_json(content)
+    else:
+        for line in lines:
+            typer.echo(line)
+
+
 def print_error(place: str, problem: str, as_json: bool) -> None:
     """`error: place: problem` on standard error, and as JSON on standard output where that was asked for."""
     typer.echo(f"error: {place}: {problem}", err=True)
@@ -39,16 +53,26 @@ def print_error(place: str, problem: str, as_json: bool) -> None:
         print_json({"error": {"place": place, "problem": problem}})
 
 
-def table_width() -> int | None:
-    """The width of tables for files and pipes; None where a terminal has its own."""
-    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else TABLE_WIDTH
+@contextmanager
+def live_extra(otherwise: str = "") -> Iterator[None]:
+    """Name the extra of the package that an import needs.
+
+    Raises:
+        InputError: instead of an ImportError.
+    """
+    try:
+        yield
+    except ImportError as error:
+        problem = f"{error.name} is not installed; install 'volery[live]'{otherwise}"
+        raise InputError("volery", problem) from None
 
 
 def terminal(*, highlight: bool = True) -> Console:
     """The console for tables and sentences. No text is markup: labels and names may hold brackets."""
     from rich.console import Console
 
-    return Console(width=table_width(), markup=False, highlight=highlight)
+    own_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if own_width else TABLE_WIDTH, markup=False, highlight=highlight)
 
 
 def moment(unix_us: int | None) -> str:
@@ -56,6 +80,47 @@ def moment(unix_us: int | None) -> str:
     from volery.look.text import utc
 
     return "" if unix_us is None else utc(unix_us)
+
+
+def print_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    title: str | None = None,
+    right: Collection[str] = (),
+    bare: bool = False,
+) -> None:
+    """Print a table of texts; columns of numbers are named by `right`, and a bare one has no lines."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    columns = [Column(head, justify="right" if head in right else "left", overflow="fold") for head in heads]
+    table = Table(*columns, title=title, title_justify="left")
+    if bare:
+        table.box, table.padding = None, (0, 2, 0, 0)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    terminal().print(table)
+
+
+def bold(text: str) -> Text:
+    """A cell in bold type."""
+    from rich.text import Text
+
+    return Text(text, "bold")
+
+
+def write_svg(path: Path, picture: str) -> None:
+    """Write a picture.
+
+    Raises:
+        InputError: its name ends otherwise, or it cannot be written.
+    """
+    from volery.report.page import write_page
+
+    if path.suffix != ".svg":
+        raise InputError(str(path), "a picture's name must end in .svg")
+    write_page(path, picture)
 
 
 def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -79,8 +144,6 @@ def print_results(
     """Print the table of a study and where its results are.
 
     Args:
-        results: of the study.
-        as_json: print JSON instead of tables.
         stage_times: time per stage, where it was measured.
         strict: leave with status 3 where more than 1 % of the machine time of the work is left out.
 

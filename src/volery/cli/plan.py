@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from volery.cli.jobs import Api, connected
-from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.jobs import Api, connected, named_by_file
+from volery.cli.options import AsJson, argument
+from volery.cli.output import print_json, print_table
 from volery.core.errors import InputError
+from volery.core.model import SECOND
 
 if TYPE_CHECKING:
     from volery.core.forecast import Quantiles
     from volery.live.status import Forecast, ForecastRecord, FunnelStep, JobPlan
 
-SECONDS: Final = 1_000_000
 MOMENTS: Final = {
     "first_start": "first task starts",
     "first_end": "first task ends",
@@ -35,7 +35,7 @@ NO_BOTH: Final = "--record is about earlier jobs; leave one out"
 
 
 def plan(
-    job: Annotated[Path | None, typer.Argument(metavar="JOB.toml", help="The job.", show_default=False)] = None,
+    job: Annotated[Path | None, argument("The job.", "JOB.toml")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Without the lab: only where it could go now.")] = False,
     record: Annotated[
         bool, typer.Option("--record", help="How good earlier forecasts were, of jobs that were then submitted.")
@@ -53,12 +53,9 @@ def plan(
         if job is None:
             _print_record(client.forecasts(), as_json)
             return
-        try:
+        with named_by_file(job):
             found = client.plan(job)
             forecast = None if quick else client.forecast(job)
-        except InputError as error:
-            place = error.place.removeprefix("job")
-            raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
     if as_json:
         import msgspec
 
@@ -94,17 +91,13 @@ def funnel_words(steps: Sequence[FunnelStep]) -> str:
 
 
 def _print_forecast(forecast: Forecast) -> None:
-    from rich.table import Table
-
     if forecast.moments is None:
         typer.echo(f"no forecast: {forecast.problem}")
         return
     runs = f"{forecast.runs} runs of the lab" if forecast.runs else "part of one run of the lab: there was no more time"
-    table = Table("after submission", "10%", "median", "90%", title=runs, title_justify="left")
-    for name, words in MOMENTS.items():
-        interval: Quantiles = getattr(forecast.moments, name)
-        table.add_row(words, _s(interval.low_us), _s(interval.median_us), _s(interval.high_us))
-    terminal().print(table)
+    intervals: dict[str, Quantiles] = {words: getattr(forecast.moments, name) for name, words in MOMENTS.items()}
+    rows = ((words, _s(one.low_us), _s(one.median_us), _s(one.high_us)) for words, one in intervals.items())
+    print_table(("after submission", "10%", "median", "90%"), rows, title=runs)
     known = [f"{count:,} from {KNOWN[name]}" for name in KNOWN if (count := getattr(forecast.known, name))]
     if known:
         typer.echo(f"durations of tasks are known: {', '.join(known)}")
@@ -121,16 +114,15 @@ def _print_record(record: ForecastRecord, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    from rich.table import Table
-
-    table = Table("moment", "forecasts", "within the interval", "median off by")
-    for one in record.moments:
-        share = f"{one.covered / one.settled:.0%} ({one.covered})" if one.settled else "-"
-        table.add_row(MOMENTS[one.moment], str(one.settled), share, _s(one.off_us))
-    terminal().print(table)
+    shares = [f"{one.covered / one.settled:.0%} ({one.covered})" if one.settled else "-" for one in record.moments]
+    rows = (
+        (MOMENTS[one.moment], str(one.settled), share, _s(one.off_us))
+        for one, share in zip(record.moments, shares, strict=True)
+    )
+    print_table(("moment", "forecasts", "within the interval", "median off by"), rows)
     meant = f"intervals are meant to hold {record.expected:.0%} of what comes"
     typer.echo(f"{meant}; {record.open} forecasts are not decided yet")
 
 
 def _s(us: int | None) -> str:
-    return "not known" if us is None else f"{us / SECONDS:,.1f} s"
+    return "not known" if us is None else f"{us / SECOND:,.1f} s"

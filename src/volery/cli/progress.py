@@ -35,6 +35,14 @@ class _Remaining(ProgressColumn):
         return Text(f"ETA {left // 60}:{left % 60:02d}")
 
 
+def _display(silent: bool, *, auto_refresh: bool = True) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), _Remaining(),
+        TimeElapsedColumn(), console=Console(stderr=True), transient=True, refresh_per_second=REDRAWS_PER_S,
+        disable=silent or not sys.stderr.isatty(), auto_refresh=auto_refresh,
+    )  # fmt: skip
+
+
 class _Drawn:
     """Lines on the terminal, between the beginning and the end of a `with`."""
 
@@ -57,17 +65,7 @@ class LiveProgress(_Drawn):
     """
 
     def __init__(self, silent: bool) -> None:
-        self._display = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}"),
-            _Remaining(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            refresh_per_second=REDRAWS_PER_S,
-            disable=silent or not sys.stderr.isatty(),
-        )
+        self._display = _display(silent)
         self._lines: dict[str, TaskID] = {}
         self._began: dict[str, float] = {}
         self._jobs: dict[str, int] = {}
@@ -124,18 +122,19 @@ class LiveProgress(_Drawn):
 
 
 class OneLine(_Drawn):
-    """Progress of one thing on standard error; silent where there is no terminal, or on request."""
+    """Progress of one thing on standard error; silent where there is no terminal, or on request.
 
-    def __init__(self, silent: bool) -> None:
-        self._display = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[state]}"), _Remaining(),
-            TimeElapsedColumn(), console=Console(stderr=True), transient=True, refresh_per_second=REDRAWS_PER_S,
-            disable=silent or not sys.stderr.isatty(),
-        )  # fmt: skip
+    Args:
+        when_moved: it is drawn only when it moves, without a thread that takes time from what is measured.
+    """
+
+    def __init__(self, silent: bool, *, when_moved: bool = False) -> None:
+        self._display = _display(silent, auto_refresh=not when_moved)
+        self._when_moved = when_moved
         self._line: TaskID | None = None
 
     def moved(self, what: str, part: float, total: float, state: str = "") -> None:
         """Show the progress of one thing, as a part of its total."""
         if self._line is None:
             self._line = self._display.add_task(what, total=total, state=state)
-        self._display.update(self._line, completed=part, total=total, state=state)
+        self._display.update(self._line, completed=part, total=total, state=state, refresh=self._when_moved)

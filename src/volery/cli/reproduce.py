@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from volery.cli.options import AsJson, Dask, Processes
-from volery.cli.output import INTERRUPTED, print_json, terminal
+from volery.cli.options import AsJson, Dask, Processes, SeedsMax, argument, declared, option
+from volery.cli.output import INTERRUPTED, print_json, print_table, terminal
 from volery.cli.progress import LiveProgress
 from volery.core.errors import InputError
 from volery.setting import option_of
@@ -27,50 +27,26 @@ STYLES = {
 Finished = Annotated[
     Path, typer.Option("-o", "--output", metavar="DIR", help="Finished runs are kept here and never run again.")
 ]
-Experiments = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", envvar="VOLERY_EXPERIMENTS", help="Where the experiments are.", show_default=False),
-]
+Experiments = Annotated[Path | None, option("Where the experiments are.", form="DIR", envvar="VOLERY_EXPERIMENTS")]
 Traces = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR", envvar="VOLERY_TRACES", help="Where the traces are (default: ../shared/traces).",
-        show_default=False,
-    ),
+    option("Where the traces are (default: ../shared/traces).", form="DIR", envvar="VOLERY_TRACES")
 ]  # fmt: skip
 
 Judge = Annotated[bool, typer.Option("--judge", help="Run nothing: judge the recorded values again; needs no trace.")]
-SeedsAuto = Annotated[
-    str | None,
-    typer.Option(metavar="auto", show_default=False, help="Add seeds to those of the file until claims are decided."),
-]
-SeedsMax = Annotated[
-    int | None,
-    typer.Option(metavar="K", show_default=False, help="With --seeds auto: the most seeds of a run. (30)"),
-]
+SeedsAuto = Annotated[str | None, option("Add seeds to those of the file until claims are decided.", form="auto")]
 BudgetS = Annotated[
     float | None,
-    typer.Option(
-        metavar="S",
-        show_default=False,
-        help="With --seeds auto: CPU seconds of all runs of added seeds, per experiment.",
-    ),
+    declared("budget_s", meaning="CPU time of all added runs of an experiment after which none begins, s."),
 ]
 Check = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        show_default=False,
-        help="Run only N recorded runs again and compare digests; status 1 where one differs.",
-    ),
+    option("Run only N recorded runs again and compare digests; status 1 where one differs.", form="N", min=1),
 ]
 
 
 def reproduce(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="An experiment, see --list.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, argument("An experiment, see --list.", "NAME")] = None,
     every: Annotated[bool, typer.Option("--all", help="Run every experiment, then write docs/papers.md.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Show every experiment with its state.")] = False,
     papers: Annotated[bool, typer.Option("--papers", help="Write docs/papers.md from the last runs.")] = False,
@@ -310,19 +286,12 @@ def _print_list(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json([_listed(experiment, record, state) for experiment, record, state in found])
         return
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for heading in ("experiment", "of", "what", "state"):
-        table.add_column(heading, overflow="fold")
-    for experiment, _, state in found:
-        table.add_row(experiment.name, experiment.figure, experiment.title, state)
-    terminal().print(table, highlight=False)
+    rows = ((experiment.name, experiment.figure, experiment.title, state) for experiment, _, state in found)
+    print_table(("experiment", "of", "what", "state"), rows, bare=True)
 
 
 def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {
+    return {
         "name": experiment.name,
         "paper": experiment.paper,
         "figure": experiment.figure,
@@ -335,7 +304,6 @@ def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[s
         "former_rules": record.is_former if record else False,
         "verdicts": record.counts if record else {},
     }
-    return entry
 
 
 def _write_page(folder: Path) -> Path:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 import typer
 
 from volery.cli.options import AsJson, Processes
-from volery.cli.output import print_json, terminal
+from volery.cli.output import print_answer, print_json, print_table
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ def storm(
     if small is not None and output is not None:
         output.write_bytes(msgspec.json.format(msgspec.json.encode(small), indent=1))
     if as_json:
-        print_json(
-            {"storms": [msgspec.to_builtins(verdict) for verdict in verdicts], "small": msgspec.to_builtins(small)}
-        )
+        print_json({"storms": verdicts, "small": small})
     else:
         _print_table(names, verdicts)
         if small is not None:
@@ -124,12 +123,8 @@ def _one(scenario: Scenario, as_json: bool) -> None:
 
     lookup(scenario.architecture)
     verdict = _judge(scenario.architecture, scenario.seed, scenario)
-    if as_json:
-        print_json(msgspec.to_builtins(verdict))
-    else:
-        typer.echo(
-            verdict.failure or f"{verdict.architecture} weathers it: {verdict.tasks} tasks, digest {verdict.digest}"
-        )
+    weathered = f"{verdict.architecture} weathers it: {verdict.tasks} tasks, digest {verdict.digest}"
+    print_answer(verdict, as_json, verdict.failure or weathered)
     if verdict.failure:
         raise typer.Exit(1)
 
@@ -167,36 +162,20 @@ def _storms(names: Sequence[str], seeds: range, processes: int, until: float | N
     """Verdicts in order; with `until`, range after range of seeds."""
     from concurrent.futures import ProcessPoolExecutor
 
-    with ProcessPoolExecutor(processes) if processes > 1 else _Here() as pool:
+    with ProcessPoolExecutor(processes) if processes > 1 else nullcontext() as pool:
         while True:
             work = [(name, seed) for name in names for seed in seeds]
-            yield from pool.map(_judge, [name for name, _ in work], [seed for _, seed in work], chunksize=8)
+            columns = [name for name, _ in work], [seed for _, seed in work]
+            yield from pool.map(_judge, *columns, chunksize=8) if pool is not None else map(_judge, *columns)
             if until is None or time.monotonic() >= until:
                 return
             seeds = range(seeds.stop, seeds.stop + len(seeds))
 
 
-class _Here:
-    """A pool of no further process."""
-
-    def __enter__(self) -> _Here:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def map(self, call: Any, *arguments: Any, chunksize: int) -> Iterator[_Verdict]:
-        """One after the other."""
-        assert chunksize
-        return map(call, *arguments)
-
-
 def _print_table(names: Sequence[str], verdicts: Sequence[_Verdict]) -> None:
-    from rich.table import Table
-
-    table = Table("design", "storms", "faults", "tasks", "attempts killed", "tasks run again", "failures")
+    rows = []
     for name in names:
         of = [verdict for verdict in verdicts if verdict.architecture == name]
         sums = [sum(getattr(verdict, field) for verdict in of) for field in ("faults", "tasks", "killed", "repeated")]
-        table.add_row(name, str(len(of)), *map(str, sums), str(sum(bool(verdict.failure) for verdict in of)))
-    terminal().print(table)
+        rows.append((name, str(len(of)), *map(str, sums), str(sum(bool(verdict.failure) for verdict in of))))
+    print_table(("design", "storms", "faults", "tasks", "attempts killed", "tasks run again", "failures"), rows)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.options import AsJson, option
+from volery.cli.output import print_json, print_table
 from volery.core.bounds import SECONDS_MAX
 from volery.core.errors import InputError
 
@@ -56,10 +56,7 @@ def show_theory(
     replicas: Annotated[int, typer.Option(metavar="R", help="Of a task's input (delay).", min=1)] = 3,
     simulate: Annotated[
         int | None,
-        typer.Option(
-            metavar="TASKS", min=0, help="Simulate so many tasks per row (default: 0; 400,000 for a picture).",
-            show_default=False,
-        ),
+        option("Simulate so many tasks per row (default: 0; 400,000 for a picture).", form="TASKS", min=0)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the simulation.")] = 0,
     picture: Annotated[
@@ -228,9 +225,5 @@ def _draw(
 
 
 def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(*(name.replace("_", " ") for name in rows[0]))
-    for row in rows:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
-    terminal().print(table)
+    cells = ([f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows)
+    print_table([name.replace("_", " ") for name in rows[0]], cells)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from volery.cli.options import AsJson, Only, checked_only, trace_name
-from volery.cli.output import omission_rows, print_json, terminal
+from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
+from volery.cli.output import omission_rows, print_answer, print_json, print_table, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
+    from volery.core.trace import Trace
     from volery.live.runtime.journal_trace import Period
     from volery.workload.description import ConstraintUse, JobClass, LoadCurve, TraceDescription
     from volery.workload.doctor import Diagnosis
@@ -49,19 +50,15 @@ def describe_trace(
     cutoff: Annotated[
         float | None, typer.Option(help="Seconds; jobs with a larger mean task duration are long.")
     ] = None,
-    constraints: Annotated[
-        str, typer.Option(help="Draw placement constraints: none, sharma2011 or gpu-racks.")
-    ] = "none",
-    machines: Annotated[
-        Path | None, typer.Option(help="CSV of machine constraints, c0, c1 ..; with --constraints.")
-    ] = None,
+    constraints: Annotated[str, declared("constraints", shown=True)] = "none",
+    machines: Annotated[Path | None, declared("machines")] = None,
     seed: Annotated[int, typer.Option(help="Of a spec and of the constraints.")] = 0,
-    jobs: Annotated[int | None, typer.Option(help="Only the first so many jobs.")] = None,
+    jobs: Annotated[int | None, declared("jobs")] = None,
     only: Only = "ran",
-    durations: Annotated[str, typer.Option(help="exact, or whole-seconds as published simulators cut them.")] = "exact",
-    arrivals: Annotated[str, typer.Option(help="exact, or dephased: equal arrivals 10 ms apart.")] = "exact",
+    durations: Annotated[str, declared("durations", shown=True)] = "exact",
+    arrivals: Annotated[str, declared("arrivals", shown=True)] = "exact",
     picture: Annotated[Path | None, typer.Option(help="Write the load curve as .png, .svg or .pdf.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print jobs, tasks, fanout, durations, span, load, the short/long split and oddities of a workload."""
     from volery.workload import constrain, describe, load_cluster, load_curve, load_workload
@@ -87,21 +84,26 @@ def describe_trace(
 @trace_app.command("synth")
 def synthesise_trace(
     spec: Annotated[str, typer.Argument(metavar="SPEC", help="For example syn:250x2000 or mix:google,jobs=500.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .tr file to write; .gz compresses it.")],
+    output: TrFile,
     seed: Annotated[int, typer.Option(help="Of the random streams.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: Replace = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a synthetic workload as a .tr file; reading it back gives the same workload."""
     from volery.workload import synthesize, write_tr
 
     trace = synthesize(spec, seed)
     write_tr(trace, output, force=force)
-    if as_json:
-        counts = {"jobs": trace.job_count, "tasks": trace.task_count}
-        print_json({"file": str(output), "spec": spec, "seed": seed, **counts, "digest": trace.digest()})
-        return
-    typer.echo(f"{output}: {trace.job_count:,} jobs, {trace.task_count:,} tasks, digest {trace.digest()[:16]}")
+    content = {"file": str(output), "spec": spec, "seed": seed} | _counts(trace)
+    print_answer(content, as_json, _written(output, trace))
+
+
+def _counts(trace: Trace) -> dict[str, Any]:
+    return {"jobs": trace.job_count, "tasks": trace.task_count, "digest": trace.digest()}
+
+
+def _written(output: Path, trace: Trace) -> str:
+    return f"{output}: {trace.job_count:,} jobs, {trace.task_count:,} tasks, digest {trace.digest()[:16]}"
 
 
 @trace_app.command("convert")
@@ -121,15 +123,14 @@ def convert_trace(
     ] = False,
     far: Annotated[
         str | None,
-        typer.Option(
-            metavar="RACK,ANY",
-            help="How many times as long tasks last in a rack that holds their input, and elsewhere, as 1.5,2.",
-            show_default=False,
+        option(
+            "How many times as long tasks last in a rack that holds their input, and elsewhere, as 1.5,2.",
+            form="RACK,ANY",
         ),
     ] = None,
     only: Only = "ran",
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: Replace = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a trace of any known format as a canonical table, with the chosen repairs; the manifest lists them."""
     from volery.workload.convert import convert
@@ -168,7 +169,7 @@ def examine_trace(
     form: FormatName = None,
     repair: RepairChoice = None,
     only: Only = "ran",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Name the defects of a trace with counts and first places; status 1 if one is left without a chosen repair."""
     from volery.workload.doctor import choices, examine
@@ -314,11 +315,9 @@ def _constraint_rows(use: ConstraintUse | None) -> list[tuple[str, str]]:
 
 @trace_app.command("from-journal")
 def trace_from_journal(
-    place: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A journal, or a folder of journals.", show_default=False)
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The .tr file to write; .gz compresses it.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    place: JournalFolder,
+    output: TrFile,
+    force: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Turn a live period into a trace for the lab, and print the times of its messages and decisions."""
@@ -327,38 +326,29 @@ def trace_from_journal(
     from volery.live.runtime.replay import journals
     from volery.workload import write_tr
 
-    found = place / "journal" if (place / "journal").is_dir() else place
-    period = read_period(journals(found), output.name, lookup)
+    period = read_period(journals(place), output.name, lookup)
     write_tr(period.trace, output, force=force)
     if as_json:
         content: dict[str, Any] = msgspec.structs.asdict(period)
         trace = content.pop("trace")
-        counts = {"jobs": trace.job_count, "tasks": trace.task_count, "digest": trace.digest()}
-        print_json({"file": str(output)} | counts | content)
+        print_json({"file": str(output)} | _counts(trace) | content)
     else:
         _print_period(period, output)
 
 
 def _print_period(period: Period, output: Path) -> None:
-    from rich.table import Table
-
-    console = terminal()
-    hops = Table(title="Messages between hosts, from turn to turn (us)", title_justify="left")
-    for heading in ("from", "to", "messages", "mean", "p50", "p99"):
-        hops.add_column(heading, justify="left" if heading in ("from", "to") else "right")
-    for hop in period.hops:
-        figures = (f"{hop.count:,}", f"{hop.mean_us:,.1f}", f"{hop.p50_us:,}", f"{hop.p99_us:,}")
-        hops.add_row(hop.sender, hop.receiver, *figures)
+    hops = (
+        (hop.sender, hop.receiver, f"{hop.count:,}", f"{hop.mean_us:,.1f}", f"{hop.p50_us:,}", f"{hop.p99_us:,}")
+        for hop in period.hops
+    )
+    heads = ("messages", "mean", "p50", "p99")
     if period.hops:
-        console.print(hops)
-    decisions = Table(title="Handlers, played again here (us)", title_justify="left")
-    for heading in ("role", "events", "mean"):
-        decisions.add_column(heading, justify="left" if heading == "role" else "right")
-    for decision in period.decisions:
-        decisions.add_row(decision.role, f"{decision.events:,}", f"{decision.mean_us:,.1f}")
-    console.print(decisions)
-    trace = period.trace
-    typer.echo(f"{output}: {trace.job_count:,} jobs, {trace.task_count:,} tasks, digest {trace.digest()[:16]}")
+        title = "Messages between hosts, from turn to turn (us)"
+        print_table(("from", "to", *heads), hops, title=title, right=heads)
+    decisions = ((one.role, f"{one.events:,}", f"{one.mean_us:,.1f}") for one in period.decisions)
+    title = "Handlers, played again here (us)"
+    print_table(("role", "events", "mean"), decisions, title=title, right=("events", "mean"))
+    typer.echo(_written(output, period.trace))
     if period.cut:
         typer.echo(f"the first files of {', '.join(period.cut)} are no longer kept; jobs of that time are left out")
     for count, what in (

@@ -5,22 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from volery.cli.jobs import Api, connected, task_named
-from volery.cli.options import AsJson
-from volery.cli.output import print_json, terminal
+from volery.cli.options import AsJson, RunSeed, argument, option
+from volery.cli.output import print_json, print_table, terminal
 from volery.cli.plan import funnel_words
 from volery.core.errors import InputError
+from volery.core.model import SECOND
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from volery.live.status import Why
     from volery.metrics.why import Staleness
-    from volery.study.why import JobAnswer, Step, TaskAnswer
+    from volery.study.why import JobAnswer, TaskAnswer
 
-SECONDS = 1_000_000
 CHOSEN = {
     "placed": "placed", "queued": "no place found", "refused": "refused", "unsatisfiable": "fits no machine",
     "preempted": "preempted", "lost": "lost",
@@ -28,23 +26,16 @@ CHOSEN = {
 
 
 def why(
-    results: Annotated[
-        Path | None,
-        typer.Option("--in", metavar="DIR", help="A results folder; by default the federation.", show_default=False),
-    ] = None,
+    results: Annotated[Path | None, option("A results folder; by default the federation.", "--in", form="DIR")] = None,
     question: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[JOB|JOB/TASK]",
-            help="A job, or a task by its place in its job; left out, with --in: how old the schedulers' views were.",
-            show_default=False,
+        argument(
+            "A job, or a task by its place in its job; left out, with --in: how old the schedulers' views were.",
+            "[JOB|JOB/TASK]",
         ),
     ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option("--run", metavar="NAME", help="Architecture or label of the run.", show_default=False),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the run.", show_default=False)] = None,
+    run: Annotated[str | None, option("Architecture or label of the run.", "--run", form="NAME")] = None,
+    seed: RunSeed = None,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,25 +86,22 @@ def _ask_federation(question: str | None, api: str | None, as_json: bool) -> Non
     if not found.explained:
         console.print("The scheduler does not tell what it decides; Megha does with why = true under [parameters].")
     elif found.decisions:
-        _print_decisions(console, found)
+        _print_decisions(found)
 
 
-def _print_decisions(console: Console, found: Why) -> None:
-    from rich.table import Table
-
+def _print_decisions(found: Why) -> None:
     from volery.look.text import utc
 
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("at", "by", "decision", "node", "asked", "view age, s", "passed over"):
-        table.add_column(column, justify="right" if column == "view age, s" else "left")
+    rows: list[tuple[str, ...]] = []
     for step in found.decisions:
         if step.omitted:
-            table.add_row("...", "", f"{step.omitted} more decisions")
+            rows.append(("...", "", f"{step.omitted} more decisions"))
         at = utc(step.at_us, fine=True)
         passed = _words(tuple((one.scope, one.reason, one.count) for one in step.passed)) if step.passed else ""
-        age = f"{step.view_age_us / SECONDS:.4f}"
-        table.add_row(at, step.by, CHOSEN[step.chosen], step.node, step.asked, age, passed)
-    console.print(table)
+        age = f"{step.view_age_us / SECOND:.4f}"
+        rows.append((at, step.by, CHOSEN[step.chosen], step.node, step.asked, age, passed))
+    heads = ("at", "by", "decision", "node", "asked", "view age, s", "passed over")
+    print_table(heads, rows, right=("view age, s",), bare=True)
 
 
 def _s(seconds: float | None) -> str:
@@ -142,25 +130,16 @@ def _print_task(console: Console, task: TaskAnswer) -> None:
         f"Task {task.job}/{task.place}: submitted at {_s(task.submitted_s)}, started at {_s(task.started_s)}{where}, "
         f"finished at {_s(task.finished_s)}."
     )
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("at, s", "by", "decision", "machine", "asked", "view age, s", "passed over"):
-        table.add_column(column, justify="right" if column in ("at, s", "machine", "view age, s") else "left")
+    rows: list[tuple[str, ...]] = []
     for step in task.steps:
-        _add_step(table.add_row, step)
-    console.print(table)
-
-
-def _add_step(add: object, step: Step) -> None:
-    assert callable(add)
-    if step.omitted:
-        add("...", "", f"{step.omitted} more decisions", "", "", "", "")
-    machine = str(step.machine) if step.machine >= 0 else ""
-    add(
-        f"{step.at_s:.4f}", step.by, CHOSEN[step.chosen], machine, step.asked, f"{step.view_age_s:.4f}",
-        _words(step.passed) if step.passed else "",
-    )  # fmt: skip
+        if step.omitted:
+            rows.append(("...", "", f"{step.omitted} more decisions"))
+        machine = str(step.machine) if step.machine >= 0 else ""
+        passed = _words(step.passed) if step.passed else ""
+        decision = step.by, CHOSEN[step.chosen], machine, step.asked
+        rows.append((f"{step.at_s:.4f}", *decision, f"{step.view_age_s:.4f}", passed))
+    heads = ("at, s", "by", "decision", "machine", "asked", "view age, s", "passed over")
+    print_table(heads, rows, right=("at, s", "machine", "view age, s"), bare=True)
 
 
 def _print_staleness(console: Console, found: Staleness) -> None:
@@ -174,11 +153,9 @@ def _print_staleness(console: Console, found: Staleness) -> None:
             f"{name} {age:.4f} s" for name, age in zip(("p50", "p90", "p99", "max"), found.view_age_s, strict=True)
         )
         console.print(f"Age of the view at a placement: {ages}.")
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("scheduler", "asked", "placed", "refused", "rate"):
-        table.add_column(column, justify="left" if column in ("scheduler", "asked") else "right")
-    for by, asked, placed, refused in found.rates:
-        table.add_row(by, asked, f"{placed:,}", f"{refused:,}", f"{refused / placed:.1%}" if placed else "")
-    console.print(table)
+    rows = (
+        (by, asked, f"{placed:,}", f"{refused:,}", f"{refused / placed:.1%}" if placed else "")
+        for by, asked, placed, refused in found.rates
+    )
+    figures = ("placed", "refused", "rate")
+    print_table(("scheduler", "asked", *figures), rows, right=figures, bare=True)

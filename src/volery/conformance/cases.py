@@ -113,7 +113,6 @@ def trace_of(
     """A trace from the true durations of each job's tasks; schedulers receive each job's mean.
 
     Args:
-        name: what failures call it.
         arrivals: per job, microseconds.
         jobs: per job, the durations of its tasks, microseconds.
         constraints: per job, the constraint sets of its tasks; nothing when no task has any.

@@ -129,12 +129,7 @@ class Deliveries(Interceptor):
 
 
 class Interruption(Interceptor):
-    """Calls a function in the middle of a run, once.
-
-    Args:
-        after: how many events.
-        action: the function.
-    """
+    """Calls a function in the middle of a run, once."""
 
     def __init__(self, after: int, action: Callable[[], None]) -> None:
         self._left = after
@@ -149,11 +144,7 @@ class Interruption(Interceptor):
 
 
 class Echo(Interceptor):
-    """Delivers every submission twice, as an impatient submitter does.
-
-    Args:
-        kinds: of messages.
-    """
+    """Delivers every submission twice, as an impatient submitter does."""
 
     def __init__(self, kinds: tuple[type[Message], ...]) -> None:
         self._kinds = kinds

@@ -146,3 +146,14 @@ def path_us(records: Records, task: int) -> Time:
     """Communication and processing along the chain of messages that led to a task's start."""
     path = records.path[task]
     return (path >> PATH_SHIFT) + (path & ((1 << PATH_SHIFT) - 1))
+
+
+def demand_sound(case: Case, records: Records) -> None:
+    """All that can run has run, within what machines offer, where its constraints are met.
+
+    Raises:
+        NonconformanceError: naming what is not so.
+    """
+    demand_all_finished(case, records)
+    demand_capacity(case, records)
+    demand_constraints(case, records)

@@ -1,24 +1,120 @@
-"""Checks of the protocol between components: messages, hops, delays, costs, worker queues and declared stages."""
+"""Checks of the protocol between components: messages and their flow, hops, delays, costs, queues and stages."""
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from volery.conformance.cases import MACHINES, Case, lone_task, mixed_cases, trace_of
-from volery.conformance.examples import decoder, examples
-from volery.conformance.interceptor import Deliveries
+from volery.conformance.interceptor import ComponentProxy, Deliveries
+from volery.conformance.jobs import Cancels
 from volery.conformance.outcomes import demand_all_finished, path_us
 from volery.conformance.verdict import check, demand, run
-from volery.core.component import Architecture, Component, UnknownMessageError, role_of
-from volery.core.events import SUBMITTER_MESSAGES
+from volery.core.component import Architecture, Component, Deployment, Sends, UnknownMessageError, role_of
+from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES
+from volery.core.flow import SUBMISSIONS, entry_roles, orders_to, seen_through, tables
 from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Message, Time
+from volery.core.port import ForwardingPort, Port
 from volery.core.records import Records
 from volery.core.stages import Stage
 from volery.core.streams import Streams
 from volery.sim import Network, Options
+
+Sending = tuple[Address, type[Message], str]
+"""Sender, message, role of the receiver."""
+
+
+class _SendLog(ForwardingPort):
+    """A port that records the kinds of messages that it sends."""
+
+    __slots__ = ("_sendings",)
+
+    def __init__(self, inner: Port, sendings: dict[Sending, None]) -> None:
+        super().__init__(inner)
+        self._sendings = sendings
+
+    def send(self, to: Address, message: Message) -> None:
+        self._sendings[self.address, type(message), role_of(to)] = None
+        self.inner.send(to, message)
+
+
+class _LoggedComponent(ComponentProxy):
+    """A proxy that records what a component itself sends, also where a reliable channel is around it."""
+
+    __slots__ = ()
+    interceptor: _Sendings
+
+    def bind(self, port: Port) -> None:
+        super().bind(port)
+        sender = seen_through(self.inner)
+        sender._port = _SendLog(sender._port, self.interceptor.sendings)
+
+
+class _Sendings(Cancels):
+    """Records the kinds of messages of a run in which some jobs are cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sendings: dict[Sending, None] = {}
+
+    def over(self, deployment: Deployment) -> Deployment:
+        proxies: dict[Address, Component] = {
+            address: _LoggedComponent(self, component, address) for address, component in deployment.components.items()
+        }
+        return msgspec.structs.replace(deployment, components=proxies)
+
+
+@check
+def check_flow_is_declared(architecture: Architecture) -> None:
+    """Every message of a run is in its sender's `sends`; what is declared is taken, and what is taken is declared."""
+    whole = architecture.build(Cluster.uniform(MACHINES), architecture.defaults, Streams(0))
+    _demand_tables_fit(whole, architecture.messages)
+    log, case = _Sendings(), mixed_cases(seed=24)[1]
+    run(architecture, case, interceptor=log)
+    deployment = architecture.build(case.cluster, architecture.defaults, Streams(0))
+    for address, kind, to in log.sendings:
+        sender = seen_through(deployment.components[address])
+        what = f"{type(sender).__name__} sends {kind.__name__} to {to}"
+        demand((kind, to) in sender.emits(), f"{what}, which is not in its `sends`")
+
+
+def _demand_tables_fit(deployment: Deployment, messages: frozenset[type[Message]]) -> None:
+    takes, sends_of = tables(deployment)
+    entries = entry_roles(deployment)
+    declared = {(kind, role) for role in entries for kind in SUBMISSIONS}.union(*map(_declared, _all_roles()))
+    declared |= orders_to(deployment)
+    for role, sends in sends_of.items():
+        for kind, to in sends:
+            carried = kind in messages or kind in SUBMITTER_MESSAGES
+            demand(
+                carried, f"{role} sends {kind.__name__}, which is not among the design's `messages`: no wire takes it"
+            )
+            taken = to not in takes or kind in takes[to]
+            demand(taken, f"{role} sends {kind.__name__} to {to}, which does not take it")
+    for role, kinds in takes.items():
+        for kind in kinds - DRIVER_EVENTS:
+            if kind in messages or kind in SUBMITTER_MESSAGES:  # others come from the component's own links
+                demand((kind, role) in declared, f"{role} takes {kind.__name__}, which no role declares to send there")
+
+
+def _declared(component: type[Component]) -> Sends:
+    return component.sends
+
+
+def _all_roles() -> Iterator[type[Component]]:
+    """Every class of components, because one that sends a message may be of use under other parameters alone."""
+    waiting = [Component]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += found.__subclasses__()
+
 
 PRIMES = (53, 101, 211, 307, 401, 503, 601, 701, 809, 907, 1009, 1103, 1201, 1301, 1409, 1511)
 COST_US = 1_000
@@ -227,3 +323,49 @@ def check_worker_queues_are_reported(architecture: Architecture) -> None:
 def _news(deliveries: Deliveries, address: Address) -> list[Time]:
     """Times of the messages that reached a node just after the late job had arrived."""
     return [at for at, _, to, _ in deliveries.delivered if to == address and LATE_US <= at < LATE_US + NEWS_US]
+
+
+SIMPLE: Final[Mapping[Any, tuple[Any, ...]]] = {
+    int: (0, 7, (1 << 63) - 1),
+    str: ("", "gm/2"),
+    bytes: (b"", b"\x00\xff\x10"),
+    bool: (True, False),
+    float: (0.0, 1.5),
+    type(None): (None,),
+}
+
+
+def examples(hint: Any) -> list[Any]:
+    """Some values of a type; a struct's k-th example has the k-th example of each field.
+
+    Raises:
+        TypeError: the type cannot be in a message, because it is mutable or not known to the codec.
+    """
+    if hint in SIMPLE:
+        return list(SIMPLE[hint])
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return list(parts)
+    if origin is tuple:
+        inner = examples(parts[0])
+        return [(), tuple(inner)] if len(parts) == 2 and parts[1] is ... else [tuple(examples(p)[0] for p in parts)]
+    if origin is Union or type(hint).__name__ == "UnionType":
+        return [value for part in parts for value in examples(part)]
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        if not hint.__struct_config__.frozen:
+            raise TypeError(f"{hint.__name__} is not frozen; a message that was sent is never changed")
+        hints = get_type_hints(hint)
+        columns = [examples(hints[field]) for field in hint.__struct_fields__]
+        count = max((len(column) for column in columns), default=1)
+        return [hint(*(column[k % len(column)] for column in columns)) for k in range(count)]
+    raise TypeError(f"{hint} cannot be in a message: use numbers, text, bytes, frozen structs and tuples of those")
+
+
+def decoder(types: frozenset[type[Message]]) -> msgspec.msgpack.Decoder[Any]:
+    """The decoder of a transport that carries all these types.
+
+    Raises:
+        TypeError: two of them have the same tag.
+    """
+    union = functools.reduce(operator.or_, sorted(types, key=lambda kind: (kind.__module__, kind.__name__)))
+    return msgspec.msgpack.Decoder(union)

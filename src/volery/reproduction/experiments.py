@@ -29,7 +29,7 @@ from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, D
 from volery.study.file import read_tables
 from volery.study.spec import is_synthetic
 from volery.workload import parse_estimates
-from volery.workload.estimates import PLAIN
+from volery.workload.models import PLAIN
 
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"

@@ -13,14 +13,12 @@ from volery.core.trace import Trace
 from volery.workload.clusters import as_slots, load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
-from volery.workload.estimates import parse_estimates, with_estimates
 from volery.workload.files import bare_name
 from volery.workload.load import at_load, check_load_of_spec, cutoff_of, machines_for, offered_load
+from volery.workload.models import ask, deal_to_users, parse_estimates, with_estimates
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
-from volery.workload.requests import ask
 from volery.workload.synthesis import KINDS, is_spec, synthesize
 from volery.workload.tr import Reading, begins_like_tr, read_tr, scan_tr, write_tr
-from volery.workload.users import deal_to_users
 
 if TYPE_CHECKING:
     from volery.workload.omissions import Only

@@ -14,7 +14,7 @@ from volery.core.trace import Trace
 from volery.workload.constraints import check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
-from volery.workload.requests import check_names
+from volery.workload.models import check_names
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
@@ -241,10 +241,7 @@ def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> t
     Every machine has as many slots as it holds of `slot_request`, one at least, and every task takes one slot.
 
     Args:
-        trace: whose tasks ask for amounts.
-        cluster: with capacities.
         slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
-        place: of the option, for errors.
 
     Raises:
         InputError: the cluster has slots already, or the amounts are wrong.

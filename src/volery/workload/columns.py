@@ -58,6 +58,11 @@ def unlike_means(trace: Trace) -> NDArray[np.bool_]:
     return unlike
 
 
+def ranks(u: Reals) -> Integers:
+    """Per draw, how many are smaller."""
+    return np.argsort(np.argsort(u, kind="stable"), kind="stable")
+
+
 def arrivals(gaps_s: Reals) -> Integers:
     """Arrivals from the gaps before each job; the first arrives at 0."""
     at = np.cumsum(gaps_s)
@@ -68,7 +73,6 @@ def made_trace(name: str, arrival_us: Integers, sizes: Integers, duration_us: In
     """The trace of jobs of these sizes; each job's estimate is its mean.
 
     Args:
-        name: the spec.
         arrival_us, sizes: per job.
         duration_us: per task.
     """

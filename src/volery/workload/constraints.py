@@ -71,7 +71,6 @@ def constrain(trace: Trace, model: str, seed: int) -> Trace:
     Args:
         trace: the workload; constraints that it has are replaced.
         model: `sharma2011`; `none` and `gpu-racks`, where only machines have any, leave the trace as it is.
-        seed: of the run.
 
     Raises:
         InputError: the model is unknown.

@@ -152,7 +152,6 @@ def describe(
     """The figures of a trace.
 
     Args:
-        trace: the workload.
         workers: slots that the load is taken over.
         cutoff_s: jobs whose estimate is above it are long.
         reading: what the reader noticed, if the trace came from a file.
@@ -291,9 +290,7 @@ def load_curve(trace: Trace, workers: int, points: int = 200) -> LoadCurve:
     """Load over the arrival span (or until the last task ends, if all jobs arrive at once), exact in each interval.
 
     Args:
-        trace: the workload.
         workers: slots that the load is taken over.
-        points: number of intervals.
     """
     ends = _ends(trace)
     span_us = trace.arrival_us[-1] or int(ends[-1]) or SECOND

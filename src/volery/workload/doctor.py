@@ -121,7 +121,6 @@ class Examiner:
 
     Args:
         form: of the trace, for the requests of its rows; None: rows that would be left out are not counted.
-        only: what a run would replay.
     """
 
     def __init__(self, form: Format | None = None, only: Only = "ran") -> None:
@@ -229,10 +228,7 @@ def examine(path: Path, form: str | None = None, chosen: dict[str, str] | None =
     """Check a trace of any format, in bounded memory.
 
     Args:
-        path: the file, or folder of parts.
         form: name of its format; None: recognised by the content.
-        chosen: rule -> action.
-        only: what a run would replay.
 
     Raises:
         InputError: it cannot be read.
@@ -266,25 +262,9 @@ def choices(words: list[str]) -> dict[str, str]:
     return chosen
 
 
-def _missing_id(batch: pa.RecordBatch) -> Mask:
-    return true_mask(pc.or_(pc.is_null(batch.column("job")), pc.is_null(batch.column("task"))))
-
-
 def _end_before_start(batch: pa.RecordBatch) -> Mask:
     begin = pc.coalesce(batch.column("start_us"), batch.column("submit_us"))
     return true_mask(pc.less(batch.column("end_us"), begin))
-
-
-def _deadline_before_submission(batch: pa.RecordBatch) -> Mask:
-    return true_mask(pc.less(batch.column("deadline_us"), batch.column("submit_us")))
-
-
-def _negative_runtime(batch: pa.RecordBatch) -> Mask:
-    return true_mask(pc.less(batch.column("runtime_us"), 0))
-
-
-def _zero_runtime(batch: pa.RecordBatch) -> Mask:
-    return true_mask(pc.equal(batch.column("runtime_us"), 0))
 
 
 def suspicious(batch: pa.RecordBatch) -> dict[str, Mask]:
@@ -299,20 +279,18 @@ def suspicious(batch: pa.RecordBatch) -> dict[str, Mask]:
     return {"runtime_us": odd} | {name: true_mask(pc.greater(batch.column(name), 1.0)) for name in SHARES}
 
 
-def _unit_suspicion(batch: pa.RecordBatch) -> Mask:
-    return np.asarray(np.logical_or.reduce(list(suspicious(batch).values())), dtype=np.bool_)
-
-
 def nulled(rule: str, batch: pa.RecordBatch) -> dict[str, Mask]:
     """Values that the action `null` makes unknown: column -> rows."""
     return suspicious(batch) if rule == "unit-suspicion" else dict.fromkeys(NULLED[rule], ROW_RULES[rule](batch))
 
 
 ROW_RULES: Final[dict[str, Callable[[pa.RecordBatch], Mask]]] = {
-    "missing-id": _missing_id,
+    "missing-id": lambda batch: true_mask(pc.or_(pc.is_null(batch.column("job")), pc.is_null(batch.column("task")))),
     "end-before-start": _end_before_start,
-    "deadline-before-submission": _deadline_before_submission,
-    "negative-runtime": _negative_runtime,
-    "zero-runtime": _zero_runtime,
-    "unit-suspicion": _unit_suspicion,
+    "deadline-before-submission": lambda batch: true_mask(
+        pc.less(batch.column("deadline_us"), batch.column("submit_us"))
+    ),
+    "negative-runtime": lambda batch: true_mask(pc.less(batch.column("runtime_us"), 0)),
+    "zero-runtime": lambda batch: true_mask(pc.equal(batch.column("runtime_us"), 0)),
+    "unit-suspicion": lambda batch: np.asarray(np.logical_or.reduce(list(suspicious(batch).values())), dtype=np.bool_),
 }

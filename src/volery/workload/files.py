@@ -176,16 +176,14 @@ def bare_name(path: Path) -> str:
     return path.name.removesuffix(path.suffix) if path.suffix in PACKED_SUFFIXES else path.name
 
 
-def spooled(name: str) -> str:
-    """The name of a file that holds what standard input gives, where the name is `-`; any other name as it is.
+def spooled_stdin() -> str:
+    """The name of a file that holds what standard input gives.
 
     A trace is read more than once, and by other processes. The file is removed when this process ends.
 
     Raises:
         InputError: standard input is closed or a terminal, or there is no room for what it gives.
     """
-    if name != STDIN:
-        return name
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(STDIN, "standard input is closed or a terminal; pipe a trace into it, or name a file")
     folder = tempfile.mkdtemp(prefix="volery-")

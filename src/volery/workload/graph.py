@@ -160,7 +160,6 @@ class Arranged:
     """The rows of a job in an order in which parents come first; as they stand where they do so already.
 
     Args:
-        tasks: per row, its id.
         parents: per row, ids of what it waits for.
         gone: rows that were passed over.
 
@@ -216,11 +215,7 @@ class Arranged:
 
 
 class Edges:
-    """The dependency columns of a trace, made job by job.
-
-    Attributes:
-        first, parents: see `Trace.parent_first`.
-    """
+    """The dependency columns of a trace, made job by job."""
 
     def __init__(self) -> None:
         self.first = longs(1)
@@ -255,11 +250,7 @@ class Edges:
 
 
 class Submissions:
-    """The columns of submissions of jobs and their tasks, made job by job.
-
-    Args:
-        apart: whether some row has a submission of its own.
-    """
+    """The columns of submissions of jobs and their tasks, made job by job."""
 
     def __init__(self, *, apart: bool) -> None:
         self._apart = apart

@@ -35,11 +35,6 @@ SHORT_SHARE: Final = 0.9
 def check_load_of_spec(trace: str, load_by: str, place: str) -> None:
     """Refuse a load for synthetic work that has one of its own.
 
-    Args:
-        trace: spec of the workload.
-        load_by: as in `volery.study.spec.Setting`.
-        place: of the load, for the error.
-
     Raises:
         InputError: the spec has `load=`, and the arrivals were to be scaled; or its work fills the machines.
     """

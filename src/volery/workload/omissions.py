@@ -64,9 +64,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
     """Decide which rows are replayed.
 
     Args:
-        batch: of the canonical table.
         amounts: resource -> column of requests, of the resources that the trace asks for.
-        only: what is replayed.
     """
     submit_us, runtime_us = _numbers(batch.column("submit_us")), _numbers(batch.column("runtime_us"))
     no_runtime = _null(batch.column("runtime_us"))

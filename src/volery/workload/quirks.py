@@ -22,7 +22,6 @@ def apply_quirks(trace: Trace, durations: str, arrivals: str) -> Trace:
     """The trace under the two switches.
 
     Args:
-        trace: what was read or synthesised.
         durations: `exact`, or `whole-seconds`: each duration loses its fraction of a second. The estimate stays the
             row's mean, as in the Megha and Pigeon code; only Eagle's cuts that too.
         arrivals: `exact`, or `dephased`: the second of several jobs with one arrival comes 10 ms later, the third

@@ -33,9 +33,9 @@ from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
+from volery.workload.models import with_requests
 from volery.workload.omissions import Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
-from volery.workload.requests import with_requests
 from volery.workload.tr import trace_name
 
 NODE_CPU_MILLI: Final = 64_000
@@ -90,9 +90,7 @@ class _Links:
 
     Attributes:
         jobs: of which some row waits.
-        apart: whether some row has a submission of its own.
         gone: job -> rows that were passed over, with what they wait for.
-        rows: how many were seen.
     """
 
     def __init__(self) -> None:
@@ -119,9 +117,6 @@ def read_tasks(path: Path, form: Format, job_count: int | None = None, only: Onl
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
-        path: the file, or folder of parts.
-        form: its format.
-        job_count: how many jobs.
         only: "ran" for all that held machines, "finished" for what finished alone.
 
     Raises:

@@ -17,7 +17,6 @@ class Spec:
 
     Args:
         text: the whole string, for example `poisson:load=0.8,workers=1000`.
-        keys: the keys of this kind.
         word: what the part before the keys looks like, for example `TASKSxJOBS`, or "" where there is none.
 
     Raises:

@@ -25,13 +25,12 @@ from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
 from volery.workload.cell import cell
-from volery.workload.columns import Integers, Reals, arrivals, column, generator, made_trace, microseconds, view
+from volery.workload.columns import Integers, Reals, arrivals, column, generator, made_trace, microseconds, ranks, view
+from volery.workload.deadlines import gangs, recurring
 from volery.workload.distributions import exponential, geometric, log_normal_factors
-from volery.workload.gangs import gangs
 from volery.workload.hdfs import hdfs
+from volery.workload.models import ask
 from volery.workload.presets import ALIBABA, PRESETS, Preset
-from volery.workload.recurring import recurring
-from volery.workload.requests import ask
 from volery.workload.spec import Spec
 
 Draw = Callable[[], float]
@@ -80,14 +79,19 @@ def _constant(text: str, seed: int) -> Trace:  # noqa: ARG001 (every kind has th
 def _poisson(text: str, seed: int) -> Trace:
     """`poisson`: jobs arrive at random, tasks are exponential; the expected load on `workers` is `load`."""
     spec = Spec(text, ("load", "workers", "fanout", "mean", "jobs"))
-    jobs = spec.count("jobs", 5_000)
-    sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
+    return _random_jobs(spec, seed, jobs=5_000, workers=1_000)[0]
+
+
+def _random_jobs(spec: Spec, seed: int, *, jobs: int, workers: int) -> tuple[Trace, Integers]:
+    """Jobs of exponential tasks that arrive at random, with their sizes; `jobs` and `workers` are the defaults."""
+    count = spec.count("jobs", jobs)
+    sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(count))
     spec.check_size(int(sizes.sum()))
     mean_s = spec.positive("mean", 1.0)
-    gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 1_000))
-    gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
+    gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", workers))
+    gaps = exponential(generator(seed, "workload/arrivals").random(count)) * gap_s
     durations = exponential(generator(seed, "workload/durations").random(int(sizes.sum()))) * mean_s
-    return made_trace(text, arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+    return made_trace(spec.text, arrivals(gaps), sizes, np.maximum(microseconds(durations), 1)), sizes
 
 
 def _fanouts(spec: Spec, u: Reals) -> tuple[Integers, float]:
@@ -153,8 +157,6 @@ def layered(size: int, draw: Draw, shape: float, degree: int) -> Parents:
     """Random levels; each task waits for 1 to `degree` tasks of the level above it.
 
     Args:
-        size: of the job, tasks.
-        draw: of the stream.
         shape: small is deep, large is wide (see the module).
         degree: parents of a task at most; fewer where one is drawn twice.
     """
@@ -185,14 +187,8 @@ def _workflow(text: str, seed: int) -> Trace:
     spec = Spec(text, keys, word="SHAPE, for example workflow:layered,fanout=20")
     if spec.word not in SHAPES:
         raise InputError(text, f"{spec.word!r} is not a shape{suggestion(spec.word, SHAPES)}")
-    jobs = spec.count("jobs", 500)
-    sizes, fanout_mean = _fanouts(spec, generator(seed, "workload/fanout").random(jobs))
-    spec.check_size(int(sizes.sum()))
-    mean_s, shape, degree = spec.positive("mean", 1.0), spec.positive("shape", 1.0), spec.count("degree", 3)
-    gap_s = fanout_mean * mean_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 100))
-    gaps = exponential(generator(seed, "workload/arrivals").random(jobs)) * gap_s
-    durations = exponential(generator(seed, "workload/durations").random(int(sizes.sum()))) * mean_s
-    plain = made_trace(text, arrivals(gaps), sizes, np.maximum(microseconds(durations), 1))
+    plain, sizes = _random_jobs(spec, seed, jobs=500, workers=100)
+    shape, degree = spec.positive("shape", 1.0), spec.count("degree", 3)
     draw, parents = Streams(seed).of("workload/graph").random, list[tuple[int, ...]]()
     for size in sizes.tolist():
         made = SHAPES[spec.word](size, draw, shape, degree)
@@ -209,7 +205,7 @@ def _random_arrivals(jobs: int, span_s: float, seed: int) -> Integers:
 def _classes(spec: Spec, preset: Preset, jobs: int, seed: int) -> tuple[Integers, Reals]:
     """Tasks per job, and their durations in seconds, of short and long jobs."""
     u = generator(seed, "workload/jobs").random((jobs, 5))
-    is_long = _ranks(u[:, 0]) < max(1, round(preset.long_share * jobs))
+    is_long = ranks(u[:, 0]) < max(1, round(preset.long_share * jobs))
     sizes, means = np.zeros(jobs, dtype=np.int64), np.zeros(jobs)
     classes = (
         (~is_long, preset.short_fanout, preset.short_duration),
@@ -228,17 +224,12 @@ def _classes(spec: Spec, preset: Preset, jobs: int, seed: int) -> tuple[Integers
     return sizes, np.minimum(factors * np.repeat(scale, sizes), preset.duration_max_s)
 
 
-def _ranks(u: Reals) -> Integers:
-    """Per draw, how many are smaller."""
-    return np.argsort(np.argsort(u, kind="stable"), kind="stable")
-
-
 def _stratified(u: Reals, v: Reals) -> Reals:
     """One share from each of as many equal strata as there are draws, in random order.
 
     Heavy tails need it: with independent draws the mean fanout of 10,000 jobs often misses its expectation by a third.
     """
-    return np.asarray((_ranks(u) + v) / len(u))
+    return np.asarray((ranks(u) + v) / len(u))
 
 
 KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {

@@ -222,20 +222,8 @@ def read_table(path: Path) -> Iterator[pa.RecordBatch]:
             raise InputError(str(path), f"is damaged ({_first_line(error)}); convert the source again") from None
 
 
-def read_manifest(path: Path) -> TableManifest:
-    """The manifest of a canonical table.
-
-    Raises:
-        InputError: as `read_table`, or the table has no readable manifest.
-    """
-    found = manifest_of(path)
-    if not found.version:
-        raise InputError(str(path), "has no manifest; convert the source again")
-    return found
-
-
 def manifest_of(path: Path) -> TableManifest:
-    """As `read_manifest`; of a table that was written without one, an empty manifest of version 0.
+    """The manifest of a canonical table; of one that was written without, an empty manifest of version 0.
 
     Raises:
         InputError: the file is no table, or has a manifest that cannot be read.

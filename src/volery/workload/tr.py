@@ -56,7 +56,6 @@ def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact")
     """Read a `.tr` file, plain or gzip-compressed, line by line.
 
     Args:
-        path: the file.
         durations: `exact`, or `whole-seconds` to cut each duration as the published Python simulators do.
         arrivals: `exact`, or `dephased` to shift equal arrivals by 10 ms each as they do.
 

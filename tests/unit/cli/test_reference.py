@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.cli.conftest import Command
 
 from volery.architectures import REGISTRY
 from volery.cli.main import STATUSES, app
+from volery.cli.output import LEFT_OUT
 from volery.cli.reference import write_pages
 from volery.cli.reference.files import described
 from volery.cli.reference.measures import COUNTED, MEASURED
@@ -153,7 +155,7 @@ def test_messages_say_who_speaks_to_whom(pages: dict[str, str]) -> None:
 
 
 def test_every_status_is_told(pages: dict[str, str]) -> None:
-    assert {0, 1, 2} < set(STATUSES)
+    assert {0, 1, 2, LEFT_OUT} < set(STATUSES)
     assert all(f"| `{status}` |" in pages["results"] for status in STATUSES)
 
 
@@ -179,3 +181,11 @@ def test_tables_stay_tables(pages: dict[str, str]) -> None:
         for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
             widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
             assert len(widths) == 1, block
+
+
+def test_files_are_told_in_the_form_that_commands_read(pages: dict[str, str], tmp_path: Path, command: Command) -> None:
+    for option, name in (("--scenario", "scenario.json"), ("--schedule", "schedule.json")):
+        assert f"## {name}" in pages["files"]
+        file = tmp_path / name
+        file.write_text("{}", encoding="utf-8")
+        assert "missing required field" in command("storm", option, file).err, "it is read as JSON"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from volery.conformance.examples import decoder, examples
+from volery.conformance.protocol import decoder, examples
 from volery.core.events import SUBMITTER_MESSAGES, Computed, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import Message
 

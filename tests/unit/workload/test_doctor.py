@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload import repairs
+from volery.workload import convert as repairs
 from volery.workload.convert import convert
 from volery.workload.doctor import RULES, Diagnosis, choices, examine
-from volery.workload.table import TableManifest, TaskRow, batches, read_manifest, read_table, rows_of, table_output
+from volery.workload.table import TableManifest, TaskRow, batches, manifest_of, read_table, rows_of, table_output
 
 TRACES = Path(os.environ.get("VOLERY_TRACES", Path(__file__).resolve().parents[4] / "shared" / "traces"))
 S = 1_000_000
@@ -150,7 +150,7 @@ def test_each_repair_removes_its_defect_and_the_manifest_says_so(tmp_path: Path,
     plant(rows, at)
     source, output = written(tmp_path / "t.parquet", rows), tmp_path / "out.parquet"
     manifest = convert(source, output, chosen={rule: action})
-    assert manifest == read_manifest(output)
+    assert manifest == manifest_of(output)
     assert manifest.found[rule] == count
     assert rule not in manifest.left
     assert [(one.rule, one.action, one.rows) for one in manifest.repairs] == [(rule, action, count)]

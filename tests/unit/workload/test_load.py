@@ -16,7 +16,7 @@ from volery.study import compare
 from volery.workload import at_load, cutoff_of, load_cluster, load_trace, machines_for, offered_load
 from volery.workload.columns import view
 from volery.workload.load import check_load_of_spec
-from volery.workload.requests import ask
+from volery.workload.models import ask
 
 SPEC = "poisson:workers=50,fanout=4,mean=2,jobs=400"
 

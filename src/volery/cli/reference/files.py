@@ -23,7 +23,7 @@ def files() -> Iterator[str]:
     yield from (
         "# Files",
         "",
-        "Keys of the TOML files that Volery reads, from the structs that they are read into.",
+        "Keys of the files that Volery reads (TOML, or JSON by the name), from the structs that they are read into.",
         "",
     )
     yield "Names of keys end in their unit: `_s` seconds, `_us` microseconds, `_mb` 2^20 bytes, `_mbps` Mbit/s."
@@ -43,20 +43,24 @@ def files() -> Iterator[str]:
 def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
     """Files beside a study's: name, what for, and what they are read into."""
     from volery.core.costs import CostModel
-    from volery.faults.schedule import Schedule
+    from volery.faults import Schedule
     from volery.live.config.federation import FederationFile
     from volery.live.jobs import JobDescription
     from volery.reproduction.experiments import Experiment
     from volery.sim.faults import FaultPlan
-    from volery.workload.requests import RequestModel
+    from volery.workload.models import RequestModel
 
     return (
         ("federation.toml", "For `volery up` and `volery serve`.", FederationFile),
         ("job.toml", "For `volery submit`, `volery plan`, the API and the Python clients.", JobDescription),
         ("costs.toml", "What work costs: `volery calibrate` writes it, `--costs` and `[network]` read it.", CostModel),
         ("requests.toml", "What tasks ask for, for `--requests`.", RequestModel),
-        ("faults.toml", "What goes wrong in a run of the lab (a plan, as a storm draws it).", FaultPlan),
-        ("schedule.toml", "Faults of a live federation, or of the lab: `volery storm --schedule`.", Schedule),
+        (
+            "scenario.json: plan",
+            "Faults of a storm: `volery storm -o` writes a scenario, `--scenario` reads it.",
+            FaultPlan,
+        ),
+        ("schedule.json", "Faults of a live federation, or of the lab: `volery storm --schedule`.", Schedule),
         ("experiment.toml", "A published figure or claim, for `volery reproduce`.", Experiment),
     )
 

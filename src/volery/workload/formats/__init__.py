@@ -10,15 +10,11 @@ import pyarrow as pa
 
 from volery.core.errors import InputError, suggestion
 from volery.workload.formats.alibaba import ALIBABA
-from volery.workload.formats.azure import AZURE
+from volery.workload.formats.archives import GWF, SWF, WFCOMMONS, WTA
 from volery.workload.formats.google import GOOGLE
-from volery.workload.formats.gwf import GWF
+from volery.workload.formats.microsoft import AZURE, PHILLY
 from volery.workload.formats.own import TABLE, TR
-from volery.workload.formats.philly import PHILLY
 from volery.workload.formats.source import Format, Noticed, head_of
-from volery.workload.formats.swf import SWF
-from volery.workload.formats.wfcommons import WFCOMMONS
-from volery.workload.formats.wta import WTA
 from volery.workload.table import batches
 
 FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS)

@@ -8,23 +8,9 @@ without numbers has no known place in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-from volery.workload.formats.source import (
-    Format,
-    Head,
-    Noticed,
-    amount,
-    count,
-    fields,
-    known,
-    microseconds,
-    place,
-    span,
-    table_rows,
-)
+from volery.workload.formats.source import Head, Noticed, amount, count, fields, known, microseconds, span, table_format
 from volery.workload.table import TaskRow
 
 V2017: Final = (
@@ -50,41 +36,37 @@ def _time(text: str) -> int | None:
     return microseconds(text) if text else None
 
 
-def _rows_2017(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    for number, row in table_rows(path, V2017, header=frozenset(V2017)):
-        with place(path, number, "Alibaba v2017 batch_task"):
-            begin, end = _time(row["task_create_time"]), _time(row["task_end_time"])
-            made = TaskRow(
-                job=known(row["job_id"]),
-                task=known(row["task_id"]),
-                submit_us=begin,
-                end_us=end,
-                runtime_us=span(begin, end),
-                instances=count(row["number_of_instances"]) if row["number_of_instances"] else None,
-                cpu_milli=amount(row[V2017[6]], CORE),
-                memory_share=amount(row[V2017[7]]),
-                status=STATUS[row["status"]] if row["status"] else None,
-                line=number,
-            )
-        noticed["rows that ask for nothing"] += made.cpu_milli is None
-        yield made
+def _row_2017(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    begin, end = _time(row["task_create_time"]), _time(row["task_end_time"])
+    made = TaskRow(
+        job=known(row["job_id"]),
+        task=known(row["task_id"]),
+        submit_us=begin,
+        end_us=end,
+        runtime_us=span(begin, end),
+        instances=count(row["number_of_instances"]) if row["number_of_instances"] else None,
+        cpu_milli=amount(row[V2017[6]], CORE),
+        memory_share=amount(row[V2017[7]]),
+        status=STATUS[row["status"]] if row["status"] else None,
+        line=number,
+    )
+    noticed["rows that ask for nothing"] += made.cpu_milli is None
+    return made
 
 
-def _rows_means(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    for number, row in table_rows(path, (), header=MEANS):
-        with place(path, number, "Alibaba v2017 mean durations"):
-            made = TaskRow(
-                job=known(row["job_id"]),
-                task=known(row["task_id"]),
-                submit_us=_time(row["submit_time"]),
-                runtime_us=_time(row["duration"]),
-                instances=count(row["instances_num"]),
-                cpu_milli=amount(row["cpu"], 1000),
-                memory_share=amount(row["memory"]),
-                line=number,
-            )
-        noticed["rows that ask for nothing"] += made.cpu_milli is None
-        yield made
+def _row_means(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    made = TaskRow(
+        job=known(row["job_id"]),
+        task=known(row["task_id"]),
+        submit_us=_time(row["submit_time"]),
+        runtime_us=_time(row["duration"]),
+        instances=count(row["instances_num"]),
+        cpu_milli=amount(row["cpu"], 1000),
+        memory_share=amount(row["memory"]),
+        line=number,
+    )
+    noticed["rows that ask for nothing"] += made.cpu_milli is None
+    return made
 
 
 def parents_of(name: str) -> tuple[str, list[str]] | None:
@@ -93,52 +75,46 @@ def parents_of(name: str) -> tuple[str, list[str]] | None:
     return None if found is None else (found[1], found[2].split("_")[1:])
 
 
-def _rows_2018(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    for number, row in table_rows(path, V2018, header=frozenset(V2018) - {"task_type"}):
-        with place(path, number, "Alibaba v2018 batch_task"):
-            begin, end = _time(row["start_time"]), _time(row["end_time"])
-            graph = parents_of(row["task_name"])
-            noticed["tasks whose name tells no place in a graph"] += graph is None
-            made = TaskRow(
-                job=known(row["job_name"]),
-                task=known(row["task_name"]) if graph is None else graph[0],
-                submit_us=begin,
-                start_us=begin,
-                end_us=end,
-                runtime_us=span(begin, end),
-                instances=count(row["instance_num"]) if row["instance_num"] else None,
-                cpu_milli=amount(row["plan_cpu"], CORE),
-                memory_share=amount(row["plan_mem"], 0.01),
-                parents=None if graph is None else graph[1],
-                status=STATUS[row["status"]] if row["status"] else None,
-                line=number,
-            )
-        yield made
+def _row_2018(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    begin, end = _time(row["start_time"]), _time(row["end_time"])
+    graph = parents_of(row["task_name"])
+    noticed["tasks whose name tells no place in a graph"] += graph is None
+    return TaskRow(
+        job=known(row["job_name"]),
+        task=known(row["task_name"]) if graph is None else graph[0],
+        submit_us=begin,
+        start_us=begin,
+        end_us=end,
+        runtime_us=span(begin, end),
+        instances=count(row["instance_num"]) if row["instance_num"] else None,
+        cpu_milli=amount(row["plan_cpu"], CORE),
+        memory_share=amount(row["plan_mem"], 0.01),
+        parents=None if graph is None else graph[1],
+        status=STATUS[row["status"]] if row["status"] else None,
+        line=number,
+    )
 
 
-def _rows_pods(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    for number, row in table_rows(path, (), header=PODS):
-        with place(path, number, "Alibaba GPU v2023 pods"):
-            begin, end = _time(row["creation_time"]), _time(row["deletion_time"])
-            start = _time(row.get("scheduled_time", ""))
-            noticed["pods that were never placed"] += start is None
-            gpus = amount(row["num_gpu"])
-            each = amount(row.get("gpu_milli", "")) if gpus else 0.0
-            made = TaskRow(
-                job=known(row["name"]),
-                task="0",
-                submit_us=begin,
-                start_us=start,
-                end_us=end,
-                runtime_us=span(start, end),
-                cpu_milli=amount(row["cpu_milli"]),
-                memory_mb=amount(row["memory_mib"]),
-                gpu_milli=None if gpus is None or each is None else gpus * each,
-                constraints=[f"gpu_spec={row['gpu_spec']}"] if row.get("gpu_spec") else [],
-                status=STATUS.get(row.get("pod_phase", "")),
-                line=number,
-            )
-        yield made
+def _row_pods(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    begin, end = _time(row["creation_time"]), _time(row["deletion_time"])
+    start = _time(row.get("scheduled_time", ""))
+    noticed["pods that were never placed"] += start is None
+    gpus = amount(row["num_gpu"])
+    each = amount(row.get("gpu_milli", "")) if gpus else 0.0
+    return TaskRow(
+        job=known(row["name"]),
+        task="0",
+        submit_us=begin,
+        start_us=start,
+        end_us=end,
+        runtime_us=span(start, end),
+        cpu_milli=amount(row["cpu_milli"]),
+        memory_mb=amount(row["memory_mib"]),
+        gpu_milli=None if gpus is None or each is None else gpus * each,
+        constraints=[f"gpu_spec={row['gpu_spec']}"] if row.get("gpu_spec") else [],
+        status=STATUS.get(row.get("pod_phase", "")),
+        line=number,
+    )
 
 
 def _headless(head: Head, names: tuple[str, ...]) -> bool:
@@ -147,25 +123,25 @@ def _headless(head: Head, names: tuple[str, ...]) -> bool:
 
 
 ALIBABA: Final = (
-    Format(
-        "alibaba-2017", "Alibaba v2017 batch_task", lambda head: head.names() >= set(V2017) or _headless(head, V2017),
-        rows=_rows_2017,
+    table_format(
+        "alibaba-2017", "Alibaba v2017 batch_task", _row_2017, names=V2017, header=frozenset(V2017),
+        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017),
         remarks=(
             "end minus creation is the time of the whole task, an upper bound of an instance's",
             "memory is a share of the largest machine; rows that wait ask for nothing; some begin before the trace",
         ),
     ),
-    Format("alibaba-2017-means", "Alibaba v2017 mean durations", lambda head: head.names() >= MEANS, rows=_rows_means),
-    Format(
-        "alibaba-2018", "Alibaba v2018 batch_task",
-        lambda head: head.names() >= set(V2018) - {"task_type"} or _headless(head, V2018), rows=_rows_2018,
+    table_format("alibaba-2017-means", "Alibaba v2017 mean durations", _row_means, header=MEANS),
+    table_format(
+        "alibaba-2018", "Alibaba v2018 batch_task", _row_2018, names=V2018, header=frozenset(V2018) - {"task_type"},
+        fits=lambda head: head.names() >= set(V2018) - {"task_type"} or _headless(head, V2018),
         remarks=(
             "the graph is in the names of tasks: R2_1 is task 2 and waits for task 1",
             "there is no submission: a task is taken to be submitted when it starts",
         ),
     ),
-    Format(
-        "alibaba-gpu", "Alibaba GPU v2023 pods", lambda head: head.names() >= PODS, rows=_rows_pods,
+    table_format(
+        "alibaba-gpu", "Alibaba GPU v2023 pods", _row_pods, header=PODS,
         remarks=("a pod is a job of one task; gpu_spec lists models, any of which will do",),
     ),
 )  # fmt: skip

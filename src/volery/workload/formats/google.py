@@ -29,6 +29,7 @@ from volery.workload.formats.source import (
     place,
     priority,
     span,
+    table_format,
     table_rows,
 )
 from volery.workload.table import TaskRow
@@ -149,29 +150,27 @@ def _reduced(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         yield made
 
 
-def _usage_2019(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    for number, row in table_rows(path, (), header=USAGE):
-        with place(path, number, "Google 2019 instances"):
-            cpus, memory = _CPUS.search(row["resource_request"]), _MEMORY.search(row["resource_request"])
-            begin = microseconds(row["start_time"], 1) if row["start_time"] else None
-            end = microseconds(row["end_time"], 1) if row["end_time"] else None
-            conditions = row.get("constraint", "")
-            made = TaskRow(
-                job=known(row["collection_id"]),
-                task=known(row["instance_index"]) if "instance_index" in row else None,
-                user=known(row.get("user", "")),
-                submit_us=begin,
-                start_us=begin,
-                end_us=end,
-                runtime_us=span(begin, end),
-                cpu_share=amount(cpus[1]) if cpus else None,
-                memory_share=amount(memory[1]) if memory else None,
-                constraints=None if not conditions else [] if conditions == "[]" else [conditions],
-                line=number,
-                priority=priority(row.get("priority", "")),
-            )
-        noticed["rows with constraints"] += bool(made.constraints)
-        yield made
+def _usage_2019(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    cpus, memory = _CPUS.search(row["resource_request"]), _MEMORY.search(row["resource_request"])
+    begin = microseconds(row["start_time"], 1) if row["start_time"] else None
+    end = microseconds(row["end_time"], 1) if row["end_time"] else None
+    conditions = row.get("constraint", "")
+    made = TaskRow(
+        job=known(row["collection_id"]),
+        task=known(row["instance_index"]) if "instance_index" in row else None,
+        user=known(row.get("user", "")),
+        submit_us=begin,
+        start_us=begin,
+        end_us=end,
+        runtime_us=span(begin, end),
+        cpu_share=amount(cpus[1]) if cpus else None,
+        memory_share=amount(memory[1]) if memory else None,
+        constraints=None if not conditions else [] if conditions == "[]" else [conditions],
+        line=number,
+        priority=priority(row.get("priority", "")),
+    )
+    noticed["rows with constraints"] += bool(made.constraints)
+    return made
 
 
 Level = Annotated[int, msgspec.Meta(gt=-PRIORITY_END, lt=PRIORITY_END)]
@@ -273,8 +272,8 @@ GOOGLE: Final = (
         "google-2011-reduced", "Google 2011 tasks", lambda head: _has(head, REDUCED, ";"), rows=_reduced,
         remarks=("not the raw table; the seventh field is taken for the end of a task",),
     ),
-    Format(
-        "google-2019-usage", "Google 2019 instances", lambda head: head.names() >= USAGE, rows=_usage_2019,
+    table_format(
+        "google-2019-usage", "Google 2019 instances", _usage_2019, header=USAGE,
         remarks=("times are windows of measured usage, of five minutes at most, not runtimes",),
     ),
     Format(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +29,7 @@ PRIORITY_END: Final = 1 << 31
 PARQUET_MAGIC: Final = b"PAR1"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
+T = TypeVar("T")
 Noticed = Counter[str]
 """Oddities that a reader passed over or could not decide, with their counts."""
 
@@ -37,8 +38,6 @@ class Head(NamedTuple):
     """The beginning of a file, from which its format is recognised.
 
     Attributes:
-        path: the file or folder.
-        start: its first bytes.
         lines: its first lines as text, without blank ones; empty for binary files.
         columns: of a parquet file.
     """
@@ -59,9 +58,6 @@ class Format(NamedTuple):
     Attributes:
         name: for `--format`.
         title: what messages call it.
-        fits: whether a head is of it.
-        rows: reads a file.
-        batches: reads a file.
         remarks: what is known to be odd about it.
     """
 
@@ -142,10 +138,8 @@ def table_rows(
     """Line and fields by name of each row of a table of text; a quoted field may go on over several lines.
 
     Args:
-        path: the file.
         names: of the columns, where the file has no header.
         header: what a first line that is one holds at least; empty: there is never a header.
-        separator: between fields.
 
     Raises:
         InputError: a row has another number of fields, or a quoted field has no end.
@@ -180,7 +174,6 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     """A time of the source in microseconds; it may be negative, which the doctor reports.
 
     Args:
-        text: the number.
         unit: microseconds in a unit of it.
 
     Raises:
@@ -246,3 +239,45 @@ def count(text: str) -> int:
 def span(start_us: int | None, end_us: int | None) -> int | None:
     """End minus start; None where either is unknown, or where they contradict each other."""
     return None if start_us is None or end_us is None or end_us < start_us else end_us - start_us
+
+
+def table_format(
+    name: str,
+    title: str,
+    row: Callable[[dict[str, str], int, Noticed], TaskRow],
+    *,
+    names: Sequence[str] = (),
+    header: frozenset[str] = frozenset(),
+    separator: str = ",",
+    fits: Callable[[Head], bool] | None = None,
+    remarks: tuple[str, ...] = (),
+) -> Format:
+    """The format of a table of text in which every row is a row of ours.
+
+    Args:
+        name, title, remarks: as in `Format`.
+        row: makes the row of the fields by name and the number of the line.
+        names, header, separator: as in `table_rows`.
+        fits: as in `Format`; None: the first line names the columns of `header`.
+    """
+
+    def rows(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+        for number, words in table_rows(path, names, header=header, separator=separator):
+            with place(path, number, title):
+                made = row(words, number, noticed)
+            yield made
+
+    return Format(name, title, fits or (lambda head: head.names() >= header), rows=rows, remarks=remarks)
+
+
+def document(path: Path, kind: type[T], what: str) -> T:
+    """A file that is one JSON document.
+
+    Raises:
+        InputError: it is none of that kind.
+    """
+    text = b"\n".join(line.rstrip(b"\n") for _, line in numbered_lines(path))
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise InputError(str(path), f"is no {what}: {error}; fetch it again") from None

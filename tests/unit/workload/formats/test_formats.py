@@ -27,7 +27,7 @@ from volery.workload.table import (
     TaskRow,
     batches,
     is_table,
-    read_manifest,
+    manifest_of,
     read_table,
     rows_of,
     table_output,
@@ -226,7 +226,7 @@ def test_the_canonical_table_holds_every_row_of_every_reader(tmp_path: Path, nam
         output.finish(manifest())
     assert format_of(table).name == "table"
     assert rows_in(table) == ROWS[name]
-    assert read_manifest(table) == manifest()
+    assert manifest_of(table) == manifest()
 
 
 def test_rows_are_taken_a_batch_at_a_time(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from volery.architectures import lookup
-from volery.conformance.process_digests import digests, digests_under
+from volery.conformance.determinism import digests, digests_under
 from volery.core.component import Deployment
 from volery.core.model import Cluster
 from volery.core.streams import Streams

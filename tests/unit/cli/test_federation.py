@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from volery.cli import serve as command
+from volery.cli import federation as command
+from volery.cli.federation import name_first
 from volery.cli.main import main
-from volery.cli.serve import name_first
 from volery.core.errors import InputError
 from volery.live.config.federation import split
 

@@ -1,0 +1,391 @@
+"""`volery architectures`, `flow`, `stages` and `policy`: the designs, their messages, stages and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from volery.cli.options import AsJson, Picture, argument, option
+from volery.cli.output import bold, print_answer, print_json, print_table, terminal, write_svg
+from volery.core.errors import InputError, suggestion
+from volery.core.stages import BY_GROUP, GROUPS, MODE_IN_TEXT, POLICIES, STAGES, Realisation, Stage
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from volery.core.component import Architecture
+    from volery.core.flow import Flow
+    from volery.report.mappings import MappingRow
+
+PLACES = {True: "slots, amounts", False: "slots"}
+"""What a design gives to tasks."""
+
+
+def show_architectures(
+    name: Annotated[str | None, argument("One of them, with its parameters.", "[NAME]")] = None,
+    pages: Annotated[Path | None, option("Write their pages there, with pictures.", form="FOLDER")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the architectures, or describe one with its parameters, defaults and source."""
+    from volery import architectures
+
+    if pages is not None:
+        _write_pages(pages, name, as_json)
+        return
+    if name is None:
+        entries = [architectures.lookup(known) for known in architectures.names()]
+        if as_json:
+            fields = ("name", "summary", "source", "vectors", "graphs")
+            print_json([{field: getattr(entry, field) for field in fields} for entry in entries])
+        else:
+            _print_designs(entries)
+    elif as_json:
+        print_json(_design(architectures.lookup(name)))
+    else:
+        _print_design(architectures.lookup(name))
+
+
+def _write_pages(folder: Path, name: str | None, as_json: bool) -> None:
+    """Of one, or of all that come with this package."""
+    from volery import architectures
+    from volery.study import designs
+
+    texts = designs.all_pages() if name is None else designs.pages([architectures.lookup(name)])
+    written = [str(path) for path in designs.write_pages(folder, texts)]
+    print_answer({"written": written}, as_json, f"{len(written)} files in {folder}")
+
+
+def _design(entry: Architecture) -> dict[str, Any]:
+    from volery import architectures
+
+    return {
+        "name": entry.name,
+        "summary": entry.summary,
+        "source": entry.source,
+        "hops": entry.hops,
+        "tolerates": sorted(entry.tolerates),
+        "bearing": dict(entry.bearing),
+        "vectors": entry.vectors,
+        "graphs": entry.graphs,
+        "parameters": [msgspec.structs.asdict(parameter) for parameter in architectures.parameters(entry)],
+        "stages": {
+            stage.value: {"method": found.method, "extent": found.extent, "how": found.how}
+            for stage, found in entry.stages.items()
+        },
+    }
+
+
+def _print_designs(entries: list[Architecture]) -> None:
+    rows = ((bold(entry.name), entry.summary, PLACES[entry.vectors], entry.source) for entry in entries)
+    print_table(("name", "summary", "places", "source"), rows)
+    typer.echo("volery architectures NAME describes one with its parameters.")
+
+
+def _print_design(entry: Architecture) -> None:
+    from rich.text import Text
+
+    from volery import architectures
+
+    console = terminal()
+    console.print(bold(entry.name), Text(entry.summary), sep=": ")
+    console.print(Text(f"source:    {entry.source}"))
+    console.print(Text(f"hops:      {entry.hops} link delays from submission to the answer on an idle cluster"))
+    console.print(Text(f"tolerates: {', '.join(sorted(entry.tolerates)) or 'a reliable network only'}"))
+    if entry.bearing:
+        console.print(Text(f"           with {', '.join(f'{name}={value}' for name, value in entry.bearing.items())}"))
+    console.print(Text(f"places:    {PLACES[entry.vectors]}"))
+    console.print(Text(f"workflows: {'whole' if entry.graphs else 'sent task by task as they may start'}"))
+    rows = (
+        (bold(one.name), one.type, "none" if one.default is None else str(one.default), one.description)
+        for one in architectures.parameters(entry)
+    )
+    print_table(("parameter", "values", "default", "meaning"), rows)
+
+
+def flow(
+    name: Annotated[str, argument("Which, and how.", "ARCH[:PARAMETER=VALUE,...]")],
+    output: Picture = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the roles of an architecture and the messages between them, or draw them as a picture."""
+    from volery import architectures
+    from volery.study.designs import example_flow
+    from volery.study.spec import parse_architecture
+
+    choice = parse_architecture(name, "ARCH")
+    entry = architectures.lookup(choice.name)
+    found = example_flow(entry, architectures.configure(entry, choice.parameters))
+    if output is not None:
+        from volery.report.flowplot import flow_svg
+
+        write_svg(output, flow_svg(found))
+    if as_json:
+        print_json(msgspec.to_builtins(found) | ({"picture": str(output)} if output is not None else {}))
+    elif output is not None:
+        typer.echo(str(output))
+    else:
+        _print_flow(found)
+
+
+def _print_flow(found: Flow) -> None:
+    roles = ((bold(one.name), ", ".join(one.kinds), str(one.count), ", ".join(one.driver)) for one in found.roles)
+    print_table(("role", "class", "components", "told by the driver"), roles)
+    hops = ((hop.source, bold(hop.message), hop.to, hop.meaning) for hop in found.hops)
+    print_table(("from", "message", "to", "meaning"), hops)
+    console = terminal()
+    if found.linked:
+        console.print("All of this travels in numbered frames that are acknowledged and repeated.")
+    console.print("-o FILE.svg draws it.")
+
+
+LEGEND = "F full match   ~ partial match   . no match   ? undetermined (the text to be had has lost the columns)"
+
+
+def show_stages(
+    names: Annotated[list[str] | None, argument("These, with methods.", "[ARCH[:PARAMETER=VALUE,...] ...]")] = None,
+    with_paper: Annotated[
+        bool, typer.Option("--paper", help="Put the fourteen mappings of Andreadis et al., SC18, beside ours.")
+    ] = False,
+    html: Annotated[Path | None, option("Write a heat map as a page.", form="FILE")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which of the 33 stages of the reference architecture for datacenter scheduling each design has."""
+    from volery import architectures
+    from volery.report import mappings
+
+    entries = [_configured(name) for name in dict.fromkeys(names or architectures.names())]
+    ours = [mappings.declared(entry) for entry in entries]
+    theirs = mappings.from_paper() if with_paper else []
+    if html is not None:
+        from volery.report.page import write_page
+
+        write_page(html, mappings.render(ours, theirs))
+    if as_json:
+        print_json(_stages_content(ours, theirs, with_paper))
+        return
+
+    console = terminal()
+    _print_stage_matrix(console, ours, theirs)
+    if names:
+        _print_stage_methods(console, ours)
+    else:
+        console.print("volery stages ARCH ... names the methods and the policies.")
+    if html is not None:
+        console.print(f"heat map: {html}", soft_wrap=True)
+
+
+def _configured(text: str) -> Architecture:
+    """The architecture that `NAME[:parameter=value,...]` means, with the stages of that configuration."""
+    from volery import architectures
+    from volery.study.spec import parse_architecture
+
+    choice = parse_architecture(text, "ARCH")
+    entry = architectures.lookup(choice.name)
+    config = architectures.configure(entry, choice.parameters)
+    return msgspec.structs.replace(entry, name=text, stages=architectures.realised(entry, config))
+
+
+def _stages_content(ours: Sequence[MappingRow], theirs: Sequence[MappingRow], with_paper: bool) -> dict[str, Any]:
+    from volery.report import mappings
+
+    content: dict[str, Any] = {
+        "stages": [_stage_content(stage) for stage in Stage],
+        "architectures": [_row_content(row) for row in ours],
+    }
+    if with_paper:
+        printed = {found.name: found for found in mappings.paper().scheduler}
+        content["paper"] = [
+            {
+                **_row_content(row),
+                "designed": printed[row.name].designed,
+                "published": printed[row.name].published,
+                "clusters": printed[row.name].clusters,
+                "percent_printed": printed[row.name].percent,
+                "symbols_printed": printed[row.name].printed,
+            }
+            for row in theirs
+        ]
+    return content
+
+
+def _stage_content(stage: Stage) -> dict[str, Any]:
+    said = STAGES[stage]
+    return {
+        "id": stage.value,
+        "name": said.name,
+        "group": stage.group,
+        "mode": said.mode,
+        "mode_by": "the paper" if stage in MODE_IN_TEXT else "us",
+        "takes": said.takes,
+        "gives": said.gives,
+        "stateful": said.stateful,
+        "policies": POLICIES.get(stage, ()),
+    }
+
+
+def _row_content(row: MappingRow) -> dict[str, Any]:
+    stages: dict[str, Any] = {}
+    for stage in Stage:
+        stages[stage.value] = {"match": row.marks[stage]}
+        found = row.methods.get(stage)
+        if found is not None:
+            stages[stage.value] |= {"method": found.method, "how": found.how, "when": found.when}
+    return {"name": row.name, "source": row.source, "percent": row.percent, "stages": stages}
+
+
+def _print_stage_matrix(console: Console, ours: Sequence[MappingRow], theirs: Sequence[MappingRow]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from volery.report import mappings
+
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)  # 80 columns hold it: a cell that is cut says nothing
+    table.add_column("", no_wrap=True)
+    for group, stages in BY_GROUP.items():
+        numbers = "".join(stage.value.lstrip("JTMR")[-1] for stage in stages)
+        table.add_column(Text(f"{GROUPS[group]}\n{group}\n{numbers}"), min_width=len(numbers))
+    for group in BY_GROUP:
+        table.add_column(f"\n\n{group} %", justify="right", no_wrap=True)
+    for rows in (ours, theirs):
+        for row in rows:
+            symbols = [Text(row.symbols(group)) for group in BY_GROUP]
+            percents = [str(mappings.whole(row.percent[group])) for group in BY_GROUP]
+            table.add_row(Text(row.name, "bold" if row.methods else ""), *symbols, *percents)
+        table.add_section()
+    console.print(table)
+    console.print(Text(LEGEND if theirs else LEGEND.partition("   ?")[0]))
+    if theirs:
+        console.print("Below the line: as the paper rates what publications describe. Above it: what the code does.")
+        console.print(f"The paper's table II cuts what it rounds elsewhere: {', '.join(mappings.cut())}.")
+
+
+def _print_stage_methods(console: Console, ours: Sequence[MappingRow]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("", "stage", *(row.name for row in ours))
+    previous = Stage.J1.group
+    for stage in (stage for stages in BY_GROUP.values() for stage in stages):
+        if stage.group != previous:
+            table.add_section()
+        previous = stage.group
+        said = (_method_cell(row.methods.get(stage)) for row in ours)
+        table.add_row(stage.value, STAGES[stage].name, *(Text(cell) for cell in said))
+    console.print(table)
+
+
+def _method_cell(found: Realisation | None) -> str:
+    if found is None:
+        return "."
+    head = f"{'F' if found.extent == 'full' else '~'} {found.method}"
+    head += f" with {found.when}" if found.when else ""
+    return f"{head}: {found.how}" if found.how else head
+
+
+policy_app = typer.Typer(
+    name="policy", help="Policies of the stages that `pipeline` is assembled from.", no_args_is_help=True
+)
+STAGE_IDS = [stage.value for stage in Stage]
+
+
+@policy_app.command("list")
+def list_policies(
+    stage: Annotated[str | None, argument("Of this stage alone, as R5.", "[STAGE]")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of the reference page.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the policies of the stages, those of other packages included, with their parameters."""
+    from volery.architectures.pipeline.policies import METHODS
+
+    stages = [_stage_named(stage)] if stage else list(METHODS)
+    if as_json:
+        print_json({one.value: _policies_of(one) for one in stages})
+    elif markdown:
+        typer.echo("\n".join(_policies_page(stages)))
+    else:
+        _print_policies(stages)
+
+
+@policy_app.command("check")
+def check_policies(
+    name: Annotated[str, typer.Argument(metavar="[STAGE=]NAME[/PARAMETER:VALUE...]", help="As in a configuration.")],
+    budget_us: Annotated[float, typer.Option(metavar="US", help="CPU time that a decision may take.")] = 1000.0,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a policy is deterministic and pure, and quick enough; status 1 when it is not."""
+    from volery.study.policycheck import check_policy, find_stage
+
+    before, equals, after = name.partition("=")
+    stages = [_stage_named(before)] if equals and before in STAGE_IDS else find_stage(name)
+    text = after if equals and before in STAGE_IDS else name
+    found = {stage: check_policy(stage, text, budget_us) for stage in stages}
+    if as_json:
+        print_json(
+            {stage.value: [msgspec.structs.asdict(one) for one in findings] for stage, findings in found.items()}
+        )
+    else:
+        for stage, findings in found.items():
+            typer.echo(f"{stage.value} {text}")
+            for one in findings:
+                typer.echo(f"  {'passed' if one.passed else 'FAILED'}  {one.check:<12} {one.detail}")
+    if not all(one.passed for findings in found.values() for one in findings):
+        raise typer.Exit(1)
+
+
+def _stage_named(name: str) -> Stage:
+    from volery.architectures.pipeline.policies import METHODS
+
+    known = [stage.value for stage in METHODS]
+    if name not in known:
+        raise InputError("stage", f"{name!r} has no policies by name" + suggestion(name, known))
+    return Stage(name)
+
+
+def _policies_of(stage: Stage) -> list[dict[str, Any]]:
+    from volery.architectures.pipeline.policies import parameters, policies, summary
+
+    return [
+        {
+            "name": name,
+            "summary": summary(policy),
+            "package": policy.__module__.partition(".")[0],
+            "parameters": [msgspec.structs.asdict(one) for one in parameters(policy)],
+        }
+        for name, policy in policies(stage).items()
+    ]
+
+
+def _print_policies(stages: list[Stage]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("stage", "policy", "what it does", "parameters")
+    for stage in stages:
+        table.add_section()
+        for place, one in enumerate(_policies_of(stage)):
+            given = "\n".join(f"{each['name']}:{each['default']}" for each in one["parameters"])
+            head = f"{stage.value} {STAGES[stage].name}" if not place else ""
+            table.add_row(Text(head), bold(one["name"]), Text(one["summary"]), Text(given))
+    terminal().print(table)
+    typer.echo("pipeline:STAGE=POLICY/parameter:value,... takes them; volery policy check NAME judges one.")
+
+
+def _policies_page(stages: list[Stage]) -> list[str]:
+    lines = []
+    for stage in stages:
+        lines += [
+            f"### {stage.value}: {STAGES[stage].name}",
+            "",
+            "| policy | what it does | parameters |",
+            "|---|---|---|",
+        ]
+        for one in _policies_of(stage):
+            given = "; ".join(f"`{each['name']}:{each['default']}` {each['description']}" for each in one["parameters"])
+            lines.append(f"| `{one['name']}` | {one['summary']} | {given or '-'} |")
+        lines.append("")
+    return lines[:-1]

@@ -1,0 +1,201 @@
+"""Microsoft's traces: Azure's for packing (2020), and Philly's GPU clusters (2017).
+
+Azure's database holds zones and types of machines; tables of requests were made of it. Philly has a log of jobs (JSON),
+and a table of durations made of it. Its times are local, `2017-10-09 07:01:55`, and are taken as if they were UTC; a
+job's attempts follow one another, and its runtime is from the first start to the last end.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from volery.core.errors import InputError
+from volery.core.model import SECOND
+from volery.workload.formats.source import (
+    SQLITE_MAGIC,
+    Format,
+    Head,
+    Noticed,
+    amount,
+    document,
+    fields,
+    known,
+    microseconds,
+    place,
+    span,
+    table_format,
+)
+from volery.workload.table import TaskRow
+
+DAY: Final = 86_400 * SECOND
+MILLISECOND: Final = 1000
+REQUESTS: Final = ("id", "cores", "memory_mb", "disk_mb", "duration_ms", "start_ms", "mode", "type")
+QUERY: Final = """
+    select vm.vmId, vm.tenantId, vm.priority, vm.starttime, vm.endtime, kind.core, kind.memory, kind.hdd, kind.ssd
+    from vm left join (
+        select vmTypeId, min(core) as core, min(memory) as memory, min(hdd) as hdd, min(ssd) as ssd
+        from vmType group by vmTypeId
+    ) as kind on kind.vmTypeId = vm.vmTypeId order by vm.rowid
+"""
+"""A type asks for another share of each model of machine: that of the largest is the smallest."""
+
+
+def _rows_packing(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    try:
+        with closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True)) as base:
+            for number, row in enumerate(base.execute(QUERY), 1):
+                vm, tenant, level, began, ended, core, memory, hdd, ssd = row
+                with place(path, number, "Azure packing"):
+                    start = None if began is None else microseconds(began, DAY)
+                    end = None if ended is None else microseconds(ended, DAY)
+                    made = TaskRow(
+                        job=None if vm is None else str(vm), task="0",
+                        user=None if tenant is None else str(tenant),
+                        submit_us=start, start_us=start, end_us=end, runtime_us=span(start, end),
+                        cpu_share=core, memory_share=memory,
+                        disk_share=max((share for share in (hdd, ssd) if share is not None), default=None),
+                        status="running" if end is None else "finished", line=number,
+                        priority=None if level is None else -int(level),
+                    )  # fmt: skip
+                noticed["machines that begin before the trace"] += start is not None and start < 0
+                noticed["machines that outlive the trace"] += end is None
+                yield made
+    except sqlite3.Error as error:
+        raise InputError(str(path), f"is no Azure packing database: {error}; fetch it again") from None
+
+
+def _row_requests(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    start, runtime = microseconds(row["start_ms"], MILLISECOND), microseconds(row["duration_ms"], MILLISECOND)
+    made = TaskRow(
+        job=known(row["id"]),
+        task="0",
+        submit_us=start,
+        runtime_us=runtime,
+        cpu_milli=amount(row["cores"], 1000),
+        memory_mb=amount(row["memory_mb"]),
+        disk_mb=amount(row["disk_mb"]),
+        line=number,
+    )
+    noticed["rows of mode " + (row["mode"] or "unknown")] += 1
+    return made
+
+
+def _fits_requests(head: Head) -> bool:
+    rows = [fields(line) for line in head.lines]
+    return bool(rows) and all(
+        len(row) == len(REQUESTS)
+        and all(_is_number(word) for word in row[:6])
+        and row[6].isalpha()
+        and row[7].isalpha()
+        for row in rows
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
+
+
+AZURE: Final = (
+    Format(
+        "azure-packing", "Azure packing", lambda head: head.start == SQLITE_MAGIC, rows=_rows_packing,
+        remarks=(
+            "times are days from the trace's beginning, and negative before it; a machine that outlives it has no end",
+            "a request is a share of the model of machine that is largest for it",
+            "0 is a high priority there and 1 a low one, which may be evicted: 0 and -1 here",
+        ),
+    ),
+    table_format(
+        "azure-requests", "Azure requests", _row_requests, names=REQUESTS, fits=_fits_requests,
+        remarks=("made of the packing trace with arrivals and durations of the maker's own",),
+    ),
+)  # fmt: skip
+
+
+TABLE: Final = frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"})
+STATUS: Final = {"Pass": "finished", "Killed": "killed", "Failed": "failed"}
+
+
+def _time(text: str | None) -> int | None:
+    if not text or text == "None":
+        return None
+    bare = text.removesuffix(" PST").removesuffix(" PDT")
+    return round(datetime.fromisoformat(bare).replace(tzinfo=UTC).timestamp()) * SECOND
+
+
+def _row_durations(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
+    gpus = amount(row["num_gpus"], 1000)
+    made = TaskRow(
+        job=str(number),
+        task="0",
+        user=known(row["cluster"]),
+        submit_us=_time(row["timestamp"]),
+        runtime_us=microseconds(row["duration"]) if row["duration"] else None,
+        gpu_milli=gpus,
+        line=number,
+    )
+    noticed["jobs that ask for no GPU"] += gpus == 0
+    return made
+
+
+class LoggedMachine(msgspec.Struct):
+    """A machine of an attempt, with its GPUs."""
+
+    gpus: list[str] = []
+
+
+class LoggedAttempt(msgspec.Struct):
+    """An attempt of a job."""
+
+    start_time: str | None = None
+    end_time: str | None = None
+    detail: list[LoggedMachine] = []
+
+
+class LoggedJob(msgspec.Struct):
+    """An entry of the log."""
+
+    jobid: str
+    submitted_time: str | None = None
+    status: str | None = None
+    user: str | None = None
+    attempts: list[LoggedAttempt] = []
+
+
+def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
+    for number, job in enumerate(document(path, list[LoggedJob], "log of Philly's jobs"), 1):
+        with place(path, number, "Philly job log"):
+            starts = [at for one in job.attempts if (at := _time(one.start_time)) is not None]
+            start = min(starts, default=None)
+            end = _time(job.attempts[-1].end_time) if job.attempts else None
+            gpus = max((sum(len(where.gpus) for where in one.detail) for one in job.attempts), default=0)
+            made = TaskRow(
+                job=job.jobid or None, task="0", user=job.user, submit_us=_time(job.submitted_time), start_us=start,
+                end_us=end, runtime_us=span(start, end), gpu_milli=gpus * 1000.0 if gpus else None,
+                status=STATUS.get(job.status or ""), line=number,
+            )  # fmt: skip
+        noticed["jobs of several attempts"] += len(job.attempts) > 1
+        noticed["jobs that never started"] += start is None
+        yield made
+
+
+PHILLY: Final = (
+    Format(
+        "philly", "Philly job log",
+        lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines), rows=_rows_log,
+        remarks=(
+            "times are local and taken as UTC; the runtime spans all attempts",
+            "the file is one document: it is read whole",
+        ),
+    ),
+    table_format(
+        "philly-durations", "Philly durations", _row_durations, header=TABLE,
+        remarks=("jobs have no id: they are numbered by line; the user is the virtual cluster", "rows are not sorted"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,264 @@
+"""Models of what a trace lacks: requests of resources, estimates of durations with their errors, and users.
+
+A model of requests is a file in TOML, or the one that comes with the package, `alibaba-like`: classes of requests,
+drawn by weight from the stream `requests` of the seed, one draw per job or task in order.
+
+    resources = ["cpu_milli", "memory_mb"]
+    per = "job"                                        # or "task": who draws
+    classes = [{ weight = 3, request = [500, 64] }, { weight = 1, request = [1000, 128] }]
+
+Estimates of task durations, as schedulers see them:
+
+    mean           the trace's own estimate of a job, or the mean of its durations where the trace has none
+    exact          each task's duration
+    requested      the trace's own estimate, of a trace that has one (requested times of an SWF log)
+    lognormal:S    mean duration of the job x exp(S z), z standard normal: the median is exact, S = 0.5 is off by 1.65
+                   times upwards or downwards in a third of the jobs
+    f:F            mean duration of the job x (1 + F u), u uniform from 0 to 1: the f-model of users who ask for too
+                   much (Mu'alem and Feitelson, IEEE TPDS 2001)
+
+An error is drawn once per job, in order of arrival, from the stream `workload/estimates`. Jobs stay short or long by
+the trace's own estimate, so that measures of a class are of the same jobs under every model. Users are dealt to jobs by
+weight from the stream `workload/users`. All draws are in order: the first jobs of a trace get the same however many
+follow.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from array import array
+from collections.abc import Iterable
+from importlib import resources as packaged
+from pathlib import Path
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from volery.core.errors import InputError, suggestion
+from volery.core.model import AMOUNT_MAX, SECOND, Amounts
+from volery.core.trace import Trace
+from volery.workload.columns import Integers, Reals, column, generator, job_means, unlike_means, view
+from volery.workload.distributions import normal_quantiles
+from volery.workload.quirks import with_exact_estimates
+
+MODELS: Final = ("none", "alibaba-like")
+NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+CLASSES_MAX: Final = 1 << 16
+
+Amount = Annotated[int, msgspec.Meta(ge=0, le=AMOUNT_MAX)]
+
+
+class RequestClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One request and how often it occurs.
+
+    Args:
+        weight: how often, compared with the other classes.
+        request: units of each resource, in the order of `resources`.
+    """
+
+    weight: Annotated[float, msgspec.Meta(gt=0)]
+    request: tuple[Amount, ...]
+
+
+class RequestModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Classes of requests.
+
+    Args:
+        resources: what requests count, each name with its unit.
+        classes: at least one.
+        per: whether the tasks of a job ask for the same or each for itself.
+    """
+
+    resources: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    classes: Annotated[tuple[RequestClass, ...], msgspec.Meta(min_length=1, max_length=CLASSES_MAX)]
+    per: Literal["job", "task"] = "job"
+
+
+def load_model(name: str) -> RequestModel:
+    """A model by name or file.
+
+    Raises:
+        InputError: there is none of that name, or the file is wrong: the message names the key.
+    """
+    if name in MODELS[1:]:
+        text = packaged.files("volery.workload").joinpath(f"data/{name}.toml").read_text(encoding="utf-8")
+        return _read(text, name)
+    path = Path(name)
+    if path.suffix != ".toml":
+        known = suggestion(name, MODELS)
+        raise InputError("requests", f"{name!r} is neither a request model{known} nor a .toml file of one")
+    try:
+        return _read(path.read_text(encoding="utf-8"), name)
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"cannot be read: {getattr(error, 'strerror', None) or error}; check the path and its permissions"
+        raise InputError(name, problem) from None
+
+
+def _read(text: str, place: str) -> RequestModel:
+    try:
+        model = msgspec.convert(tomllib.loads(text), RequestModel)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise InputError(f"{place}:{line[1]}" if line else place, f"is not TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).replace("`", "").partition(" - at $")
+        raise InputError(place + path, problem[:1].lower() + problem[1:]) from None
+    check_names(model.resources, f"{place}.resources")
+    for k, one in enumerate(model.classes):
+        if len(one.request) != len(model.resources):
+            problem = f"has {len(one.request)} amounts where there are {len(model.resources)} resources"
+            raise InputError(f"{place}.classes[{k}].request", problem)
+    return model
+
+
+def check_names(names: tuple[str, ...], place: str) -> None:
+    """Refuse names of resources that no file and no option could hold.
+
+    Raises:
+        InputError: a name is malformed or stands there twice.
+    """
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise InputError(place, f"{name!r} is no name of a resource; write it as cpu_milli, memory_mb or gpus")
+        if names.count(name) > 1:
+            raise InputError(place, f"{name!r} stands there twice; leave one out")
+
+
+def ask(trace: Trace, model: str, seed: int) -> Trace:
+    """The trace with requests on its tasks.
+
+    Args:
+        trace: the workload; requests that it has are replaced.
+        model: name or file, or `none` to leave the trace as it is.
+
+    Raises:
+        InputError: there is no such model, or its file is wrong.
+    """
+    if model == "none":
+        return trace
+    found = load_model(model)
+    weights = np.array([one.weight for one in found.classes])
+    bounds = np.cumsum(weights / weights.sum())[:-1]
+    by_job = found.per == "job"
+    u = generator(seed, "requests").random(trace.job_count if by_job else trace.task_count)
+    drawn = np.searchsorted(bounds, u, side="right").astype(np.uint16)
+    if by_job:
+        drawn = np.repeat(drawn, np.diff(view(trace.first)))
+    return with_requests(trace, found.resources, tuple(one.request for one in found.classes), drawn.tolist())
+
+
+def with_requests(trace: Trace, names: tuple[str, ...], requests: tuple[Amounts, ...], places: Iterable[int]) -> Trace:
+    """The trace with a request per task, by its place among the requests."""
+    column = array("H" if len(requests) <= CLASSES_MAX else "q", places)
+    return msgspec.structs.replace(trace, resources=names, requests=requests, request=column)
+
+
+PLAIN: Final = ("mean", "exact", "requested")
+WITH_SIZE: Final = {"lognormal": 10.0, "f": 1000.0}
+"""Models that take a number, with the largest."""
+FORMS: Final = "mean, exact, requested, lognormal:S or f:F"
+LONGEST_US: Final = 2_000_000_000 * SECOND
+
+
+class ErrorModel(NamedTuple):
+    """A model of estimation errors; `size` is S or F where the model has one."""
+
+    name: str
+    size: float = 0.0
+
+
+def parse_estimates(text: str, place: str) -> ErrorModel:
+    """Read `mean`, `exact`, `requested`, `lognormal:S` or `f:F`.
+
+    Raises:
+        InputError: at `place`, when it is none of these.
+    """
+    name, colon, number = text.partition(":")
+    if text in PLAIN:
+        return ErrorModel(name)
+    if name not in WITH_SIZE:
+        raise InputError(place, f"there is no {text!r}{suggestion(name, (*PLAIN, *WITH_SIZE))}; give {FORMS}")
+    try:
+        size = float(number)
+    except ValueError:
+        size = math.nan
+    if not (colon and 0 <= size <= WITH_SIZE[name]):
+        raise InputError(place, f"{text!r} needs a number from 0 to {WITH_SIZE[name]:g}; for example {name}:0.5")
+    return ErrorModel(name, size)
+
+
+def with_estimates(trace: Trace, text: str, seed: int, place: str = "estimates") -> Trace:
+    """The trace with estimates of this model for its schedulers.
+
+    Raises:
+        InputError: there is no such model, or `requested` of a trace that has no estimates of its own.
+    """
+    model = parse_estimates(text, place)
+    if model.name == "mean":
+        return trace
+    if model.name == "exact":
+        return with_exact_estimates(trace)
+    if model.name == "requested":
+        if not unlike_means(trace).any():
+            fix = "give mean, exact, lognormal:S or f:F"
+            raise InputError(place, f"the trace {trace.name!r} has no requested times; {fix}")
+        return trace
+    drawn = _drawn(model, job_means(view(trace.duration_us), view(trace.first)), seed)
+    return msgspec.structs.replace(trace, told_estimate_us=column(drawn))
+
+
+def _drawn(model: ErrorModel, means: Reals, seed: int) -> Integers:
+    u = generator(seed, "workload/estimates").random(len(means))
+    if model.name == "f":
+        factors: Reals = 1 + model.size * u
+    else:
+        factors = np.exp(model.size * normal_quantiles(u))
+    return np.clip(np.rint(means * factors), 1, LONGEST_US).astype(np.int64)
+
+
+USERS_MAX: Final = 100_000
+EXAMPLE: Final = "q1:10+q2:25+q3:15+q4:50"
+
+
+def parse_users(text: str) -> dict[str, int]:
+    """User -> weight, from `NAME:WEIGHT+NAME:WEIGHT`; a weight left out is 1.
+
+    Raises:
+        InputError: the text is not of that form.
+    """
+    found: dict[str, int] = {}
+    for part in text.split("+"):
+        shape = re.fullmatch(r"\s*([^\s:+()]+)\s*(?::\s*([0-9]{1,9})\s*)?", part)
+        weight = int(shape[2] or 1) if shape is not None else 0
+        if shape is None or not weight:
+            raise InputError("users", f"{part!r} in {text!r} is not NAME:WEIGHT with a weight from 1; as {EXAMPLE}")
+        if shape[1] in found:
+            raise InputError("users", f"{shape[1]!r} stands in {text!r} twice; keep one")
+        found[shape[1]] = weight
+    if len(found) > USERS_MAX:
+        raise InputError("users", f"{len(found)} users are too many; at most {USERS_MAX} are possible")
+    return found
+
+
+def deal_to_users(trace: Trace, users: str | None, seed: int) -> Trace:
+    """The trace with a user for every job, each drawn by the weights from the stream `workload/users` of the seed.
+
+    One draw per job, in order: the first jobs have the same users however many follow.
+
+    Args:
+        trace: the workload; users that it has are replaced.
+        users: as for `parse_users`; None leaves the trace as it is.
+
+    Raises:
+        InputError: the users are not a list of names and weights.
+    """
+    if users is None:
+        return trace
+    weights = parse_users(users)
+    names, bounds = list(weights), np.cumsum(list(weights.values()))
+    drawn = generator(seed, "workload/users").random(trace.job_count) * bounds[-1]
+    chosen = np.searchsorted(bounds, drawn, side="right").tolist()
+    return msgspec.structs.replace(trace, user=tuple(names[place] for place in chosen))
