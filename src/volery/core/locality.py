@@ -30,7 +30,6 @@ def with_replicas(trace: Trace, replicas: Sequence[Sequence[int]], far_permille:
     """The trace with these machines per task; without the columns where no task has any.
 
     Args:
-        trace: the workload.
         replicas: per task, the machines that hold its input.
         far_permille: as `Trace.far_permille`.
     """

@@ -174,9 +174,7 @@ def check_vectors(name: str, *, vectors: bool, cluster: Cluster) -> None:
     """Refuse a design that uses slots alone on machines with capacities.
 
     Args:
-        name: of the architecture.
         vectors: whether it places requests for several resources.
-        cluster: the machines.
 
     Raises:
         InputError: saying how machines are turned into slots.
@@ -256,7 +254,6 @@ class DevicePacking(Packing):
         return tuple(found)
 
     def idle(self, place: int, machines: Iterable[int]) -> int:
-        """The free amount, over these machines, of the resource at a place."""
         if place != self._place:
             return super().idle(place, machines)
         return sum(self.totals(free)[place] for free in machines)
@@ -310,7 +307,6 @@ class DevicePacking(Packing):
         return found
 
     def awaited(self, whole: int, free: int, packed: int) -> int:
-        """A request with the devices of a machine, of those that may hold it, that have most free now."""
         count, share = divmod(packed >> self._shift & AMOUNT_MAX, WHOLE)
         sizes, amounts = self._devices(whole), self._devices(free)
         order = sorted(range(len(sizes)), key=lambda device: (-amounts[device], device))
@@ -327,17 +323,14 @@ class DevicePacking(Packing):
         return replace(task, request=request[: max(place for place, amount in enumerate(request) if amount) + 1])
 
     def asked(self, request: Amounts) -> Amounts:
-        """A request without devices."""
         return request[: self._resource_count]
 
     def anywhere(self, task: Task) -> Task:
-        """The task without devices, as it was submitted."""
         if len(task.request) <= self._resource_count:
             return task
         return replace(task, request=task.request[: self._resource_count])
 
     def splits(self, request: Amounts) -> bool:
-        """True if a request names devices that `named` could not have given it, whatever is free."""
         if len(request) <= self._resource_count:
             return False
         count, share = divmod(request[self._place], WHOLE)

@@ -117,7 +117,6 @@ def ends_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[in
     """Per task, how long after its job's submission it ends when nothing but its parents and its own ever holds it up.
 
     Args:
-        trace: the workload.
         duration_us: per task, if not the trace's.
     """
     durations = trace.duration_us if duration_us is None else duration_us
@@ -140,7 +139,6 @@ def critical_paths_us(trace: Trace, duration_us: Sequence[Time] | None = None) -
     """Per job, the longest chain of tasks that wait for each other, submitted at once; 0 without tasks.
 
     Args:
-        trace: the workload.
         duration_us: per task, if not the trace's.
     """
     return spans_us(_at_once(trace), duration_us)
@@ -150,7 +148,6 @@ def spans_us(trace: Trace, duration_us: Sequence[Time] | None = None) -> array[i
     """Per job, its ideal response time: the critical path, or longer where tasks are submitted late; 0 without tasks.
 
     Args:
-        trace: the workload.
         duration_us: per task, if not the trace's.
     """
     ends = ends_us(trace, duration_us)

@@ -60,7 +60,6 @@ class Ladders(dict[Amounts, Need]):
 
     Attributes:
         largest: per resource, what the largest machine has.
-        packing: of vectors.
         rungs: per resource, the thresholds.
     """
 
@@ -93,7 +92,6 @@ class CapacityIndex:
 
     Args:
         capacities: per position, units of each resource.
-        ladders: of the build.
 
     Attributes:
         free: per position, what is free, packed; change it through `put` alone.
@@ -200,7 +198,6 @@ class CapacityIndex:
         """The position of a candidate that fits, or -1.
 
         Args:
-            need: of the request.
             candidates: vector, for example of the machines that meet its constraints.
             choice: `first`: the lowest position; `random`: the next one from `start` on, round the partition; both
                 among those that fit for sure, where there are any. `best-fit`: the one that has least free, up to a

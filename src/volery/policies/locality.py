@@ -94,7 +94,7 @@ class BySkips(DelayPolicy):
     __slots__ = ()
 
     def opportunity(self, now: Time) -> None:
-        """Nothing to note: jobs count for themselves."""
+        pass
 
     def passed_over(self, job: JobId) -> None:
         self._waited[job] = self._waited.get(job, 0) + 1
@@ -127,12 +127,10 @@ class ByTime(DelayPolicy):
         self._passed[job] = None
 
     def launched(self, job: JobId, level: int) -> None:
-        """See the base; nor does it wait any longer."""
         self._passed.pop(job, None)
         super().launched(job, level)
 
     def forget(self, job: JobId) -> None:
-        """See the base; nor does it wait any longer."""
         self._passed.pop(job, None)
         super().forget(job)
 
@@ -146,9 +144,6 @@ def delay_policy(kind: str, node_wait: int, rack_wait: int) -> DelayPolicy:
 
 class Sites:
     """The constraints and racks of machines: the same for all jobs.
-
-    Args:
-        cluster: the machines.
 
     Attributes:
         constraints: per machine, the set that it satisfies.
@@ -196,9 +191,6 @@ class PlacedTasks:
 
     Every task stands in a line per machine and per rack that holds its input, and in one for all. It is taken out of
     one of them; the others skip it when they meet it.
-
-    Args:
-        sites: of the cluster.
 
     Attributes:
         waiting: number -> task.
@@ -258,7 +250,6 @@ class PlacedTasks:
         """The task to launch on a machine, and how far from its input that is; the nearest, then the oldest.
 
         Args:
-            machine: its number.
             allowed: the farthest that is allowed.
         """
         waiting, offered = self.waiting, self._sites.constraints[machine]

@@ -65,7 +65,6 @@ class Matches(dict[int, int]):
 
     Args:
         constraints: per unit, in the order of positions.
-        anchors: of the cluster.
         partition_count: how many such tables the build has; they share the memory for vectors.
 
     Attributes:

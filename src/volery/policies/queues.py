@@ -195,9 +195,6 @@ def _longer(column: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 class VectorQueue:
     """First come first served among the tasks that fit and ask for several resources.
 
-    Args:
-        packing: of requests.
-
     Attributes:
         length: how many tasks wait; a field, because it is read once per task.
     """

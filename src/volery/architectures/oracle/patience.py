@@ -35,8 +35,6 @@ class Reservation:
     ran on the machine when it was made.
 
     Args:
-        task: the task.
-        machine: its number.
         need: what the task needs there, with the devices that are waited for.
 
     Attributes:
@@ -128,7 +126,6 @@ class PatientVectorQueue(FairVectorQueue):
     Args:
         order: between users.
         turns: the same order, where everything fits.
-        packing: of requests.
         patience_us: time for which a task may be passed over.
     """
 

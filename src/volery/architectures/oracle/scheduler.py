@@ -170,7 +170,6 @@ class Reservations:
     """Reserves at most one machine at a time, for a task that was passed over for too long.
 
     Args:
-        machines: the machines.
         queue: their waiting tasks.
     """
 

@@ -45,8 +45,6 @@ class PendingEviction(msgspec.Struct):
     """An attempt that is being ended.
 
     Args:
-        running: its record.
-        attempt: its number.
         then: the fate of its task.
         beneficiary: the task that gets its place; NEVER: none.
         target: where it goes on.
@@ -133,7 +131,6 @@ class Placements(Protocol):
     """The cycle, as its parts use it.
 
     Attributes:
-        targets, state, view, queue, iteration, evictions: of the cycle.
         nodes: address per target.
         incarnations: the last known one of each node that has restarted.
         port: of the component, from its start on.
@@ -169,11 +166,7 @@ class Placements(Protocol):
 
 
 class Speculation:
-    """Stage T9: further attempts of tasks that run, of which the first to finish counts.
-
-    Args:
-        policy: of the stage.
-    """
+    """Stage T9: further attempts of tasks that run, of which the first to finish counts."""
 
     __slots__ = ("_asked", "_cycle", "_policy")
     _cycle: Placements
@@ -256,11 +249,7 @@ class Speculation:
 
 
 class Migration:
-    """Stage T12: running tasks that go on elsewhere.
-
-    Args:
-        policy: of the stage.
-    """
+    """Stage T12: running tasks that go on elsewhere."""
 
     __slots__ = ("_cycle", "_due", "_moved", "_policy")
     _cycle: Placements

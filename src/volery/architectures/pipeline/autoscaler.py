@@ -47,7 +47,6 @@ class Boot(msgspec.Struct, frozen=True):
     """A machine that boots.
 
     Args:
-        number: of the message.
         ready_us: when it should be on.
     """
 
@@ -64,7 +63,6 @@ class MachinePool:
 
     Attributes:
         off: vector of the machines that may be provisioned.
-        booting: by machine.
         since_us: per machine that is on or boots, when it was provisioned.
         awake: whether decisions are made periodically.
         happened_us: when a task was queued or ended last.
@@ -173,9 +171,6 @@ class Autoscaler:
         rental: the terms on which they are rented.
         provisioning: the policy of stage R6.
         scaling: the policy of stage R7.
-
-    Attributes:
-        pool: the machines.
     """
 
     __slots__ = ("_cycle", "_provisioning", "_rental", "_scaling", "pool")
@@ -234,7 +229,7 @@ class Autoscaler:
         pool, rental, state = self.pool, self._rental, self._cycle.state
         state.now = now
         rested_us = now - pool.happened_us - rental.rest_us
-        kinds = [(kind, count) for kind, count in self._cycle.queue.classes.counts() if kind.possible]
+        kinds = [(kind, count) for kind, count in self._cycle.queue.classes.counts.items() if kind.possible]
         amounts, resource = state.packing.amounts, state.work_resource
         supply = pool.supply(sum([amounts(kind.packed)[resource] * count for kind, count in kinds]))
         wanted = self.wanted(supply) if state.jobs or rested_us < 0 else pool.first

@@ -23,7 +23,7 @@ from volery.architectures.pipeline.attempts import (
 from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
-from volery.architectures.pipeline.messages import Completed, Kill, Ready, Restarted
+from volery.architectures.pipeline.messages import Ready, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
 from volery.architectures.pipeline.policies.attempts import NoPreemption
 from volery.architectures.pipeline.policies.policy import Preempting
@@ -34,6 +34,7 @@ from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason
 from volery.core.model import NEVER, Address, Key, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
+from volery.roles.node import Completed, Kill
 
 CYCLE = "cycle"
 DECIDED = "decided"
@@ -81,8 +82,6 @@ class Cycle:
 
     Args:
         targets: the machines, or managers.
-        assembly: of policies.
-        stream: of the component.
         speculation: stage T9; None: one attempt at a time.
         migration: stage T12; None: a task ends where it began.
         autoscaler: stages R6 and R7; None: all machines are always on.

@@ -54,8 +54,6 @@ class Sequential:
     """Tries one task after another; one that fits nowhere stays.
 
     Args:
-        state: of the scheduler.
-        queue: its queue.
         strict: no task overtakes one that fits nowhere.
     """
 
@@ -103,7 +101,6 @@ class Easy:
 
     Attributes:
         head: the task that has the reservation.
-        machine: where.
         at: when, by estimates; may have passed.
     """
 
@@ -273,7 +270,6 @@ class FreeProfile:
         now: the first time.
         free: at that time.
         ends: when tasks that run there end, and what each gives back.
-        packing: of these.
     """
 
     __slots__ = ("_free", "_guards", "_packing", "_times")
@@ -328,9 +324,6 @@ class Conservative:
     the last task that has room are left out. Where there is room a cycle costs machines x tasks that wait, while EASY
     looks at classes: this is for queues of hundreds, not of a hundred thousand. No class is ever blocked: a shorter
     task of it may find a gap.
-
-    Args:
-        state, queue: of the scheduler.
     """
 
     __slots__ = ("_granted", "_left", "_profiles", "_queue", "_state", "_trying")
@@ -366,7 +359,7 @@ class Conservative:
         state = self._state
         fitting = {
             kind
-            for kind, _ in self._queue.classes.counts()
+            for kind, _ in self._queue.classes.counts.items()
             if state.index.pick(kind.need, kind.suitable & state.online, "first") >= 0
         }
         if not fitting:

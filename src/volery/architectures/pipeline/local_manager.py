@@ -10,13 +10,14 @@ from typing import Final
 from volery.architectures.pipeline.attempts import AfterEviction
 from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
-from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Ready, Restarted
+from volery.architectures.pipeline.messages import Launch, Pass, Ready, Restarted
 from volery.architectures.pipeline.policies import JobRecord, State, View, Waiting
 from volery.architectures.pipeline.policies.policy import Management
 from volery.architectures.pipeline.targets import MachineInventory, message_of
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import PeerBack, PeerLost, TimerFired
 from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.roles.node import Completed, Kill
 
 BROKER: Final[Address] = "broker/0"
 

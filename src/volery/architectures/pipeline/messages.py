@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from volery.core.model import Message, Task, TaskId, Time
+from volery.core.model import Message, Task, Time
+from volery.roles.node import Completed, Kill
 
 
 class Launch(Message, frozen=True):
@@ -21,26 +22,6 @@ class Launch(Message, frozen=True):
     attempt: int = 0
     stage_us: Time = 0
     incarnation: int = 0
-
-
-class Kill(Message, frozen=True):
-    """Scheduler, or local manager > node or manager: end the task; Completed follows."""
-
-    task: TaskId
-    attempt: int = 0
-
-
-class Completed(Message, frozen=True):
-    """Node > its manager: the attempt has ended.
-
-    Args:
-        task, attempt: which.
-        killed: it was ended before it was finished.
-    """
-
-    task: TaskId
-    attempt: int = 0
-    killed: bool = False
 
 
 class Restarted(Message, frozen=True):

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from volery.architectures.pipeline.messages import (
-    Completed,
-    Kill,
-    Launch,
-    Ready,
-    Restarted,
-    SwitchOff,
-    SwitchOn,
-)
+from volery.architectures.pipeline.messages import Launch, Ready, Restarted, SwitchOff, SwitchOn
 from volery.core.component import Component, Sends, role_of, sent_to
 from volery.core.events import PeerBack, PeerLost, Switched, TaskFinished, TimerFired
 from volery.core.model import Address, TaskId, Time
+from volery.roles.node import Completed, Kill
 
 BOOT = "boot"
 

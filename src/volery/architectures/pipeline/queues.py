@@ -9,7 +9,7 @@ cost of a decision depends on how many classes may fit, and not on how many task
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -33,23 +33,23 @@ class EquivalenceClasses:
     """The classes that wait, in the order in which they came.
 
     Args:
-        packing: of vectors.
         offered: per machine, the constraints that it meets.
 
     Attributes:
+        counts: of tasks that wait, by class.
         unblocked: classes that may fit, each with the only machine where it may, or `ANYWHERE`.
         blocked: classes that fit nowhere; those with machines of their own are kept by machine instead, because room
             elsewhere does not concern them.
     """
 
-    __slots__ = ("_blocked", "_counts", "_guards", "_listed", "_masks", "_narrow", "_offered", "_packing", "_requests",
-                 "_slots", "_spare", "blocked", "unblocked")  # fmt: skip
+    __slots__ = ("_blocked", "_guards", "_listed", "_masks", "_narrow", "_offered", "_packing", "_requests",
+                 "_slots", "_spare", "blocked", "counts", "unblocked")  # fmt: skip
 
     def __init__(self, packing: Packing, offered: Sequence[int]) -> None:
         self._packing = packing
         self._guards = packing.guards
         self._offered = offered
-        self._counts: dict[Kind, int] = {}
+        self.counts: dict[Kind, int] = {}
         self.unblocked: dict[Kind, int] = {}
         self.blocked: dict[Kind, None] = {}
         self._narrow: dict[int, dict[Kind, None]] = {}
@@ -60,27 +60,20 @@ class EquivalenceClasses:
         self._requests: Column = np.zeros((0, 0), dtype=np.int64)
         self._blocked: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
 
-    def __iter__(self) -> Iterator[Kind]:
-        return iter(self._counts)
-
-    def counts(self) -> Iterable[tuple[Kind, int]]:
-        """The classes that wait, with how many tasks of each."""
-        return self._counts.items()
-
     def joined(self, kind: Kind) -> None:
         """Count a task that waits."""
-        count = self._counts.get(kind, 0)
-        self._counts[kind] = count + 1
+        count = self.counts.get(kind, 0)
+        self.counts[kind] = count + 1
         if not count:
             self.unblocked[kind] = ANYWHERE
 
     def left(self, kind: Kind) -> None:
         """Count a task that waits no longer."""
-        count = self._counts[kind] - 1
+        count = self.counts[kind] - 1
         if count:
-            self._counts[kind] = count
+            self.counts[kind] = count
             return
-        del self._counts[kind]
+        del self.counts[kind]
         self._forget_narrow(kind)
         self.unblocked.pop(kind, None)
         self.blocked.pop(kind, None)
@@ -142,18 +135,15 @@ class EquivalenceClasses:
         if len(self.blocked) <= LOOP_MAX:
             return [k for k in self.blocked if (free - k.packed) & guards == guards and k.suitable >> machine & 1]
         if not self._slots:
-            self._list_all()
+            for kind in self.blocked:
+                slot = self._slot(kind)  # it may make the columns anew
+                self._blocked[slot] = True
         count = len(self._listed)
         fits = self._blocked[:count] & ((self._masks[:count] & ~np.int64(self._offered[machine])) == 0)
         for column, amount in zip(self._requests, self._packing.amounts(free), strict=True):
             fits &= column[:count] <= amount
         found = [self._listed[slot] for slot in np.flatnonzero(fits).tolist()]
         return [kind for kind in found if kind is not None and kind.suitable >> machine & 1]
-
-    def _list_all(self) -> None:
-        for kind in self.blocked:
-            slot = self._slot(kind)  # it may make the columns anew
-            self._blocked[slot] = True
 
     def _slot(self, kind: Kind) -> int:
         """The place of a class in the columns."""
@@ -189,7 +179,7 @@ class EquivalenceClasses:
         narrow = {kind for kinds in self._narrow.values() for kind in kinds}
         assert all(kind in self._narrow[machine] for kind in narrow for machine in kind.machines)
         blocked = self.blocked.keys() | narrow
-        assert self.unblocked.keys() | blocked == self._counts.keys()
+        assert self.unblocked.keys() | blocked == self.counts.keys()
         assert not self.unblocked.keys() & blocked
         if self._slots:
             found = {kind for kind, slot in self._slots.items() if self._blocked[slot]}
@@ -236,14 +226,10 @@ class SortedQueue:
         if estimate < self._shortest[at]:
             self._shortest[at] = estimate
         if len(block) > 2 * BLOCK:
-            self._split(at)
-
-    def _split(self, at: int) -> None:
-        block = self._blocks[at]
-        low, high = block[:BLOCK], block[BLOCK:]
-        self._blocks[at : at + 1] = [low, high]
-        self._lasts[at : at + 1] = [low[-1], high[-1]]
-        self._shortest[at : at + 1] = [_shortest(low), _shortest(high)]
+            low, high = block[:BLOCK], block[BLOCK:]
+            blocks[at : at + 1] = [low, high]
+            self._lasts[at : at + 1] = [low[-1], high[-1]]
+            self._shortest[at : at + 1] = [_shortest(low), _shortest(high)]
 
     def remove(self, entry: Entry) -> bool:
         """Remove an entry, which has to be there; returns whether others stay."""
@@ -304,10 +290,8 @@ class KeyedQueue:
     """Tasks by their keys, the smallest first.
 
     Args:
-        view: of the state from which keys are read.
         tasks: order of stage T2.
         jobs: order of stage J3, which decides between equal keys.
-        classes: nothing waits yet.
     """
 
     __slots__ = ("_entries", "_jobs", "_sorted", "_tasks", "_view", "classes")
@@ -359,7 +343,7 @@ class KeyedQueue:
 
     def check(self) -> None:
         self.classes.check()
-        assert self._sorted.keys() == set(self.classes)
+        assert self._sorted.keys() == self.classes.counts.keys()
         assert len(self._entries) == sum(map(len, self._sorted.values()))
 
 
@@ -377,10 +361,7 @@ class TurnsQueue:
     A line that has run empty is forgotten when the next cycle begins, and its turns with it.
 
     Args:
-        view: that the order reads.
-        order: who is next.
         jobs: order of stage J3 inside a line; None: who came first.
-        classes: nothing waits yet.
     """
 
     __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "classes")
@@ -422,7 +403,7 @@ class TurnsQueue:
         classes = self.classes
         if not (classes.unblocked or (blocked and classes.blocked)):
             return None
-        allowed = set(classes) if blocked else classes.unblocked.keys()
+        allowed = classes.counts.keys() if blocked else classes.unblocked.keys()
         turns = [
             Turn(name, turning.waiting, turning.served, turning.given)
             for name, turning in self._lines.items()
@@ -447,7 +428,7 @@ class TurnsQueue:
 
     def check(self) -> None:
         self.classes.check()
-        assert {kind for turning in self._lines.values() for kind in turning.lines} == set(self.classes)
+        assert {kind for turning in self._lines.values() for kind in turning.lines} == self.classes.counts.keys()
         assert len(self._entries) == sum(turning.waiting for turning in self._lines.values())
 
 
@@ -456,10 +437,6 @@ class RandomQueue:
 
     That is what an order comes to that is drawn anew for every cycle: a task that does not fit takes all others of its
     kind out of the cycle with it.
-
-    Args:
-        draw: the owner's stream.
-        classes: nothing waits yet.
     """
 
     __slots__ = ("_draw", "_drawn", "_lines", "_places", "classes")
@@ -506,7 +483,7 @@ class RandomQueue:
 
     def check(self) -> None:
         self.classes.check()
-        assert self._lines.keys() == set(self.classes)
+        assert self._lines.keys() == self.classes.counts.keys()
         assert len(self._places) == sum(map(len, self._lines.values()))
 
 

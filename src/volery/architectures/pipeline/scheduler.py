@@ -10,11 +10,12 @@ from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.local_manager import BROKER, Broker
-from volery.architectures.pipeline.messages import Completed, Kill, Launch, Pass, Ready, Restarted
+from volery.architectures.pipeline.messages import Launch, Pass, Ready, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
 from volery.core.model import Address, Job, JobId, Task, TaskId, Time
+from volery.roles.node import Completed, Kill
 from volery.roles.readiness import Workflow
 from volery.roles.submission import ANSWERS, JobLedger
 

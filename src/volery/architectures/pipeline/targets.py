@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from volery.architectures.pipeline.messages import Kill, Launch, Pass
+from volery.architectures.pipeline.messages import Launch, Pass
 from volery.architectures.pipeline.policies import (
     Candidates,
     Choice,
@@ -25,6 +25,7 @@ from volery.core.component import Sends, sent_to
 from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Task, Time
 from volery.core.resources import Packing
 from volery.policies.match import positions
+from volery.roles.node import Kill
 
 
 class MachineInventory(NamedTuple):
@@ -32,7 +33,6 @@ class MachineInventory(NamedTuple):
 
     Args:
         cluster: of these alone.
-        nodes: their addresses.
         numbers: their numbers in the whole cluster.
     """
 
@@ -45,7 +45,6 @@ class Targets(Protocol):
     """The places to which a cycle sends tasks, and the state that it keeps of them.
 
     Attributes:
-        state, view: of the scheduler.
         nodes: address per target.
         sends: the messages to targets.
         counts: whether `count` has to be called.
@@ -77,9 +76,7 @@ class MachineTargets:
     """Machines: stages R1, R4 and R5, and how long files come in before (T5).
 
     Args:
-        inventory: the machines.
         policies: by the id of their stage.
-        stream: of the scheduler.
     """
 
     sends = sent_to("node", Launch, Kill)
@@ -130,9 +127,7 @@ class ManagerTargets:
 
     Args:
         inventories: the machines of each manager.
-        managers: their addresses.
         policies: by the id of their stage.
-        stream: of the scheduler.
     """
 
     sends = sent_to("lrm", Pass, Kill)

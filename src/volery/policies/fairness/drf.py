@@ -95,7 +95,6 @@ class WeightedDrf:
         return share_key(self._used[number], self._capacity, self._weights[number])
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """Set the request of the user's next task; None: nothing waits."""
         number = self._number(user)
         before = self._demand[number]
         if demand == before:
@@ -121,7 +120,6 @@ class WeightedDrf:
         return next((name for _, number in poorest if accepts(name := self._names[number])), None)
 
     def launched(self, user: str, demand: Resources) -> None:
-        """A task of the user takes this much from now on."""
         number = self._number(user)
         self._free = minus(self._free, demand)
         self._used[number] = plus(self._used[number], demand)
@@ -130,7 +128,6 @@ class WeightedDrf:
             self._rank(number, wanted)
 
     def ended(self, user: str, demand: Resources) -> None:
-        """A task of the user has given this much back."""
         number = self._number(user)
         self._free = plus(self._free, demand)
         self._used[number] = minus(self._used[number], demand)
@@ -139,7 +136,6 @@ class WeightedDrf:
             self._rank(number, wanted)
 
     def share(self, user: str) -> Fraction:
-        """The user's dominant share of the whole capacity."""
         return dominant_share(self._used[self._number(user)], self._capacity)
 
     def check(self) -> None:

@@ -126,7 +126,6 @@ class HierarchicalDrf:
         return leaf
 
     def wants(self, user: str, demand: Resources | None) -> None:
-        """Set the request of the user's next task; None: nothing waits."""
         leaf = self._leaf(user)
         if demand == leaf.demand:
             return
@@ -146,21 +145,18 @@ class HierarchicalDrf:
         self._stale[leaf.number] = None
 
     def launched(self, user: str, demand: Resources) -> None:
-        """A task of the user takes this much from now on."""
         leaf = self._leaf(user)
         self._free = minus(self._free, demand)
         leaf.used = plus(leaf.used, demand)
         self._stale[leaf.number] = None
 
     def ended(self, user: str, demand: Resources) -> None:
-        """A task of the user has given this much back."""
         leaf = self._leaf(user)
         self._free = plus(self._free, demand)
         leaf.used = minus(leaf.used, demand)
         self._stale[leaf.number] = None
 
     def share(self, user: str) -> Fraction:
-        """The user's dominant share of the whole capacity."""
         return dominant_share(self._leaf(user).used, self._capacity)
 
     def choose(self, accepts: Accepts | None = None) -> str | None:

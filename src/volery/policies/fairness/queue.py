@@ -136,7 +136,6 @@ class FairVectorQueue(FairLines[VectorQueue]):
 
     Args:
         order: between users; its capacity is that of all machines together.
-        packing: of requests.
     """
 
     __slots__ = ("_examples", "_kinds", "_waiting")

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from random import Random
 from typing import ClassVar, Final, NamedTuple, Protocol
 
-from volery.architectures.pipeline.policies.records import JobRecord, Kind, Offer, Running, Supply, Waiting
+from volery.architectures.pipeline.policies.records import JobRecord, Offer, Running, Supply, Waiting
 from volery.architectures.pipeline.policies.view import Candidates, View
 from volery.core.bounds import Parameters
 from volery.core.events import PreemptionReason
@@ -49,7 +49,6 @@ class Manager(NamedTuple):
     """A local resource manager (LRM), as the scheduler above it sees it.
 
     Args:
-        number: its own.
         capacity: of all its machines.
         free: of all its machines, less what was passed to it and has not ended; below 0 where tasks wait there.
         managed: how many tasks were passed to it and have not ended.
@@ -90,7 +89,6 @@ class TakingTurns(Protocol):
         """The lines in the order in which they are next; asked before every turn.
 
         Args:
-            view: of the state.
             lines: those with a task that may fit, in the order in which they came to be.
         """
 
@@ -168,7 +166,6 @@ class Preempting(Protocol):
         """The tasks that lose their places to one that fits nowhere; None: none does.
 
         Args:
-            view: of the state.
             task: that waits.
             machines: that suit it.
         """
@@ -221,7 +218,6 @@ class Provisioning(Protocol):
         """The machines to boot, by their numbers.
 
         Args:
-            view: of the state.
             supply: what there is.
             offers: machines that are off, at least one.
             units: that they should have together, at least 1.
@@ -231,7 +227,6 @@ class Provisioning(Protocol):
         """The machines to switch off now.
 
         Args:
-            view: of the state.
             supply: what there is.
             offers: machines that are on and run nothing, at least one.
             units: that they may have together at most, at least 1.
@@ -265,30 +260,3 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.R7: (("units",),),
 }
 """Per stage that has policies, the methods that one must have: any of these sets."""
-
-__all__ = [
-    "METHODS",
-    "Authorisation",
-    "Choice",
-    "Eligible",
-    "Eviction",
-    "Keyed",
-    "Kind",
-    "Management",
-    "Manager",
-    "ManagerSelection",
-    "Migrating",
-    "Move",
-    "Nearness",
-    "Policy",
-    "Preempting",
-    "Provisioning",
-    "Recovering",
-    "Replicating",
-    "Scaling",
-    "Selection",
-    "Setup",
-    "TakingTurns",
-    "Turn",
-    "Usable",
-]

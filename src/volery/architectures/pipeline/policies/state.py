@@ -54,7 +54,6 @@ class MachineSuitability:
 
     Args:
         numbers: of machines, in the whole cluster.
-        matches: of constraints.
         whole: what machines have free when they are empty.
     """
 
@@ -171,7 +170,6 @@ class State:
         """The kind of a task.
 
         Args:
-            task: which.
             access: its user may use the machines of this one.
             claim: what stage T10 tells tasks apart by.
         """
