@@ -144,7 +144,7 @@ def test_a_pass_that_was_interrupted_loses_nothing_and_writes_nothing_twice(
     def fail(*_: object) -> None:
         raise full
 
-    monkeypatch.setattr(archiving, "_sync", fail)
+    monkeypatch.setattr(archiving, "sync_folder", fail)
     with pytest.raises(OSError, match="No space"):
         asyncio.run(mover(store, tmp_path, 99, days=1).pass_once())
     assert len(ids(store)) == 6
