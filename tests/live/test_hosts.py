@@ -30,7 +30,7 @@ from volery.live.runtime.presence import MISSED_MAX, HostRegister, Presence, thi
 from volery.live.service.counters import UserLoad
 from volery.live.service.summary import summary_of
 from volery.live.status import HostStatus, NodeStatus
-from volery.live.transport.codec import Codec
+from volery.live.transport.delivery import Codec
 from volery.live.transport.transport import Memory, MemoryTransport
 
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node-a", "node-b", "api")

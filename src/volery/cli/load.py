@@ -16,7 +16,7 @@ from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.cli.generator import LoadReport
-    from volery.live.load.load import LoadProgress
+    from volery.live.load import LoadProgress
 
 Work = Literal["sleep", "spin"]
 PARTS = ("total", "framework_queueing", "processing", "worker_queueing", "communication")
@@ -47,7 +47,7 @@ def load(
 
     needs_live()
     from volery.cli.generator import federation_of, kept_in, load_here, load_there, report_of
-    from volery.live.load.load import sped_up
+    from volery.live.load import sped_up
 
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")
@@ -75,7 +75,7 @@ def needs_live() -> None:
         InputError: naming it.
     """
     try:
-        import volery.live.load.api_load  # noqa: F401 - it imports all that the extra brings
+        import volery.live.api_load  # noqa: F401 - it imports all that the extra brings
     except ImportError as error:
         raise InputError("volery", f"{error.name} is not installed; install 'volery[live]'") from None
 

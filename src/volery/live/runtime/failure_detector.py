@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import SECOND, Address, Time
-from volery.live.config.detection import HEARTBEATS_PER_DETECTION, patience_us
+from volery.live.config.plan import HEARTBEATS_PER_DETECTION, patience_us
 from volery.live.messages import HostHeartbeat, HostName
 
 UP: Final = 0

@@ -39,8 +39,7 @@ from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailb
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.runtime.presence import Presence
 from volery.live.times import Clock, unix_now_us
-from volery.live.transport.codec import Codec, CodecError, Parcel
-from volery.live.transport.delivery import Delivery, LaterIncarnation
+from volery.live.transport.delivery import Codec, CodecError, Delivery, LaterIncarnation, Parcel
 from volery.live.transport.transport import Transport
 
 EVENTS_PER_TURN: Final = 4096
