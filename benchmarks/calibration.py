@@ -36,9 +36,9 @@ from volery.core.costs import HostCosts
 from volery.core.model import SECOND
 from volery.core.records import Records
 from volery.core.trace import Trace
-from volery.live.calibration.calibrate import TimedHost, host_costs
+from volery.live.calibration import TimedHost, host_costs
 from volery.live.config.plan import FederationPlan
-from volery.live.load.load import as_lived
+from volery.live.load import as_lived
 from volery.metrics.tasks import allocation_parts
 from volery.workload import load_trace
 

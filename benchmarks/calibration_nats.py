@@ -1,7 +1,7 @@
 """How well the lab predicts a federation over NATS, as JSON: `python -m benchmarks.calibration_nats`.
 
 Masters, nodes and the loader are processes of their own, beside the server. Calibration runs the same processes under
-other work, each timing itself, its frames and its socket (`live.calibration.frames`); the lab then has a host per
+other work, each timing itself, its frames and its socket (`live.calibration`); the lab then has a host per
 process, frames that draw their delays from those that were measured, and as many cores as the machine. Calibration and
 load take turns. A task's start is what its node reports, by the wall clock. The verdict is the median of the rounds'
 ratios, each of a round's work in the lab to the same work live: something else that disturbs one round moves one
@@ -30,10 +30,9 @@ from volery.cli.federation import choose
 from volery.core.costs import Frames, HostCosts
 from volery.core.model import SECOND, Time
 from volery.core.trace import Trace
-from volery.live.calibration.frames import FramingHost, model_of
+from volery.live.calibration import FramingHost, model_of
 from volery.live.config.federation import API_HOST, FederationFile
-from volery.live.load.load import as_lived
-from volery.live.load.multi_process import LoadMeasurements, load_apart
+from volery.live.load import LoadMeasurements, as_lived, load_apart
 from volery.live.runtime.host import Host
 from volery.workload import load_trace
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from volery.core.model import Task
 from volery.live.command import Call, Command, encode_payload
-from volery.live.config.accounts import Accounts
 from volery.live.config.limits import NO_RULES, NodeRules
 from volery.live.messages import TaskReport
 from volery.live.node.agent import NodeAgent
-from volery.live.node.proctable import status_of
+from volery.live.node.descendants import status_of
+from volery.live.node.spawn import Accounts
 
 LIMIT_S = 30
 

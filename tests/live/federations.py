@@ -24,7 +24,7 @@ from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Header
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.snapshots import SegmentedJournal
-from volery.live.transport.codec import Codec
+from volery.live.transport.delivery import Codec
 from volery.live.transport.transport import Memory, Transport
 
 LIMIT_S = 30

@@ -17,8 +17,8 @@ from tests.live.bench import Bench, bench
 
 from volery.core.errors import InputError
 from volery.live.command import Call, Command
-from volery.live.config.accounts import Accounts
 from volery.live.node.agent import NodeAgent
+from volery.live.node.spawn import Accounts
 from volery.live.node.worker import CallAnswer, frame
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run processes as others")

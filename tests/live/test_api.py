@@ -19,7 +19,7 @@ from tests.live.serving import serving
 
 from volery.core.errors import InputError
 from volery.live.client import Client
-from volery.live.node.rotation import bound
+from volery.live.node.output import bound
 from volery.live.service.api import ApiServer
 
 

@@ -17,7 +17,7 @@ from volery.core.errors import InputError
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.broker import DOUBT_S, INCARNATION_MAX, BrokerTransport, FrameAssembly, pieces
-from volery.live.transport.codec import Codec, HostFrame
+from volery.live.transport.delivery import Codec, HostFrame
 from volery.roles.recovery.channel import RENEWALS
 
 LIMIT_S = 20

@@ -18,9 +18,8 @@ from volery.cli.calibrate import hop_us, measure_apart, timed_load
 from volery.cli.generator import federation_of, load_here
 from volery.core.events import MoreTasks
 from volery.core.records import Records
-from volery.live.calibration import calibrate
-from volery.live.calibration.calibrate import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
-from volery.live.load.load import as_lived
+from volery.live.calibration import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
+from volery.live.load import as_lived
 from volery.metrics.tasks import allocation_parts
 from volery.study import compare, read_costs, write_costs
 from volery.study.file import settings
@@ -60,7 +59,7 @@ def planted(turns: int, preempted: int = -1) -> TimedHost:
 
 @pytest.mark.parametrize("preempted", [-1, 7])
 def test_planted_costs_are_found(preempted: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrate, "stamp_us", lambda: 0.25)
+    monkeypatch.setattr("volery.live.calibration.stamp_us", lambda: 0.25)
     costs = host_costs([planted(400, preempted)])
     assert costs.rest_half_us == 1000
     found = costs.roles["gm"]["MoreTasks"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.live.chaos.evidence import attempts_of, read_told
 
-from volery.faults.checks import AttemptRecord, excesses, overlaps
+from volery.faults.judge import AttemptRecord, excesses, overlaps
 
 TASKS = {(9, 0): 0, (9, 1): 1}
 

@@ -20,8 +20,7 @@ from tests.live.test_processes import sh
 from volery.live.command import Command
 from volery.live.node import descendants
 from volery.live.node.agent import NodeAgent
-from volery.live.node.descendants import Descendants, agent_mark, is_marked
-from volery.live.node.proctable import READS_MAX, children, processes, status_of
+from volery.live.node.descendants import READS_MAX, Descendants, agent_mark, children, is_marked, processes, status_of
 
 FIFTY = "for i in $(seq 50); do (setsid sleep 77 &) ; done"
 """As an operator has tried it: each one a session of its own, and a child of nobody's."""
@@ -204,7 +203,7 @@ def test_children_of_a_thread_that_ends_while_children_are_listed_are_listed(mon
                 yield name
 
     list_folder = os.listdir
-    monkeypatch.setattr("volery.live.node.proctable.os.listdir", lambda path: Listed(list_folder(path)))
+    monkeypatch.setattr("volery.live.node.descendants.os.listdir", lambda path: Listed(list_folder(path)))
     try:
         assert ready.wait(LIMIT_S)
         assert started[0].pid in children(os.getpid())
@@ -222,7 +221,7 @@ def test_a_process_whose_threads_never_settle_is_read_a_bounded_number_of_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     listings = itertools.count()
-    monkeypatch.setattr("volery.live.node.proctable.os.listdir", lambda _: [f"{next(listings)}"])
+    monkeypatch.setattr("volery.live.node.descendants.os.listdir", lambda _: [f"{next(listings)}"])
     assert children(os.getpid()) == []
     assert next(listings) == READS_MAX
 

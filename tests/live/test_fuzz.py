@@ -20,7 +20,7 @@ from volery.conformance.protocol import examples
 from volery.core.events import SUBMITTER_MESSAGES
 from volery.live.service.authentication import TokenFile
 from volery.live.transport.broker import FrameAssembly
-from volery.live.transport.codec import Codec, CodecError, HostFrame
+from volery.live.transport.delivery import Codec, CodecError, HostFrame
 
 QUICK: Final = settings(
     derandomize=True, database=None, deadline=None, phases=[Phase.explicit, Phase.generate],

@@ -30,7 +30,7 @@ from volery.live.runtime.mailboxes import Inbox
 from volery.live.service.figures import summary_of
 from volery.live.service.rows import UserLoad
 from volery.live.status import HostStatus, NodeStatus
-from volery.live.transport.codec import Codec
+from volery.live.transport.delivery import Codec
 from volery.live.transport.transport import Memory, MemoryTransport
 
 HOSTS: Final = ("gm-0", "gm-1", "lm", "node-a", "node-b", "api")

@@ -16,7 +16,7 @@ from volery.cli.generator import federation_of, load_here, report_of
 from volery.conformance.cases import trace_of
 from volery.core.errors import InputError
 from volery.core.model import NEVER, Task
-from volery.live.load.load import Loaded, LoadProgress, sped_up
+from volery.live.load import Loaded, LoadProgress, sped_up
 from volery.live.runtime.replay import journals
 from volery.policies.queues import ConstraintQueue
 

@@ -20,10 +20,8 @@ from volery.core.model import Task
 from volery.live.command import Command, encode_payload
 from volery.live.config.limits import NodeRules, OutputLimits
 from volery.live.node.agent import NodeAgent
-from volery.live.node.orphans import ProcessLedger
-from volery.live.node.output import kept_from
-from volery.live.node.proctable import carries, processes, status_of
-from volery.live.node.rotation import BLOCK
+from volery.live.node.descendants import ProcessLedger, carries, processes, status_of
+from volery.live.node.output import BLOCK, kept_from
 
 
 def sh(script: str, **settings: object) -> Command:
@@ -364,7 +362,7 @@ def test_records_of_another_boot_and_torn_lines_are_no_records(tmp_path: Path) -
 
 
 def test_the_record_of_what_runs_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("volery.live.node.orphans.COMPACT_LINES", 10)
+    monkeypatch.setattr("volery.live.node.descendants.COMPACT_LINES", 10)
     ledger = ProcessLedger(tmp_path)
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
         for _ in range(100):
@@ -394,7 +392,7 @@ def test_an_agent_elsewhere_than_on_linux_says_so(tmp_path: Path, monkeypatch: p
 def test_of_long_output_the_newest_is_kept_while_the_task_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("volery.live.node.rotation.LOOK_S", 0.05)
+    monkeypatch.setattr("volery.live.node.output.LOOK_S", 0.05)
     stdout, go = tmp_path / "3" / "0.0" / "stdout", tmp_path / "go"
     os.mkfifo(go)
 

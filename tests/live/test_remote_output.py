@@ -21,7 +21,7 @@ from volery.core.model import SUBMITTER
 from volery.live.client import Client
 from volery.live.messages import OutputReply, OutputRequest
 from volery.live.node.output import PIECE_BYTES_MAX, READS_MAX, OutputReader, read
-from volery.live.node.reporter import Reporter
+from volery.live.node.runtime import Reporter
 
 __all__ = ["guarded"]
 LIMIT_S = 30

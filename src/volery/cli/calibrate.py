@@ -20,7 +20,7 @@ from volery.cli.progress import OneLine
 if TYPE_CHECKING:
     from volery.core.costs import CostModel, HostCosts
     from volery.core.trace import Trace
-    from volery.live.calibration.calibrate import TimedHost
+    from volery.live.calibration import TimedHost
 
 HOST = "live"
 CLUSTERS = 3
@@ -91,7 +91,7 @@ def measure(architectures: list[str], works: list[Trace], nodes: int, silent: bo
     Raises:
         InputError: an architecture does not exist, or does not fit the nodes.
     """
-    from volery.live.calibration.calibrate import host_costs
+    from volery.live.calibration import host_costs
 
     return host_costs([timed_load(name, work, nodes, silent) for name in architectures for work in works])
 
@@ -106,8 +106,8 @@ def measure_apart(architectures: list[str], works: list[Trace], nodes: int, brok
     from volery.cli.generator import federation_of
     from volery.core.component import role_of
     from volery.core.costs import CostModel
-    from volery.live.calibration.frames import FramingHost, model_of
-    from volery.live.load.multi_process import load_apart
+    from volery.live.calibration import FramingHost, model_of
+    from volery.live.load import load_apart
 
     shown = []
     with tempfile.TemporaryDirectory(prefix="volery-") as name:
@@ -127,7 +127,7 @@ def hop_us() -> int:
     """The time of a frame between two hosts in this process, us."""
     import asyncio
 
-    from volery.live.calibration.calibrate import hop_us as measured_us
+    from volery.live.calibration import hop_us as measured_us
     from volery.live.transport.transport import Memory
 
     medium = Memory()
@@ -137,9 +137,9 @@ def hop_us() -> int:
 def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> TimedHost:
     """A host that has timed itself under a load of sleeping tasks."""
     from volery.cli.generator import federation_of
-    from volery.live.calibration.calibrate import TimedHost
+    from volery.live.calibration import TimedHost
     from volery.live.clock import run_loop
-    from volery.live.load.load import load
+    from volery.live.load import load
     from volery.live.node.sleep import SleepExecutor
 
     made: list[TimedHost] = []

@@ -15,7 +15,7 @@ from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.cli.generator import LoadReport
-    from volery.live.load.load import LoadProgress
+    from volery.live.load import LoadProgress
 
 Work = Literal["sleep", "spin"]
 PARTS = ("total", "framework_queueing", "processing", "worker_queueing", "communication")
@@ -41,7 +41,7 @@ def load(
 
     with live_extra():
         from volery.cli.generator import federation_of, kept_in, load_here, load_there, report_of
-        from volery.live.load.load import sped_up
+        from volery.live.load import sped_up
 
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")

@@ -5,9 +5,8 @@ packages as it does ours.
 """
 
 from volery.faults.judge import Failure, ScenarioResult, run_scenario
-from volery.faults.scenario import Scenario, ScenarioJob, draw
+from volery.faults.scenario import Scenario, ScenarioJob, draw, shrink
 from volery.faults.schedule import Schedule, draw_schedule
-from volery.faults.shrink import shrink
 
 __all__ = [
     "Failure",

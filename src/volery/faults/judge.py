@@ -3,28 +3,36 @@
 While faults last, the driver refuses what must never happen (a slot taken twice, a constraint ignored, a task started
 while an earlier attempt runs) and every component checks itself after each of its events. When all is quiet, every job
 has been reported done, every task has run for its duration, nothing is occupied, and every view is true.
+
+Schedulers that preempt receive ends of tasks with delay: a few hops without faults, and else as long as faults, retries
+and leases last. An end or a beginning within that time of the loss may be unknown to them. Ends of tasks that were
+preempted before are known, since schedulers decided on them, too.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
 from operator import le
+from typing import Final, NamedTuple
 
 import msgspec
 
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture
-from volery.core.model import NEVER, TaskId, Time
+from volery.core.model import NEVER, SECOND, Amounts, JobId, TaskId, Time
 from volery.core.records import Records
+from volery.core.shares import Share
 from volery.core.streams import Streams
 from volery.core.workflows import below
-from volery.faults.checks import AttemptRecord, Breach, excesses, losses, overlaps
-from volery.faults.preemption import Guarantees, losses_below_guarantee
 from volery.faults.scenario import Scenario
 from volery.sim.kernel import Kernel
 from volery.sim.network import Network
 from volery.sim.options import Options
+from volery.sim.orders import Reweighed
 
 
 class Failure(AssertionError):  # noqa: N818 - it is a verdict
@@ -160,3 +168,222 @@ def _demand_results(records: Records, scenario: Scenario) -> None:
         lacking = trace.first[job + 1] - trace.first[job] - len(tasks)
         if (count := records.unsatisfiable[job]) != lacking:
             raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere, and {count} were reported")
+
+
+class AttemptRecord(NamedTuple):
+    """An attempt that has run.
+
+    Args:
+        start_us, end_us: of its time on the machine.
+        worker: the machine's number.
+        number: of the attempt.
+        whole: it came to its own end.
+    """
+
+    start_us: Time
+    end_us: Time
+    worker: int
+    number: int
+    whole: bool
+
+
+Attempts = Mapping[TaskId, Sequence[AttemptRecord]]
+"""Of each task, in the order of their beginnings."""
+
+
+class Breach(NamedTuple):
+    """A rule that was broken.
+
+    Args:
+        kind: of the breach; the same in failures alike.
+        problem: in words.
+    """
+
+    kind: str
+    problem: str
+
+
+def overlaps(attempts: Attempts) -> Iterator[Breach]:
+    """Attempts of a task follow each other and are numbered upwards."""
+    for task, of_task in attempts.items():
+        for before, after in pairwise(of_task):
+            if before.end_us > after.start_us:
+                yield Breach(
+                    "runs twice",
+                    f"task {task} ran on machine {before.worker} until {before.end_us} us and from {after.start_us} us "
+                    f"on {after.worker}",
+                )
+            if before.number >= after.number:
+                yield Breach("numbers", f"task {task}: attempt {after.number} after attempt {before.number}")
+
+
+def excesses(
+    attempts: Attempts,
+    offered: Sequence[Amounts],
+    names: Sequence[str],
+    request_of: Callable[[TaskId], Amounts],
+) -> Iterator[Breach]:
+    """No machine runs more than it has room for.
+
+    Args:
+        attempts: of all tasks.
+        offered: amounts per machine.
+        names: of the resources, for messages.
+        request_of: amounts that a task takes.
+    """
+    changes: dict[int, list[tuple[Time, int, TaskId]]] = defaultdict(list)
+    for task, of_task in attempts.items():
+        for attempt in of_task:
+            if attempt.end_us > attempt.start_us:
+                changes[attempt.worker] += [(attempt.start_us, 1, task), (attempt.end_us, -1, task)]
+    for worker, events in changes.items():
+        running = [0] * len(names)
+        for at, change, task in sorted(events):
+            for place, amount in enumerate(request_of(task)):
+                running[place] += change * amount
+                if running[place] > offered[worker][place]:
+                    yield Breach("capacity", f"machine {worker} runs {running[place]} {names[place]} at {at} us")
+
+
+def losses(
+    attempts: Attempts, jobs: Mapping[JobId, Sequence[TaskId]], answered_us: Callable[[JobId], Time]
+) -> Iterator[Breach]:
+    """Every job was reported done, and by then some attempt of each of its tasks had come to its own end.
+
+    It need not be the last attempt: the result of one that was cut off with its node may arrive later.
+
+    Args:
+        attempts: of all tasks.
+        jobs: every job that was accepted, and its tasks that fit somewhere.
+        answered_us: when a job was reported done; `NEVER`: it was not.
+    """
+    for job, tasks in jobs.items():
+        answered = answered_us(job)
+        if answered == NEVER:
+            yield Breach("lost", f"job {job} was never reported done")
+            continue
+        for task in tasks:
+            ends = [attempt.end_us for attempt in attempts.get(task, ()) if attempt.whole]
+            what = f"task {task} of job {job}, answered at {answered} us,"
+            if not ends:
+                yield Breach("lost", f"{what} never finished")
+            elif min(ends) > answered:
+                yield Breach("early", f"{what} finished at {min(ends)} us")
+
+
+def reported_twice(reported: Mapping[TaskId, Collection[int]]) -> Iterator[Breach]:
+    """No task has two attempts that were reported to have succeeded.
+
+    A task may run again, and come to its end again, where the report of an attempt was lost with its machine or its
+    masters. In the lab jobs are answered, not tasks, and the driver refuses what may not run again.
+
+    Args:
+        reported: per task, the attempts that were reported to have succeeded.
+    """
+    for task, numbers in reported.items():
+        if len(numbers) > 1:
+            yield Breach("succeeded twice", f"task {task}: attempts {sorted(numbers)} were reported to have succeeded")
+
+
+HOPS: Final = 8
+"""From the decision on a preemption to the end of the task there are fewer."""
+AFTERMATH_US: Final[Time] = 300 * SECOND
+"""After a fault, leases may expire and messages be repeated for this long: links that have backed off send few."""
+
+
+def losses_below_guarantee(
+    records: Records, scenario: Scenario, guarantees: Guarantees, attempts: Attempts
+) -> Iterator[str]:
+    """The problems of preemptions that left a user less than its guaranteed share.
+
+    Args:
+        records: of the run.
+        scenario: that was run.
+        guarantees: of users.
+        attempts: of all tasks.
+    """
+    trace = records.trace
+    users = [trace.user[job] if trace.user else "" for job in trace.job_of_task()]
+    offered = scenario.capacities or tuple([(count,) for count in scenario.slots])
+    whole = [sum(column) for column in zip(*offered, strict=True)]
+    decided = {(lost.task, lost.attempt) for lost in records.preemptions}
+    unknown = _Unknown(scenario)
+    for lost in records.preemptions:
+        user = users[lost.task]
+        if user not in guarantees:
+            continue
+        at_us = records.killed.get((lost.task, lost.attempt), lost.at_us)  # the fact may come late
+        since, until = unknown.around(at_us)
+        had = [0] * len(whole)
+        for task in range(trace.task_count):
+            if users[task] == user:
+                for start, end, _, number, _ in attempts.get(task, ()):
+                    known_end = at_us if (task, number) in decided else since
+                    if start <= until and end > known_end:
+                        had = [a + b for a, b in zip(had, scenario.request_of(trace, task), strict=True)]
+                        break
+        due = guarantees.least(user, since, until)
+        left = max(Fraction(amount, all_of_it) for amount, all_of_it in zip(had, whole, strict=True))
+        if left < due:
+            yield (
+                f"task {lost.task} was preempted at {at_us} us for task {lost.beneficiary}: {user!r} is due "
+                f"{float(due):.3f} of the cluster and was left with {float(left):.3f}"
+            )
+
+
+class Guarantees:
+    """Guaranteed shares of users, by the weights of the beginning and those that came after.
+
+    Args:
+        due: per user, by the weights of the beginning.
+        shares: of all users by other weights; needed where there are any.
+        reweighs: changes of weights.
+    """
+
+    def __init__(
+        self, due: Mapping[str, Fraction], shares: Callable[[Mapping[str, int]], Sequence[Share]] | None = None,
+        reweighs: Sequence[Reweighed] = (),
+    ) -> None:  # fmt: skip
+        self._from: list[Time] = [0]
+        self._due: list[Mapping[str, Fraction]] = [due]
+        weights: dict[str, int] = {}
+        for change in sorted(reweighs, key=lambda change: change.at_us):
+            assert shares is not None, "weights change where there are any"
+            weights[change.name] = change.weight
+            self._from.append(change.at_us)
+            self._due.append({share.name: share.due for share in shares(weights) if not share.members})
+
+    def __contains__(self, user: object) -> bool:
+        """True if a user has a share."""
+        return user in self._due[0]
+
+    def least(self, user: str, since: Time, until: Time) -> Fraction:
+        """The least that a user was due at some moment between: weights may be known as late as ends are."""
+        first = max(0, bisect_right(self._from, since) - 1)
+        return min(due[user] for due in self._due[first : max(first + 1, bisect_right(self._from, until))])
+
+
+class _Unknown:
+    """Times around a moment whose events may not be known then, from the plan alone."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        plan = scenario.plan
+        spans = [(each.start_us, each.end_us) for each in plan.messages]
+        spans += [(each.start_us, each.end_us) for each in plan.partitions]
+        spans += [(crash.at_us, crash.back_us) for crash in plan.crashes]
+        self._hops_us = 1 + HOPS * (scenario.delay_us + scenario.jitter_us)
+        self._from: list[Time] = []
+        self._to: list[Time] = []
+        for start, end in sorted(spans):
+            if self._to and start - self._hops_us <= self._to[-1]:
+                self._to[-1] = max(self._to[-1], end + AFTERMATH_US)
+            else:
+                self._from.append(start - self._hops_us)
+                self._to.append(end + AFTERMATH_US)
+
+    def around(self, at_us: Time) -> tuple[Time, Time]:
+        """Ends after the first, and beginnings before the second, may count as not known."""
+        place = bisect_right(self._from, at_us) - 1
+        if place >= 0 and at_us <= self._to[place] + self._hops_us:
+            return self._from[place], self._to[place] + self._hops_us
+        return at_us - self._hops_us, at_us + self._hops_us

@@ -17,14 +17,13 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SUBMITTER, Address
 from volery.live.clock import unix_now_us
-from volery.live.config.accounts import Accounts
 from volery.live.config.federation import ALL, DISCOVERED, Federation, located
 from volery.live.config.limits import JournalSize
 from volery.live.config.plan import host_recovery, recovery_in_words
 from volery.live.messages import HostName
 from volery.live.node.executor import Executor, Recorder
-from volery.live.node.reporter import Reporter, UnreceivedReports, reporter_of
-from volery.live.node.runtime import NodeRuntime, node_runtime
+from volery.live.node.runtime import NodeRuntime, Reporter, UnreceivedReports, node_runtime, reporter_of
+from volery.live.node.spawn import Accounts
 from volery.live.node.supervisor_client import SupervisorLost
 from volery.live.runtime.failure_detector import Presence, WatchList, watched_by
 from volery.live.runtime.host import Host
@@ -33,7 +32,7 @@ from volery.live.runtime.journal import Header, JournalWriter, journal_path
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.snapshots import SegmentedJournal
 from volery.live.runtime.submitter import Frontend, MakeFrontend, SubmitterSite
-from volery.live.transport.codec import Codec
+from volery.live.transport.delivery import Codec
 from volery.live.transport.transport import Transport
 
 log = logging.getLogger(__name__)

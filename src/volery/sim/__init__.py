@@ -3,6 +3,6 @@
 from volery.sim.kernel import simulate
 from volery.sim.network import Network
 from volery.sim.options import Options, Progress
-from volery.sim.stalls import Stalled
+from volery.sim.submitter import Stalled
 
 __all__ = ["Network", "Options", "Progress", "Stalled", "simulate"]

@@ -25,7 +25,6 @@ from volery.core.resources import check_resources
 from volery.core.tariff import Billing
 from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts
-from volery.sim.copies import Copies, CopyRule
 from volery.sim.execution import Attempts, LabPort, LaunchRule, port_class
 from volery.sim.extension import Checks, Extension, MessageCosts
 from volery.sim.faults import FaultInjector
@@ -34,9 +33,8 @@ from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.options import Enough, Options, Progress
 from volery.sim.orders import Orders
 from volery.sim.processors import HostModel
-from volery.sim.rules import PaceRule, machine_rules
-from volery.sim.stalls import STEPS_MAX, Stalled, Stalls
-from volery.sim.submitter import Submitter
+from volery.sim.rules import Copies, CopyRule, PaceRule, machine_rules
+from volery.sim.submitter import STEPS_MAX, Stalled, Stalls, Submitter
 from volery.sim.workflows import Workflows
 
 PROGRESS_S = 0.2

@@ -5,6 +5,6 @@ is done to which process and when, and which jobs come meanwhile; `volery storm 
 Whoever ends by itself is started again after a second, as any supervisor would. Jobs are submitted by key, and
 submitted again when no answer comes.
 
-Checked from outside, by the rules of `volery.faults.checks`: tasks write down when they begin and end, and hold locks
+Checked from outside, by the rules of `volery.faults.judge`: tasks write down when they begin and end, and hold locks
 for what they take of their machine, so that the kernel says when one that was killed has let go.
 """

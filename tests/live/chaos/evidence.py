@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from volery.core.model import JobId, TaskId, Time
-from volery.faults.checks import AttemptRecord
+from volery.faults.judge import AttemptRecord
 
 
 class Told(NamedTuple):

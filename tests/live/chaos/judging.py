@@ -15,7 +15,7 @@ from tests.live.chaos.evidence import attempts_of, read_told
 from tests.live.chaos.harming import Fault
 
 from volery.core.model import NEVER, SECOND, Amounts, JobId
-from volery.faults.checks import Attempts, excesses, losses, overlaps, reported_twice
+from volery.faults.judge import Attempts, excesses, losses, overlaps, reported_twice
 from volery.faults.scenario import RESOURCES
 from volery.faults.schedule import Schedule
 

@@ -9,7 +9,7 @@ from volery.architectures import lookup
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND
 from volery.faults import draw_schedule, run_scenario
-from volery.faults.checks import AttemptRecord, Attempts, excesses, losses, overlaps, reported_twice
+from volery.faults.judge import AttemptRecord, Attempts, excesses, losses, overlaps, reported_twice
 from volery.faults.schedule import BACK_US, BUSY_MAX, HostFault, Kind, Schedule
 from volery.sim.faults import Crash, MessageFaults, Partition
 

@@ -18,9 +18,15 @@ from volery.core.records import LostAttempt, Records
 from volery.core.shares import Share
 from volery.core.streams import Streams
 from volery.faults import Failure, Scenario, ScenarioJob, draw, run_scenario, shrink
-from volery.faults.judge import _demand_capacity, _demand_order, _demand_results, attempts_of
-from volery.faults.preemption import Guarantees, losses_below_guarantee
-from volery.faults.shrink import _fewer
+from volery.faults.judge import (
+    Guarantees,
+    _demand_capacity,
+    _demand_order,
+    _demand_results,
+    attempts_of,
+    losses_below_guarantee,
+)
+from volery.faults.scenario import _fewer
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 from volery.sim.orders import Reweighed
 

@@ -1,18 +1,23 @@
-"""From a registry entry to components, the same way for a host that starts and for a replay of its journal."""
+"""From a registry entry to components, the same way for a host that starts and for a replay of its journal.
+
+The times of failure detection between hosts are here, too, as parts of the detection time of a deployment.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
 from random import Random
+from typing import Final
 
 import msgspec
 
 from volery.core.capabilities import CrashRecovery, Resumption
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Cluster
+from volery.core.model import SECOND, Address, Cluster, Time
 from volery.core.streams import Streams
+from volery.roles.recovery.leases import Lease
 
 
 class IncarnationStreams(Streams):
@@ -102,3 +107,27 @@ class FederationPlan(msgspec.Struct, frozen=True):
         """SHA-256 of architecture, parameters and cluster; two hosts fit together only when theirs are equal."""
         content = (self.architecture.name, self.config, self.cluster)
         return hashlib.sha256(msgspec.msgpack.encode(content, order="deterministic")).hexdigest()
+
+
+HEARTBEATS_PER_DETECTION: Final = 6
+_PATIENCE: Final = 0.75
+"""The rest is for the way of the last heartbeat."""
+_SPARE: Final = 0.5
+
+
+def patience_us(detection_us: Time) -> Time:
+    """A host counts as lost when no heartbeat of it has proved for so long that both ends are up."""
+    return round(_PATIENCE * detection_us)
+
+
+def task_lease_s(detection_us: Time) -> float:
+    """Tasks go on for so long, in seconds, while their node's host is away.
+
+    A master without a beat of a node gives its tasks up after the patience and its lease. A host that comes back
+    takes the patience to see that its master is away, and its nodes go on for their grace. What is left, less half a
+    detection time to spare, is for the time between.
+    """
+    lease = Lease(detection_us)
+    given_up_us = patience_us(detection_us) + lease.lease_us
+    ended_us = patience_us(detection_us) + lease.grace_us
+    return (given_up_us - ended_us - _SPARE * detection_us) / SECOND

@@ -9,18 +9,15 @@ from pathlib import Path
 from volery.core.errors import InputError
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
-from volery.live.config.accounts import Accounts
 from volery.live.config.limits import NO_RULES, NodeRules
 from volery.live.node.call import CallExecutor
 from volery.live.node.confinement import confinement_of, limit_processes
-from volery.live.node.context import ExecutorContext
-from volery.live.node.descendants import Descendants
+from volery.live.node.context import AttemptFolders, ExecutorContext
+from volery.live.node.descendants import Descendants, ProcessLedger
 from volery.live.node.executor import OnEnd, Report
-from volery.live.node.folders import AttemptFolders
-from volery.live.node.orphans import ProcessLedger
+from volery.live.node.output import OutputRotation
 from volery.live.node.processes import ProcessExecutor
-from volery.live.node.rotation import OutputRotation
-from volery.live.node.spawn import Spawners
+from volery.live.node.spawn import Accounts, Spawners
 
 
 class NodeAgent:

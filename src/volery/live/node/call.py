@@ -21,9 +21,14 @@ from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
-from volery.live.node.context import ExecutorContext, attempt_name
+from volery.live.node.context import (
+    WORKER_VARIABLES,
+    ExecutorContext,
+    attempt_environment,
+    attempt_name,
+    inherited_environment,
+)
 from volery.live.node.executor import OnEnd, Report, report_now
-from volery.live.node.folders import WORKER_VARIABLES, attempt_environment, inherited_environment
 from volery.live.node.processes import signal_name
 from volery.live.node.worker import LENGTH, CallAnswer, CallRequest, frame
 

@@ -1,19 +1,24 @@
-"""Executor context: the parts that the executors of one node agent share."""
+"""Executor context: folders and environments of attempts, and the parts that the executors of one agent share.
+
+The folder of an attempt is ROOT/JOB/TASK.NUMBER, and variables of its environment name it.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from volery.core.model import Task
-from volery.live.config.accounts import Account, Accounts
+from volery.core.model import Address, Task
+from volery.core.records import INCARNATION_ATTEMPTS
+from volery.live.command import decode_payload
 from volery.live.node.confinement import Confinement
-from volery.live.node.descendants import Descendants
-from volery.live.node.folders import AttemptFolders, attempt_number
-from volery.live.node.orphans import ProcessLedger
-from volery.live.node.rotation import OutputRotation
-from volery.live.node.spawn import Spawners
+from volery.live.node.descendants import Descendants, ProcessLedger
+from volery.live.node.output import OutputRotation
+from volery.live.node.spawn import Account, Accounts, Spawners
 
 
 class ExecutorContext(NamedTuple):
@@ -68,3 +73,93 @@ class ExecutorContext(NamedTuple):
 def attempt_name(task: Task, attempt: int) -> str:
     """The name of an attempt among all of one agent."""
     return f"{task.id}.{attempt}"
+
+
+INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR")
+"""Names, or patterns, of the variables that tasks take over from the agent; a federation's file may add others."""
+WORKER_VARIABLES: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+"""What a worker process finds its interpreter and this package by."""
+SECRET_VARIABLES: Final = frozenset({"VOLERY_TOKEN"})
+"""Variables of a program of ours that are never passed to tasks, whatever a file names."""
+
+
+class AttemptFolders:
+    """Makes the folder of each attempt under a root.
+
+    Args:
+        root: made when the first attempt is.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def make(self, task: Task, number: int) -> tuple[Path, int]:
+        """The folder of an attempt, which is new and empty, and the attempt's number.
+
+        One of that name may be there: an attempt ended with this machine before its start was reported, or an earlier
+        federation has used the same numbers of tasks. The number is then the next one without a folder.
+
+        Args:
+            number: of the attempt, see `attempt_number`.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        job = self.root / str(task.job)
+        for free in count(number):
+            folder = job / f"{task.id}.{free}"
+            try:
+                try:
+                    folder.mkdir()
+                except FileNotFoundError:  # the job's first, or its earlier ones were removed
+                    folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return folder, free
+        raise AssertionError("numbers do not end")
+
+
+def inherited_environment(more: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that tasks take over from the agent: those of `INHERITED`, and no others unless they are named.
+
+    Args:
+        more: further names, or patterns with `*`.
+    """
+    patterns = (*INHERITED, *more)
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in SECRET_VARIABLES and any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
+def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
+    """The number of an attempt for people: 0 is the task's first, and restarts of the federation begin no new count.
+
+    Args:
+        attempt: the scheduler's number.
+        by_incarnation: whether the scheduler numbers by `INCARNATION_ATTEMPTS`.
+    """
+    try:
+        carried = decode_payload(payload)
+    except ValueError:  # it can be no more than one that fails
+        before, launched = 0, -1
+    else:
+        before, launched = carried.attempts, carried.launched
+    incarnation, place = divmod(attempt, INCARNATION_ATTEMPTS)
+    if not by_incarnation or not incarnation:  # incarnations are counted from 1
+        return before + attempt
+    if incarnation == launched // INCARNATION_ATTEMPTS and attempt > launched:
+        return before + attempt - launched - 1
+    return before + place
+
+
+def attempt_environment(node: Address, task: Task, number: int, index: int) -> dict[str, str]:
+    """The variables with the numbers of a task; `number` is the attempt's, `index` its place in the job."""
+    return {
+        "VOLERY_JOB": str(task.job),
+        "VOLERY_TASK": str(task.id),
+        "VOLERY_INDEX": str(index),
+        "VOLERY_ATTEMPT": str(number),
+        "VOLERY_NODE": node,
+    }

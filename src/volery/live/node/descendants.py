@@ -1,25 +1,33 @@
-"""Processes that tasks have started, found by descent and by a mark that each of them inherits.
+"""Processes that tasks have started, found in the kernel's table by descent, by a mark, and by a record on disk.
 
 A daemon leaves its session, its parent and its environment behind. It keeps its ancestor: an agent is the subreaper
 (PR_SET_CHILD_SUBREAPER) of all that runs below it, and becomes the parent of whatever loses its own. It also keeps its
 resource limits, of which one limits nothing (RLIMIT_LOCKS, obsolete since Linux 2.4.25): its value is the mark of an
 attempt. A process may change its mark by intent; it has lost nothing but its attempt then, and ends with the agent.
+
+No process outlives its node agent for good: what runs is written down, and killed when the agent comes back. A
+record is pid and start time, so that a pid which the kernel has given to another process is never touched. What the
+record does not have (a process started in the instant before the agent died, or one that left its group) carries the
+state folder's name in its environment, and its mark.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import fcntl
 import hashlib
 import os
+import select
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from volery.live.node.proctable import ProcessStatus, children, soft_limit, status_of
+from volery.core.errors import InputError
+from volery.live.files import opened_lock
 
 MARK_LIMIT: Final = 10
 """RLIMIT_LOCKS, which Python does not name."""
@@ -165,3 +173,263 @@ def _send(number: signal.Signals, listed: Iterable[ProcessStatus]) -> bool:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(status.pid, number)
     return there
+
+
+_PROC: Final = Path("/proc")
+_LISTS_CHILDREN: Final = _PROC / "thread-self/children"
+_STAT_BYTES: Final = 4096
+READS_MAX: Final = 5
+"""How often `children` reads the threads of one process."""
+_DEAD: Final = ("Z", "X")
+
+
+class ProcessStatus(NamedTuple):
+    """One process as the kernel lists it.
+
+    Args:
+        pid: its number, which the kernel gives to another once the process is gone.
+        state: of its first thread, one letter; Z is a zombie.
+        parent, group, session: numbers of other processes.
+        threads: their number, the first one included until the process is reaped.
+        started: clock ticks between the machine's start and its own: with the pid, it names a process for good.
+    """
+
+    pid: int
+    state: str
+    parent: int
+    group: int
+    session: int
+    threads: int
+    started: int
+
+    @property
+    def lives(self) -> bool:
+        """True unless the process is a zombie; one whose first thread alone has ended runs."""
+        return self.state not in _DEAD or (self.state == "Z" and self.threads > 1)
+
+
+def status_of(pid: int) -> ProcessStatus | None:
+    """A process, or None where there is none (any more)."""
+    try:
+        # Plain calls: a third of the time of a Path, and every start of a task waits for it.
+        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(file, _STAT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+    # The name is in parentheses and may itself hold blanks and parentheses.
+    fields = text[text.rindex(b")") + 2 :].split()
+    parent, group, session = int(fields[1]), int(fields[2]), int(fields[3])
+    return ProcessStatus(pid, fields[0].decode(), parent, group, session, int(fields[17]), int(fields[19]))
+
+
+def processes() -> Iterator[ProcessStatus]:
+    """All processes, at about 15 us each."""
+    for name in os.listdir(_PROC):  # noqa: PTH208 - an object per entry doubles the time
+        if name.isdigit() and (found := status_of(int(name))):
+            yield found
+
+
+def children(pid: int) -> list[int]:
+    """The processes whose parent is a process, zombies included; none where it is gone.
+
+    A thread that ends leaves its children to another one, which may have been read already. Then all threads are read
+    again, `READS_MAX` times at most: a process may start and end threads without a pause.
+    """
+    found: list[int] = []
+    read: list[str] = []
+    with suppress(OSError):  # the process is going
+        for _ in range(READS_MAX):
+            threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
+            if threads == read:
+                break
+            found, read = [], threads
+            for thread in threads:
+                try:
+                    with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123 - each end of a task waits
+                        found += map(int, file.read().split())
+                except FileNotFoundError:
+                    if not _LISTS_CHILDREN.exists():
+                        return [status.pid for status in processes() if status.parent == pid]
+    return found
+
+
+def soft_limit(pid: int, title: bytes) -> int:
+    """A resource limit of a process by its title in /proc/PID/limits; -1: none, or not to be seen."""
+    try:
+        with open(f"/proc/{pid}/limits", "rb") as file:  # noqa: PTH123 - likewise
+            text = file.read()
+    except OSError:
+        return -1
+    at = text.find(title)
+    words = text[at + len(title) :].split(maxsplit=1) if at >= 0 else []
+    return int(words[0]) if words and words[0].isdigit() else -1
+
+
+def carries(pid: int, variable: bytes) -> bool:
+    """True if the initial environment of a process holds NAME=VALUE; False where we may not look."""
+    try:
+        return variable in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def ancestors(pid: int) -> set[int]:
+    found: set[int] = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        status = status_of(pid)
+        pid = status.parent if status else 0
+    return found
+
+
+def boot() -> str:
+    """The boot id of the machine; after a reboot each pid means another process."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+MARK: Final = "VOLERY_STATE"
+COMPACT_LINES: Final = 20_000
+WAIT_S: Final = 5.0
+
+
+class ProcessLedger:
+    """The running process groups of an agent, in `FOLDER/processes`; a new ledger first kills those of an earlier one.
+
+    A line is written at once but not synced: it has to survive the agent, and a machine that fails takes the processes
+    along. `killed` holds the pids that were ended on opening.
+
+    Args:
+        folder: the agent's own; made where it is missing.
+
+    Raises:
+        InputError: another agent uses the folder, or it cannot be written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = opened_lock(folder / "lock")
+        except OSError as error:
+            raise InputError(str(folder), f"the state folder cannot be used: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise InputError(str(folder), "another node agent uses this state folder; give each its own") from None
+        self.folder = folder
+        self.mark = (MARK, str(folder.resolve()))
+        self._path = folder / "processes"
+        self._running: dict[int, int] = {}
+        self._lines = 0
+        self.killed = kill_orphans(_read(self._path), self.mark, agent_mark(folder))
+        self._file = self._rewritten()
+
+    def add(self, pid: int) -> None:
+        """Record a process group that has begun; one that is gone already needs no record."""
+        status = status_of(pid)
+        if status is not None:
+            self._running[pid] = status.started
+            self._write(f"+{pid} {status.started}\n")
+
+    def remove(self, pid: int) -> None:
+        if self._running.pop(pid, None) is not None:
+            self._write(f"-{pid}\n")
+
+    def close(self) -> None:
+        """Release the folder; the next agent kills whatever is still recorded."""
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _write(self, line: str) -> None:
+        os.write(self._file, line.encode())
+        self._lines += 1
+        if self._lines > COMPACT_LINES + 2 * len(self._running):
+            os.close(self._file)
+            self._file = self._rewritten()
+
+    def _rewritten(self) -> int:
+        fresh = self._path.with_suffix(".new")
+        lines = [f"boot {boot()}\n"] + [f"+{pid} {started}\n" for pid, started in self._running.items()]
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.writelines(lines)  # no other account may see which processes are whose
+        fresh.replace(self._path)
+        self._lines = 0
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+
+def _read(path: Path) -> dict[int, int]:
+    """Pid -> start time of what ran when the last agent ended; a torn last line is no record."""
+    try:
+        lines = path.read_text(errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return {}
+    if not lines or lines[0] != f"boot {boot()}\n":
+        return {}
+    running: dict[int, int] = {}
+    for line in lines[1:]:
+        words = line[1:].split()
+        if not line.endswith("\n") or not words or not all(word.isdigit() for word in words):
+            continue
+        if line[0] == "+" and len(words) == 2:
+            running[int(words[0])] = int(words[1])
+        elif line[0] == "-":
+            running.pop(int(words[0]), None)
+    return running
+
+
+def kill_orphans(recorded: dict[int, int], mark: tuple[str, str], agent: int) -> list[int]:
+    """End every process of the recorded groups, and every one that carries a mark, and wait until they are gone.
+
+    Args:
+        recorded: pid of a group's first process -> its start time.
+        mark: name and value of an environment variable.
+        agent: see `agent_mark`; it is kept where the environment was cleared.
+
+    Returns:
+        The pids that were killed.
+    """
+    sessions = {pid for pid, started in recorded.items() if (now := status_of(pid)) and now.started == started}
+    variable = f"{mark[0]}={mark[1]}".encode()
+    spared = ancestors(os.getpid())
+    killed: list[int] = []
+    deadline = time.monotonic() + WAIT_S
+    # Whoever forks while we look is found in the next round.
+    while time.monotonic() < deadline:
+        ours = [
+            status
+            for status in processes()
+            if status.lives
+            and status.pid not in spared
+            and (_in(status, sessions) or carries(status.pid, variable) or is_marked(status.pid, agent))
+        ]
+        if not ours:
+            break
+        for status in ours:
+            kill_and_wait(status, deadline)
+            killed.append(status.pid)
+    return killed
+
+
+def _in(status: ProcessStatus, sessions: set[int]) -> bool:
+    return status.session in sessions or status.group in sessions
+
+
+def kill_and_wait(status: ProcessStatus, deadline: float) -> None:
+    """SIGKILL exactly this process, never one that has taken over its pid, and wait until it is gone."""
+    with suppress(ProcessLookupError, PermissionError):
+        handle = os.pidfd_open(status.pid)
+        try:
+            now = status_of(status.pid)
+            if now is not None and now.started == status.started:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                end = select.poll()
+                end.register(handle, select.POLLIN)
+                end.poll(max(deadline - time.monotonic(), 0) * 1000)
+        finally:
+            os.close(handle)

@@ -1,20 +1,30 @@
-"""Output of tasks as files of this host: what may be opened, and nothing else.
+"""Output of tasks as files of this host: what may be opened, and how much is kept.
 
 A folder's name comes from a node's report and a file's content from a task, which may have put a link in its place.
 So a name counts only where it is ROOT/JOB/TASK.ATTEMPT, and no step on the way there follows a link.
+
+A task writes straight into its files, always at their end. Where a file has grown beyond its bound, the blocks of its
+oldest part are given back to the file system (a hole), and a line marks the place where the rest begins. Sizes and
+offsets stay what they were, so that readers that follow an output need not change.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import errno
+import logging
 import os
 import re
+import shutil
 import stat
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from volery.live.config.limits import OutputLimits
 from volery.live.messages import OutputReply, OutputRequest
 
 BLOCK_BYTES: Final = 1 << 16
@@ -57,7 +67,7 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
 
 
 def kept_from(descriptor: int) -> int:
-    """The offset from which an output is kept; what was written before was dropped (see `rotation`)."""
+    """The offset from which an output is kept; what was written before was dropped."""
     try:
         return os.lseek(descriptor, 0, os.SEEK_DATA)
     except OSError:  # nothing is in it, or its file system has no holes
@@ -160,3 +170,202 @@ def read(root: Path, question: OutputRequest) -> OutputReply:
     finally:
         os.close(file)
     return OutputReply(question.number, "here", there.size, there.kept, piece)
+
+
+MB: Final = 1 << 20
+DAY_S: Final = 86_400.0
+LOOK_S: Final = 2.0
+"""Between two looks at what running attempts have written."""
+CLEAN_S: Final = 3600.0
+"""Between two looks at old folders."""
+FRESH_S: Final = 2 * CLEAN_S
+"""A folder that was used within so many seconds may be of an attempt that runs under another agent."""
+BLOCK: Final = 1 << 16
+"""Holes begin and end at multiples of it, as blocks of all common file systems do."""
+SPARE_PARTS: Final = 8
+"""An output may grow by one part in so many beyond its bound before it is cut."""
+LINE_MAX: Final = 4096
+_PUNCH_HOLE, _KEEP_SIZE = 2, 1
+_OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_JOB: Final = re.compile(r"[0-9]{1,18}")
+_ATTEMPT: Final = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
+
+log = logging.getLogger(__name__)
+
+
+class OutputRotation:
+    """Keeps the folders of attempts of one agent within limits.
+
+    Args:
+        root: of the folders of attempts.
+    """
+
+    def __init__(self, root: Path, policy: OutputLimits) -> None:
+        self._root = root
+        self._policy = policy
+        self._running: dict[str, int] = {}
+        self._looking: asyncio.TimerHandle | None = None
+        self._cleaning: asyncio.TimerHandle | None = None
+        self._cleaner: asyncio.Future[int] | None = None
+
+    def begin(self, folder: str, user: int) -> None:
+        """Watch the folder of an attempt that writes as this user of the operating system."""
+        self._running[folder] = user
+        if self._looking is None and self._policy.stream_mb:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        if self._cleaning is None and (self._policy.keep_days or self._policy.keep_mb):
+            self._clean()
+
+    def end(self, folder: str) -> None:
+        user = self._running.pop(folder, None)
+        if user is not None:
+            self._bound(folder, user)
+
+    def _look(self) -> None:
+        self._looking = None
+        for folder, user in self._running.items():
+            self._bound(folder, user)
+        if self._running:
+            self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _bound(self, folder: str, user: int) -> None:
+        keep = self._policy.stream_mb * MB
+        for name in STREAMS if keep else ():
+            path = f"{folder}/{name}"
+            with suppress(OSError):
+                if os.lstat(path).st_size > keep:
+                    bound(path, user, keep)
+
+    def _clean(self) -> None:
+        """Look at old folders in a thread, and again in an hour."""
+        loop = asyncio.get_running_loop()
+        self._cleaning = loop.call_later(CLEAN_S, self._clean)
+        if self._cleaner is None or self._cleaner.done():
+            running = frozenset(self._running)
+            self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
+
+    def close(self) -> None:
+        for timer in (self._looking, self._cleaning):
+            if timer is not None:
+                timer.cancel()
+
+
+def bound(path: str, user: int, keep: int) -> bool:
+    """Remove the oldest part of an output; true if there was one.
+
+    Args:
+        path: of the file; one that is not this user's own and only is left alone, as a task can put anything there.
+        user: who writes it.
+        keep: so many bytes stay, at least.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    file = os.open(path, _OPEN)
+    try:
+        what = os.fstat(file)
+        if not stat.S_ISREG(what.st_mode) or what.st_nlink != 1 or what.st_uid != user:
+            return False
+        end = (what.st_size - keep) // BLOCK * BLOCK
+        if end <= 0 or end - kept_from(file) <= keep // SPARE_PARTS:
+            return False
+        _punch(file, end)
+        said = f"[volery: the first {end:,} bytes were dropped; the newest {keep // MB or 1:,} MB are kept]"
+        os.pwrite(file, _line(said.encode(), os.pread(file, LINE_MAX, end)), end)
+        return True
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        log.warning("%s grows without bound: its file system cannot give back a part of a file", path)
+        return False
+    finally:
+        os.close(file)
+
+
+def _line(said: bytes, there: bytes) -> bytes:
+    """The line that marks a cut, padded to the bytes that it replaces."""
+    rest = there.find(b"\n", len(said))
+    return said.ljust(rest) + b"\n" if rest >= 0 else said + b"\n"
+
+
+def _punch(file: int, end: int) -> None:
+    """Release the blocks of a file up to an offset.
+
+    Raises:
+        OSError: the file system does not do that.
+    """
+    call = ctypes.CDLL(None, use_errno=True).fallocate
+    if call(file, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class _Old(NamedTuple):
+    """A folder of an attempt that does not run: when it was last written, and its size on disk in bytes."""
+
+    used_s: float
+    path: str
+    size: int
+
+
+def clean(root: Path, policy: OutputLimits, running: frozenset[str] = frozenset(), fresh_s: float = FRESH_S) -> int:
+    """Remove the folders of attempts that are too old, and the oldest of those that are too many.
+
+    Args:
+        root: of the folders of attempts.
+        running: folders in use; they are marked as such for other agents.
+        fresh_s: what was used within so many seconds stays.
+
+    Returns:
+        How many were removed.
+    """
+    now = time.time()
+    for folder in running:
+        with suppress(OSError):
+            os.utime(folder)
+    found = sorted(_folders(root, running, sizes=policy.keep_mb > 0))
+    excess = sum(old.size for old in found) - policy.keep_mb * MB if policy.keep_mb else 0
+    oldest_s = now - policy.keep_days * DAY_S if policy.keep_days else float("-inf")
+    removed = 0
+    for old in found:
+        if old.used_s > now - fresh_s or (old.used_s >= oldest_s and excess <= 0):
+            break
+        shutil.rmtree(old.path, ignore_errors=True)
+        excess -= old.size
+        removed += 1
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(old.path))  # noqa: PTH106, PTH120 - paths of a million folders are text here
+    if removed:
+        log.info("removed %d old folders of attempts in %s", removed, root)
+    return removed
+
+
+def _folders(root: Path, running: frozenset[str], sizes: bool) -> Iterator[_Old]:
+    for job in _directories(str(root), _JOB):
+        for attempt in _directories(job, _ATTEMPT):
+            if attempt not in running:
+                yield _Old(_used_s(attempt), attempt, _size(attempt) if sizes else 0)
+
+
+def _directories(folder: str, named: re.Pattern[str]) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if named.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                yield entry.path
+
+
+def _used_s(attempt: str) -> float:
+    """The time of the last write to an attempt's folder or output, seconds since 1970."""
+    times = [0.0]
+    for path in (attempt, *(f"{attempt}/{name}" for name in STREAMS)):
+        with suppress(OSError):
+            times.append(os.lstat(path).st_mtime)
+    return max(times)
+
+
+def _size(attempt: str) -> int:
+    total = 0
+    for folder, _, names in os.walk(attempt):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(f"{folder}/{name}").st_blocks * 512
+    return total

@@ -24,15 +24,13 @@ from typing import Final, Literal
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Command, decode_payload
-from volery.live.config.accounts import SHELL, Account
 from volery.live.messages import AttemptState, AttemptUsage
 from volery.live.node.cgroups import ControlGroup
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
-from volery.live.node.context import ExecutorContext, attempt_name
+from volery.live.node.context import ExecutorContext, attempt_environment, attempt_name, inherited_environment
+from volery.live.node.descendants import ProcessStatus, processes
 from volery.live.node.executor import OnEnd, Report, report_now
-from volery.live.node.folders import attempt_environment, inherited_environment
-from volery.live.node.proctable import ProcessStatus, processes
-from volery.live.node.spawn import StartGate, demand_program
+from volery.live.node.spawn import SHELL, Account, StartGate, demand_program
 
 SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2

@@ -10,8 +10,8 @@ from typing import Final
 
 from volery.core.model import SECOND, Address, Task, TaskId, Time
 from volery.live.messages import AttemptState
+from volery.live.node.context import attempt_number
 from volery.live.node.executor import OnEnd, Report, report_now
-from volery.live.node.folders import attempt_number
 
 MILLISECONDS: Final = 1000
 """Per second."""

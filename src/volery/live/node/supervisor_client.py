@@ -20,8 +20,8 @@ from volery.core.model import Address, Task, TaskId
 from volery.live.config.limits import NO_RULES, NodeRules
 from volery.live.messages import TaskReport
 from volery.live.node.executor import OnEnd, Report
-from volery.live.node.supervisor import READY
-from volery.live.node.supervisor_protocol import (
+from volery.live.node.supervisor import (
+    READY,
     AttemptInventory,
     AttemptReport,
     Channel,

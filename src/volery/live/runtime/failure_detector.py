@@ -28,7 +28,7 @@ import volery
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import SECOND, Address, Message, Time
 from volery.live.clock import unix_now_us, utc
-from volery.live.config.detection import HEARTBEATS_PER_DETECTION, patience_us
+from volery.live.config.plan import HEARTBEATS_PER_DETECTION, patience_us
 from volery.live.messages import HostHeartbeat, HostName, HostReport
 from volery.live.status import HostState, HostStatus, held_by
 

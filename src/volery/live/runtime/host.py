@@ -38,8 +38,7 @@ from volery.live.runtime.failure_detector import FailureDetector, Presence, Watc
 from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
-from volery.live.transport.codec import Codec, CodecError, Parcel
-from volery.live.transport.delivery import Delivery, LaterIncarnation
+from volery.live.transport.delivery import Codec, CodecError, Delivery, LaterIncarnation, Parcel
 from volery.live.transport.transport import Transport
 
 EVENTS_PER_TURN: Final = 4096

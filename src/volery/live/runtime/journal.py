@@ -21,7 +21,7 @@ from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
-from volery.live.transport.codec import union
+from volery.live.transport.delivery import union
 
 MAGIC: Final = b"volery journal 1\n"
 SUFFIX: Final = ".journal"

@@ -14,7 +14,7 @@ from volery.core.model import COALESCE_US, SECOND, SUBMITTER, Address, Key, Mess
 from volery.live.clock import Clock, clock_from_now
 from volery.live.messages import HostName, TaskReport
 from volery.live.node.executor import Recorder
-from volery.live.transport.codec import Parcel
+from volery.live.transport.delivery import Parcel
 
 Handle = Callable[[Event, Address, Time], None]
 SendFrame = Callable[[HostName, list[Parcel]], None]

@@ -10,7 +10,7 @@ from volery.core.events import Event
 from volery.core.model import Address
 from volery.live.config.federation import Federation
 from volery.live.messages import HostName
-from volery.live.node.reporter import reporter_of
+from volery.live.node.runtime import reporter_of
 from volery.live.runtime.failure_detector import HostRegister
 
 Post = Callable[[Event], None]

@@ -1,4 +1,7 @@
-"""Frames that arrive: numbered, kept until they are acknowledged, and sent again.
+"""Frames between hosts: their bytes, their numbers, and their repetition until they are acknowledged.
+
+A frame is MessagePack and names the version of its format. Within a version, messages may gain fields at their end: a
+host without them passes over them. A message of an unknown type is refused by name, as is a frame of another version.
 
 A transport may lose what it carries: a broker that was restarted forgets what it held. What one host sends another is
 handed over there once and in order while both run. A frame names the incarnations of both hosts; what was sent to an
@@ -9,14 +12,19 @@ See docs/decisions/0019.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import operator
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
-from volery.live.messages import HostName
-from volery.live.transport.codec import Codec, HostFrame, Parcel
+import msgspec
+
+from volery.core.events import SUBMITTER_MESSAGES
+from volery.core.model import Address, Message
+from volery.live.messages import HOST_MESSAGES, HostName
 
 ACKNOWLEDGE_S: Final = 0.02
 RETRY_S: Final = 0.2
@@ -278,3 +286,89 @@ class Delivery:
         log.error("host %s does not answer; the oldest frames for it are given up", peer)
         while line.kept_bytes > KEPT_BYTES_MAX // 2:
             line.kept_bytes -= len(line.sent.popleft()[2])
+
+
+VERSION: Final = 3
+_VERSION_BYTE: Final = bytes([VERSION])
+
+Parcel = tuple[Address, Address, Message]
+"""Receiver, sender, message."""
+
+
+class CodecError(ValueError):
+    """Bytes that this version of this federation does not understand."""
+
+
+class HostFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The messages of one host for another after a turn.
+
+    Args:
+        incarnation: of the sender, so that a restart is seen.
+        number: of this sender's frames for this receiver, from 1, so that a loss is seen; 0: never sent again.
+        parcels: in the order of sending.
+        to: the incarnation of the receiver that is meant; 0: the sender has not met it yet.
+        heard: all the receiver's frames up to this number have come.
+        oldest: number of the oldest frame that the sender can still send again.
+    """
+
+    incarnation: int
+    number: int
+    parcels: Sequence[Parcel]
+    to: int = 0
+    heard: int = 0
+    oldest: int = 0
+
+
+class Codec:
+    """Encodes and decodes frames.
+
+    Args:
+        messages: what the architecture declares; messages between hosts are added.
+
+    Raises:
+        TypeError: two messages have the same name.
+    """
+
+    def __init__(self, messages: Iterable[type[Message]]) -> None:
+        known: list[type] = sorted({*messages, *SUBMITTER_MESSAGES, *HOST_MESSAGES}, key=_name)
+        self._names = [kind.__name__ for kind in known]
+        carried = union(known)
+        self._decoder = msgspec.msgpack.Decoder(
+            tuple[int, int, list[tuple[Address, Address, carried]], int, int, int]  # type: ignore[valid-type] # made at run time
+        )
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def encode(self, frame: HostFrame) -> bytes:
+        return _VERSION_BYTE + self._encoder.encode(frame)
+
+    def decode(self, encoded: bytes) -> HostFrame:
+        """The frame that these bytes are.
+
+        Raises:
+            CodecError: another version, an unknown message, or no frame at all.
+        """
+        if encoded[:1] != _VERSION_BYTE:
+            found = f"version {encoded[0]}" if encoded else "nothing"
+            raise CodecError(f"a frame of {found} arrived, this host speaks version {VERSION}; update the older host")
+        try:
+            return HostFrame(*self._decoder.decode(memoryview(encoded)[1:]))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise CodecError(f"a frame cannot be read ({error}); known messages are {', '.join(self._names)}") from None
+
+
+def _name(kind: type) -> str:
+    return kind.__name__
+
+
+def union(types: Iterable[type]) -> Any:
+    """The union of message types, as a decoder wants it.
+
+    Raises:
+        TypeError: two of them have the same name.
+    """
+    listed = list(types)
+    names = [kind.__name__ for kind in listed]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TypeError(f"two messages are named {', '.join(sorted(twice))}; names tell messages apart on the wire")
+    return functools.reduce(operator.or_, listed)

@@ -17,7 +17,7 @@ from volery.live.runtime.failure_detector import WatchList, watched_by
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.journal import JournalReader, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.transport.codec import Codec
+from volery.live.transport.delivery import Codec
 from volery.live.transport.transport import Memory, MemoryTransport
 
 LIMIT_S = 20

@@ -14,7 +14,7 @@ from volery.core.events import JobAccepted, JobDone, TaskFinished
 from volery.core.model import COALESCE_US, SECOND, Address, Message, Task, Time
 from volery.live.messages import TaskReport
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox, Outbox
-from volery.live.transport.codec import Parcel
+from volery.live.transport.delivery import Parcel
 
 
 class Taker(Component):

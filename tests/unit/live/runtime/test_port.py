@@ -22,7 +22,7 @@ from volery.live.runtime.host import Host
 from volery.live.runtime.journal import Entry, JournalReader, JournalWriter
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.runtime.replay import replay
-from volery.live.transport.codec import Codec, HostFrame
+from volery.live.transport.delivery import Codec, HostFrame
 from volery.live.transport.transport import KnownIncarnation, OnFrame, OnLater
 
 LIMIT_S = 20

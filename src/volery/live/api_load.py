@@ -19,7 +19,7 @@ from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
 from volery.live.clock import unix_now_us
 from volery.live.jobs import JobDescription, TaskDescription
-from volery.live.load.load import TOLD_EVERY_S, Loaded, LoadProgress
+from volery.live.load import TOLD_EVERY_S, Loaded, LoadProgress
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
 
 Work = Literal["sleep", "spin"]

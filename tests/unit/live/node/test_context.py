@@ -8,7 +8,7 @@ import pytest
 
 from volery.core.model import Task
 from volery.live.command import Call, Command, encode_payload
-from volery.live.node.folders import AttemptFolders, attempt_number
+from volery.live.node.context import AttemptFolders, attempt_number
 
 
 def number(attempt: int, attempts: int = 0, launched: int = -1, by_incarnation: bool = True) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from volery.live.node.proctable import ProcessStatus, ancestors, boot, carries, children, processes, status_of
+from volery.live.node.descendants import ProcessStatus, ancestors, boot, carries, children, processes, status_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the table is that of Linux")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from volery.core.model import Address
 from volery.live.messages import AttemptState, ReportsStored, TaskReport
-from volery.live.node.reporter import Reporter, UnreceivedReports
+from volery.live.node.runtime import Reporter, UnreceivedReports
 
 
 def test_ends_are_repeated_until_they_are_received_also_by_the_next_life_in_the_same_process() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from volery.core.model import SECOND
-from volery.live.config.detection import patience_us, task_lease_s
+from volery.live.config.plan import patience_us, task_lease_s
 from volery.roles.recovery.leases import Lease
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from volery.live.config.limits import OutputLimits
-from volery.live.node.output import blocks, extent, kept_from, piece_from, piece_in
-from volery.live.node.rotation import BLOCK, DAY_S, bound, clean
+from volery.live.node.output import BLOCK, DAY_S, blocks, bound, clean, extent, kept_from, piece_from, piece_in
 
 KEEP = 1 << 20
 LINE = 10
