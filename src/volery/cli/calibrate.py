@@ -61,7 +61,7 @@ def calibrate(
     from volery.workload import load_trace
 
     with live_extra():
-        import volery.live.load.api_load  # noqa: F401 - it imports all that the extra brings
+        import volery.live.api_load  # noqa: F401 - it imports all that the extra brings
     from volery.study import write_costs
 
     if output.exists() and not force:

@@ -14,10 +14,9 @@ from volery.live.dashboard.frame import Column, PageView, state_of, table
 from volery.live.node.output import OUTPUT_BYTES_MAX, STREAMS
 from volery.live.service.outputs import AwayError, Outputs
 from volery.live.service.queries import FederationView
-from volery.live.service.rows import NOTHING
 from volery.live.status import ENDED_TASKS, UNCONFINED, DecisionStep, FunnelStep, TaskStatus, TaskUsage, Why
 from volery.look.html import Markup, Piece, bar, facts, joined, link, moment, name_of, part, section, tag
-from volery.look.text import straight, time_span, whole
+from volery.look.text import NOTHING, straight, time_span, whole
 
 TAIL_BYTES: Final = 16 << 10
 DUMP_BYTES: Final = 512

@@ -27,10 +27,11 @@ from typing import Final, NamedTuple
 import volery
 from volery.core.events import PeerBack, PeerLost
 from volery.core.model import SECOND, Address, Message, Time
-from volery.live.clock import unix_now_us, utc
+from volery.live.clock import unix_now_us
 from volery.live.config.plan import HEARTBEATS_PER_DETECTION, patience_us
 from volery.live.messages import HostHeartbeat, HostName, HostReport
 from volery.live.status import HostState, HostStatus, held_by
+from volery.look.text import utc
 
 UP: Final = 0
 DOWN: Final = 1
