@@ -29,7 +29,7 @@ FIRST = RENEWALS  # the session of a first incarnation
 INSIDE = {
     "unreadable": ("lm/0", Frame(FIRST, FIRST, 0, 0, b"\xc1"), "node/0"),
     "of no type": ("lm/0", Frame(FIRST, FIRST, 0, 0, msgspec.msgpack.encode(["Nonsense", 1])), "node/0"),
-    "for others": ("lm/0", Frame(FIRST, FIRST, 0, 0, msgspec.msgpack.encode(["Stop", 1])), "node/0"),
+    "for others": ("lm/0", Frame(FIRST, FIRST, 0, 0, msgspec.msgpack.encode(["Kill", 1])), "node/0"),
 }
 
 

@@ -78,6 +78,7 @@ class Membership:
     """The sub-clusters as the state store last reported them to a router or proxy.
 
     Attributes:
+        weights: set by the policy generator, in permille.
         headroom: free slots, of those that have reported them.
     """
 

@@ -36,8 +36,11 @@ class ManagerSetting(msgspec.Struct, frozen=True):
     """The parameters of all resource managers of a build.
 
     Args:
+        queues: weights of queues; None: one queue for all.
         beats: of machines, per sub-cluster; None: they report at once, and are offered at once.
         am_beats: of application masters, one after the other by proxy; None: grants are sent at once.
+        proxies: addresses, in the order of these heartbeats.
+        decision_us: per container.
     """
 
     queues: Mapping[str, int] | None

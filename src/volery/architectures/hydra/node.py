@@ -18,7 +18,12 @@ BEAT: Final = "heartbeat"
 
 
 class Node(Component):
-    """Runs tasks in containers that its resource manager has granted, and reports their ends."""
+    """Runs tasks in containers that its resource manager has granted, and reports their ends.
+
+    Args:
+        beats: the times at which it reports ends to its resource manager; None: at once.
+        registration: with a resource manager that may restart, as the node may; None: neither does.
+    """
 
     __slots__ = ("_beats", "_heard", "_registration", "_rm", "_seat", "_vacated", "running")
 

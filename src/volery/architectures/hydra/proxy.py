@@ -103,6 +103,8 @@ def proportional(
 
     Args:
         count: n, containers that are wanted.
+        weights: w, per sub-cluster, in permille.
+        headroom: free slots of the sub-clusters that have reported them.
         alpha: a; what headroom counts against weights.
     """
     known = [sub for sub in candidates if sub in headroom]

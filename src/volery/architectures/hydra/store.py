@@ -32,6 +32,10 @@ from volery.roles.recovery.channel import Renewed
 PUBLISH: Final = "publish"
 UNKNOWN: Final = -1
 """Free slots of a sub-cluster that has not reported them."""
+WEIGHED_DOWN_MAX: Final = 3
+"""So many of the sub-clusters with most waiting applications get less."""
+Generating = Literal["off", "weights", "queues", "both"]
+LOOK: Final = "look"
 
 
 class StateStore(Component):
@@ -155,12 +159,6 @@ class StateStore(Component):
     )
 
 
-WEIGHED_DOWN_MAX: Final = 3
-"""So many of the sub-clusters with most waiting applications get less."""
-Generating = Literal["off", "weights", "queues", "both"]
-LOOK: Final = "look"
-
-
 def load_weights(applications: Sequence[int], low: int, high: int) -> list[int]:
     """Weights by waiting applications, in permille: 1 up to `low`, then falling to 0 at `high`, for the three fullest.
 
@@ -198,7 +196,13 @@ def guarantees(
 
 
 class PolicyGenerator(Component):
-    """Sets weights of sub-clusters by their waiting applications, and guaranteed capacities of queues by demand."""
+    """Sets weights of sub-clusters by their waiting applications, and guaranteed capacities of queues by demand.
+
+    Args:
+        period_us: from one look to the next; none where nothing has changed.
+        low, high: waiting applications between which a weight falls from 1 to 0.
+        queues: weights of queues; None: there are none.
+    """
 
     def __init__(
         self,
@@ -218,6 +222,7 @@ class PolicyGenerator(Component):
         self._looking = False
 
     def start(self, now: Time) -> None:
+        """Look at once after a restart; the policies of before hold meanwhile."""
         if self._incarnation:
             self._port.send(STORE, Read())
 

@@ -29,6 +29,10 @@ class Distributor(Component):
         distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
             draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
             all tasks where groups are unequal, are always drawn.
+        cutoff_us: jobs whose estimate is at most this are short.
+
+    Attributes:
+        masters: the leading master of each group.
     """
 
     def __init__(

@@ -203,3 +203,13 @@ def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_wha
     assert running.task in lm.state.there["node/2"]
     told = [message for one in asked for message in messages(lm.hear(one, "gm/1"), Report)]
     assert not [active for to, report in told if to == "gm/1" for active in report.running]
+
+
+def test_before_its_first_report_a_new_leader_sends_whole_holdings_and_nothing_else_that_counts() -> None:
+    """All else of a Local Master that does not lead is void, whatever the message also carries."""
+    gm, standby = Inside("gm/0", shares="a:1+b:1"), "lm/0/standby"
+    update, ousted = StateUpdate(1, 0, (), 0), (Active(1, 0, 0, "gm/0", 0),)
+    assert gm.state.heeds(Holdings(0, (), (), whole=True), standby)
+    for message in (Holdings(1, (), ()), Lost(ousted, preempted=True), Lost(ousted), Refusal((1,), update, (2,), True)):
+        assert not gm.state.heeds(message, standby)
+        assert gm.state.heeds(message, "lm/0")
