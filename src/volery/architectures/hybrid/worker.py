@@ -113,7 +113,7 @@ class Worker(SlotKeeper):
         if entry is None:
             self._idle += 1
             if self._setting.stealing != "off" and not self._attempts:
-                self._attempts = self._setting.steal_attempts
+                self._attempts = self._setting.steal_attempts  # slots that fall idle meanwhile share what is found
                 self._maybe_steal()
             return
         batch, schedulers = entry.batch, self._layout.schedulers

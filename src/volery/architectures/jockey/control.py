@@ -71,7 +71,7 @@ def parsed(text: str, place: str) -> UtilityCurve:
 
 
 def due(deadline_us: Time, about: UtilityCurve) -> UtilityCurve:
-    """The curve of a job."""
+    """The curve of a job, from its deadline since its submission and a curve whose times count from the deadline."""
     return UtilityCurve(tuple([(deadline_us + at, utility) for at, utility in about.points]))
 
 
@@ -81,6 +81,7 @@ class Loop(msgspec.Struct, frozen=True):
     Args:
         dead_us: dead zone: the job is to be done so much before its deadline, and nothing changes while the forecast
             is no further than that from it.
+        grid: allocations to choose from, tokens, increasing.
     """
 
     slack: float
@@ -101,7 +102,7 @@ class Loop(msgspec.Struct, frozen=True):
         return self.grid[utilities.index(max(utilities))]
 
     def adjusted(self, held: float, deadline_us: Time, curve: UtilityCurve, elapsed_us: Time, left: Left) -> float:
-        """The next allocation; all that there is where even that is too little."""
+        """The next allocation; all that there is where even that is too little. Times count from the submission."""
         target_us = deadline_us - self.dead_us
         if self.forecast_us(elapsed_us, left(self.grid[-1])) > target_us:
             return float(self.grid[-1])
@@ -111,7 +112,12 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class TokenClaim(msgspec.Struct, frozen=True):
-    """The request of a job."""
+    """The request of a job.
+
+    Args:
+        steps: allocations that it may be given, tokens, increasing, from 0 to what it asks for.
+        utilities: what each is worth.
+    """
 
     steps: tuple[int, ...]
     utilities: tuple[float, ...]
@@ -151,7 +157,13 @@ RESIMULATIONS_MAX = 3
 
 
 class ControlSetting(msgspec.Struct, frozen=True):
-    """The parameters of control."""
+    """The parameters of control.
+
+    Args:
+        off: work per work of the model, or the inverse, beyond which a job deviates ...
+        off_periods: ... when so many periods in a row have found it so.
+        rehearsal_us: modelled time of simulating a job anew.
+    """
 
     control: Control
     simulator: bool

@@ -19,6 +19,7 @@ class JobStage(msgspec.Struct, frozen=True):
 
     Args:
         parents: numbers of the stages that its tasks wait for, all below its own.
+        work_us: run times of its tasks, summed.
         queued_us: times from being ready to the start, summed.
         after_us: longest path of stages after it, each as long as its longest task.
         begin, end: when it began and ended, as a share of the job's response time.

@@ -90,7 +90,7 @@ class Claims:
         self._launches = 0
 
     def open(self, port: Port, freed: Freed) -> None:
-        """Take the port and the callback of the owner."""
+        """Take the port and the callback of the owner, which is called when a claim has ended."""
         self._port, self._freed = port, freed
 
     def put(self, machine: int, packed: int) -> None:

@@ -31,7 +31,14 @@ NO_END: Final = 1 << 40
 
 
 class Elasticity(msgspec.Struct, frozen=True):
-    """Limits the workers that a job uses at once."""
+    """Limits the workers that a job uses at once.
+
+    Args:
+        width: that users ask for; 0: as many as the job has tasks.
+        policy: none: just these; max-parallelism: as many as the job has tasks; global-cap: likewise, until the share
+            of the cell that is in use reaches `cap`; relative-size: up to `times` as many as were asked for.
+        cap: share of the resource that is used most (0 to 1).
+    """
 
     width: int
     policy: Policy
@@ -122,9 +129,15 @@ class JobOwner(Protocol):
 
     jobs: JobQueue
 
-    def queued(self, now: Time) -> None: ...
-    def let_go(self, work: PendingJob) -> None: ...
-    def take_back(self, work: PendingJob) -> int: ...
+    def queued(self, now: Time) -> None:
+        """Note that a job has joined the queue."""
+
+    def let_go(self, work: PendingJob) -> None:
+        """Give up what is kept for a gang."""
+
+    def take_back(self, work: PendingJob) -> int:
+        """Cancel placements that were not sent; returns their number."""
+        ...
 
 
 class JobQueue:

@@ -18,7 +18,12 @@ from volery.policies.match import SmallRandom
 
 
 class Layout:
-    """The machines of a cluster with their resources, of which slots are one."""
+    """The machines of a cluster with their resources, of which slots are one.
+
+    Attributes:
+        whole: per machine, everything free, packed and guarded; to be copied.
+        state_bytes: bytes of one machine in a message.
+    """
 
     def __init__(self, cluster: Cluster, rings: Rings) -> None:
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])

@@ -15,7 +15,7 @@ from typing import Any
 
 from volery.core.errors import InputError
 
-Columns = tuple[tuple[int, ...], ...]
+GraphColumns = tuple[tuple[int, ...], ...]
 """Of a `Graph`: supplies of nodes; tails, heads, capacities and costs of arcs."""
 _children: dict[int | None, Connection[Any, Any]] = {}
 
@@ -30,7 +30,7 @@ def check_solver(place: str) -> None:
         raise InputError(place, "needs OR-tools: pip install 'volery[flow]'. solver=augmenting needs nothing")
 
 
-def scaled(columns: Columns) -> list[int] | None:
+def scaled(columns: GraphColumns) -> list[int] | None:
     """A cheapest flow, per arc; None where something that is supplied reaches no demand.
 
     Raises:
@@ -64,7 +64,7 @@ def _answer_all(asking: Connection[Any, Any]) -> None:
         asking.send(scaled_here(columns))
 
 
-def scaled_here(columns: Columns) -> list[int] | None:
+def scaled_here(columns: GraphColumns) -> list[int] | None:
     """The flow per arc, found in this process, which must never load HiGHS; None where there is none."""
     assert "highspy" not in sys.modules, "HiGHS and OR-tools share a process"
     import numpy as np

@@ -65,6 +65,8 @@ class FlowAnswer(msgspec.Struct, frozen=True):
 
     Args:
         prices: per node, what it costs at the margin to get a unit from there to the root (the node of largest demand).
+        paths: along which flow was pushed until it was optimal; 0: the solver does not count them.
+        scanned: arcs that were looked at for that.
     """
 
     flows: tuple[int, ...]

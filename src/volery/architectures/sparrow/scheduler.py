@@ -124,6 +124,10 @@ class Batches:
             number += step
         return count
 
+    def forget_user(self, job: JobId) -> None:
+        """Drop the user of a cancelled job: its further chunks are ignored."""
+        self._users.pop(job, None)
+
     def answered(self, batch_id: int, number: int) -> ProbeBatch | None:
         """The batch of a probe that is answered for the first time, else None."""
         batch = self.open.get(batch_id)
@@ -194,6 +198,7 @@ class Scheduler(ReservingScheduler):
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Give up the tasks that are not bound, and have the others killed; their nodes report the end."""
+        self._batches.forget_user(message.job)
         if not self._jobs.cancel(message, source):
             return
         for batch in self._batches.of(message.job):
@@ -263,6 +268,7 @@ class EarlyScheduler(ReservingScheduler):
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Give up the tasks that are not placed, and have the others killed; their nodes report the end."""
+        self._batches.forget_user(message.job)
         if not self._jobs.cancel(message, source):
             return
         for batch in self._batches.of(message.job):

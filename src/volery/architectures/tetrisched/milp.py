@@ -268,6 +268,7 @@ class Solution(msgspec.Struct, frozen=True, eq=False):
     """An answer.
 
     Args:
+        values: per column; None where nothing was found within the limits.
         gap: how much less than the bound it is worth at most, as a share of it.
     """
 
@@ -288,7 +289,10 @@ def check_solver(place: str) -> None:
 
 
 def maximise(program: Program, limits: Limits, begin: Reals | None = None) -> Solution:
-    """Solve a program.
+    """Solve a program with at least one column.
+
+    Args:
+        begin: a feasible solution to start from.
 
     Raises:
         InputError: HiGHS is not installed.

@@ -22,6 +22,7 @@ class MachineSupply(msgspec.Struct, frozen=True):
     """The machines that there are over time, as far as is known.
 
     Args:
+        idle: those that are free now, as a bit vector.
         held: (quantum from which they are free, those machines); in order of time.
     """
 
@@ -30,7 +31,13 @@ class MachineSupply(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A leaf that is given machines."""
+    """A leaf that is given machines.
+
+    Args:
+        request: the place of its expression.
+        leaf: its number in that, from left to right.
+        amounts: (part, how many machines of it).
+    """
 
     request: int
     leaf: int
@@ -58,6 +65,7 @@ class Parts:
     """The groups of machines of some expressions.
 
     Attributes:
+        groups: the machines of each group, as a bit vector.
         times: the quanta at which some leaf starts, in order.
         available: per group and time, how many machines are free.
         precious: per group, in how many of the sets that were asked for it is.

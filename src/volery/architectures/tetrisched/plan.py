@@ -199,7 +199,13 @@ class PackedProblem(msgspec.Struct, frozen=True):
 
 
 class JobPlacement(msgspec.Struct, frozen=True):
-    """Machines for a leaf that starts now."""
+    """Machines for a leaf that starts now.
+
+    Args:
+        request: the place of its expression.
+        leaf: its number in that, from left to right.
+        machines: a bit vector.
+    """
 
     request: int
     leaf: int
@@ -217,7 +223,11 @@ class PlanCost(msgspec.Struct, frozen=True):
 
 
 class CyclePlan(msgspec.Struct, frozen=True):
-    """The plan of a cycle, with its value and its cost."""
+    """The plan of a cycle, with its value and its cost.
+
+    Args:
+        later: (request, branch of its outermost max) of what is planned for later.
+    """
 
     now: tuple[JobPlacement, ...]
     later: tuple[tuple[int, int], ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit, tasks
 
 from volery.architectures.sparrow.messages import Assign, Place, Probe, QueueLength
@@ -124,5 +125,16 @@ def test_the_user_of_a_job_is_forgotten_with_its_last_chunk() -> None:
     scheduler.hear(Submit(Job(7, 2, tasks(7, 0), user="ann")))
     late = messages(scheduler.hear(MoreTasks(7, 1, tasks(7, 0, 0)[1:])), Probe)
     assert {message.user for _, message in late} == {"ann"}
+    batches = vars(scheduler.component)["_batches"]
+    assert not vars(batches)["_users"]
+
+
+@pytest.mark.parametrize("late_binding", [True, False])
+def test_the_user_of_a_cancelled_job_is_forgotten_though_chunks_of_it_never_come(late_binding: bool) -> None:
+    scheduler = Alone("sparrow", "scheduler/0", Cluster.uniform(10), queue="fair", late_binding=late_binding)
+    scheduler.hear(Submit(Job(7, 2, tasks(7, 0), user="ann")))
+    scheduler.hear(Submit(Job(8, 2, (), user="bob")))
+    scheduler.hear(Cancel(7))
+    assert messages(scheduler.hear(Cancel(8)), JobDone) == [(SUBMITTER, JobDone(8))], "nothing of it has come"
     batches = vars(scheduler.component)["_batches"]
     assert not vars(batches)["_users"]
