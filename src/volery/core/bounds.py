@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -53,7 +53,9 @@ PositiveRatio = Annotated[float, msgspec.Meta(ge=1e-6, le=RATIO_MAX)]
 """A factor or a share; a smaller one would be zero in the integers that it becomes."""
 
 
-class _Described(NamedTuple):
+class _Described(msgspec.Struct):
+    """Mutable: as a default of any other struct msgspec refuses it."""
+
     default: Any
     meta: msgspec.Meta
 

@@ -4,9 +4,13 @@ While faults last, the driver refuses what must never happen (a slot taken twice
 while an earlier attempt runs) and every component checks itself after each of its events. When all is quiet, every job
 has been reported done, every task has run for its duration, nothing is occupied, and every view is true.
 
-Schedulers that preempt receive ends of tasks with delay: a few hops without faults, and else as long as faults, retries
-and leases last. An end or a beginning within that time of the loss may be unknown to them. Ends of tasks that were
-preempted before are known, since schedulers decided on them, too.
+The rules over attempts judge real processes, too: there attempts come from files that tasks write (`make chaos`). Times
+are microseconds of one clock.
+
+No user loses a running task within its share, by the news at that time. Schedulers that preempt receive ends of tasks
+with delay: a few hops without faults, and else as long as faults, retries and leases last. An end or a beginning within
+that time of the loss may be unknown to them. Ends of tasks that were preempted before are known, since schedulers
+decided on them, too.
 """
 
 from __future__ import annotations

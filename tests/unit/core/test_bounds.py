@@ -47,6 +47,13 @@ def test_an_unknown_bound_is_refused_where_it_is_declared() -> None:
         param(1, "of something", at_least=0)
 
 
+def test_a_class_that_is_not_parameters_is_refused() -> None:
+    with pytest.raises(TypeError, match="unsafe"):
+
+        class Plain(msgspec.Struct, frozen=True):
+            count: int = param(1, "of something")
+
+
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), TIME_MAX_US + 1, (1, {"a": -float("inf")})])
 def test_a_number_without_end_or_beyond_a_time_is_refused(value: Any) -> None:
     with pytest.raises(InputError, match="does not fit"):

@@ -101,7 +101,7 @@ class Cycle:
         policies = assembly.policies
         self.targets, self.nodes = targets, targets.nodes
         self.state, self.view = targets.state, targets.view
-        self._counts = targets.counts
+        self._is_counted = targets.is_counted
         self._assembly = assembly
         self._preempting = None if isinstance(policies["T10"], NoPreemption) else policies["T10"]
         self._reason: PreemptionReason = policies["T10"].reason
@@ -248,7 +248,7 @@ class Cycle:
 
     def submit_task(self, waiting: Waiting, target: int, now: Time) -> None:
         """Stage T4: the target is the task's from now on."""
-        if self._counts:
+        if self._is_counted:
             self.targets.count(waiting.task, target, 1)
         self.queue.remove(waiting)
         running = self.state.launched(waiting, target, now, self.iteration.takes(waiting, target))
@@ -427,7 +427,7 @@ class Cycle:
     def release(self, running: Running, now: Time) -> None:
         """Give an attempt's room back."""
         task, state = running.waiting.task, self.state
-        if self._counts:
+        if self._is_counted:
             self.targets.count(task, running.machine, -1)
         if task.id in state.copies:
             state.copy_ended(running, now)

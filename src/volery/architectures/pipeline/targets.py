@@ -47,14 +47,14 @@ class Targets(Protocol):
     Attributes:
         nodes: address per target.
         sends: the messages to targets.
-        counts: whether `count` has to be called.
+        is_counted: whether `count` has to be called.
     """
 
     state: State
     view: View
     nodes: Sequence[Address]
     sends: Sends
-    counts: bool
+    is_counted: bool
 
     def fitting(self, waiting: Waiting, among: int) -> Any:
         """The targets of a vector that have room for a task; None: none has."""
@@ -80,7 +80,7 @@ class MachineTargets:
     """
 
     sends = sent_to("node", Launch, Kill)
-    counts = False
+    is_counted = False
 
     def __init__(self, inventory: MachineInventory, policies: dict[str, Any], stream: Random) -> None:
         self.nodes = inventory.nodes
@@ -131,7 +131,7 @@ class ManagerTargets:
     """
 
     sends = sent_to("lrm", Pass, Kill)
-    counts = True
+    is_counted = True
 
     def __init__(
         self,
