@@ -182,6 +182,7 @@ class LogPiece(NamedTuple):
 
     @property
     def end(self) -> int:
+        """The offset of the next piece."""
         return self.start + len(self.content)
 
 

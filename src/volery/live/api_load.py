@@ -127,8 +127,8 @@ async def load_by_api(
     """Replay a trace through the API of a running federation, until every job has ended.
 
     Args:
-        api: its address; see `asking.api_address`.
-        trace: see `load.sped_up`.
+        api: its address; see `volery.live.api_calls.api_address`.
+        trace: see `volery.live.load.sped_up`.
         work: what its tasks do; a federation with a sleep executor sleeps for the estimates whatever they are.
         watch: is called with the progress of the load, four times a second.
 

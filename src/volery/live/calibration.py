@@ -332,6 +332,7 @@ class FrameNotes:
     Attributes:
         stamps, preempted_ns: of its turns, see `TimedHost`.
         runs_tasks: whether nodes are on it.
+        published: frames that it had sent by then, acknowledgements included; its socket goes on counting.
     """
 
     def __init__(self, host: FramingHost) -> None:
@@ -339,6 +340,7 @@ class FrameNotes:
         self.preempted_ns = host.preempted_ns
         self.socket = host.socket
         self.runs_tasks = host.runs_tasks
+        self.published = host.socket.published
 
     def busy(self) -> list[tuple[int, int]]:
         """Nanoseconds, pairs of beginning and end: turns, reads and writes."""
@@ -431,7 +433,7 @@ def delays_us(hosts: Mapping[HostName, FrameNotes]) -> list[float]:
     Of frames that are written together the later ones wait for the broker and for cores, which are parts of the model.
 
     Args:
-        hosts: of one federation and one machine.
+        hosts: of one federation and one machine, whose processes all read the same clock.
     """
     left: dict[tuple[HostName, HostName, int], int] = {}
     for name, of in hosts.items():

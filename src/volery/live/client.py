@@ -52,7 +52,12 @@ AnswerT = TypeVar("AnswerT")
 
 
 class JobFuture(Future[JobStatus]):
-    """A submitted job: its result is its last status, also when it has failed."""
+    """A submitted job: its result is its last status, also when it has failed.
+
+    Attributes:
+        id: the job's number.
+        receipt: the API's answer to the submission.
+    """
 
     def __init__(self, client: Client, receipt: Receipt) -> None:
         super().__init__()

@@ -1,7 +1,10 @@
-"""Load: replays a trace against a federation in this process, and writes down what the lab would have written down.
+"""Load: replays a trace against a federation, and writes down what the lab would have written down.
 
 The loader takes the place of the API. It submits each job at its time in the trace (an open loop: a federation that
 falls behind gets no rest), and the table that it fills is the lab's own, so that the same metrics read both.
+
+All hosts run in this process (`load`), or each in one of its own (`load_apart`): starts and ends of tasks are then
+those that nodes report by the wall clock, which all processes of one machine share.
 """
 
 from __future__ import annotations
@@ -358,7 +361,7 @@ async def _loaded(
         line.send("stop")
         told[name] = line.recv()
     notes = {name: note for name, (note, _) in told.items() if note is not None}
-    frames = sum(one.socket.published for one in notes.values())
+    frames = sum(one.published for one in notes.values())
     clocks = {name: origin_us for name, (_, origin_us) in told.items()}
     found.append(LoadMeasurements(federation, records, notes, used_s * SECOND / max(1, frames), clocks))
 

@@ -287,6 +287,7 @@ class ForecastLedger:
         """Remember a forecast.
 
         Args:
+            made_us: microseconds since 1970.
             next_job: the first job number that was free then.
         """
         row = (made_us, next_job, job.user, encoded(merged(job)), msgspec.json.encode(moments))

@@ -269,7 +269,7 @@ def job_service(
 
     Args:
         store: of jobs; closed with the service.
-        entry: the address that a job of a user is submitted to.
+        deployment: of the federation; its components are elsewhere.
         post: hands an event to the service in the host's next turn.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
         agents: node -> the reporter of its host, where that is another one.

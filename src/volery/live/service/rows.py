@@ -161,7 +161,7 @@ class JobListings:
         return [max(0, began - told) for began, told in rows]
 
     def places(self, tasks: Sequence[TaskId]) -> list[tuple[JobId, int]]:
-        """The job of each task, and its place there: numbers of tasks grow from job to job."""
+        """The job of each task, and its place there, without tasks of no job; numbers of tasks grow from job to job."""
         found = []
         for task in tasks:
             low, high = 0, self._sql.execute("SELECT coalesce(max(id), -1) FROM jobs").fetchone()[0]

@@ -39,7 +39,7 @@ class UserShares:
     """The shares of users, their weights and preemptions.
 
     Args:
-        due, shares, weight_subscribers: see `DueShares`.
+        due, shares, weight_subscribers: `guaranteed`, `under` and the same of `DueShares`.
         written: see `Written`.
         send: hands a message to a component.
     """
