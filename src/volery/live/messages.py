@@ -16,7 +16,7 @@ from volery.core.why import Decision
 HostName = str
 
 AGENT: Final = "agent"
-"""The role of a host's reporter; see `volery.live.node.reporter`."""
+"""The role of a host's reporter; see `volery.live.node.runtime`."""
 
 AttemptState = Literal["running", "finished", "failed", "killed"]
 
