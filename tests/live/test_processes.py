@@ -21,7 +21,7 @@ from volery.live.command import Command, encode_payload
 from volery.live.config.limits import NodeRules, OutputLimits
 from volery.live.node.agent import NodeAgent
 from volery.live.node.descendants import ProcessLedger, carries, processes, status_of
-from volery.live.node.output import BLOCK, kept_from
+from volery.live.node.output import HOLE_BYTES, kept_from
 
 
 def sh(script: str, **settings: object) -> Command:
@@ -412,7 +412,7 @@ def test_of_long_output_the_newest_is_kept_while_the_task_writes(
             file.seek(start)
             kept = file.read()
         assert (start + len(kept), kept[-11:]) == (5_000_000, b"\n200000123\n")
-        assert 1 << 20 <= len(kept) <= (9 << 17) + BLOCK
+        assert 1 << 20 <= len(kept) <= (9 << 17) + HOLE_BYTES
         assert kept.startswith(b"[volery: the first ")
 
     bench(tmp_path, scenario, rules=NodeRules(output=OutputLimits(stream_mb=1)))

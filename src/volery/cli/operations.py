@@ -199,7 +199,9 @@ def _share_change(part: SharePart | None) -> str:
 
 token_app = typer.Typer(help="Make, list and revoke the tokens of a federation.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Option("-o", "--folder", help="The federation's folder, on the host of its API.")]
+FederationFolder = Annotated[
+    Path, typer.Option("-o", "--folder", help="The federation's folder, on the host of its API.")
+]
 FOLDER: Final = Path("federation")
 DAYS_MAX: Final = 36_500
 
@@ -211,7 +213,7 @@ def add(
         str, typer.Option(help="user: their own jobs; operator: all jobs, and nodes; admin: jobs for others, too.")
     ] = "user",
     days: Annotated[float | None, option("It is void after so many; by default never.", min=0, max=DAYS_MAX)] = None,
-    folder: Folder = FOLDER,
+    folder: FederationFolder = FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Make a token and print it, for the only time; from the first one on the API lets in only who has one."""
@@ -233,7 +235,7 @@ def add(
 
 
 @token_app.command("list")
-def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
+def list_tokens(folder: FederationFolder = FOLDER, as_json: AsJson = False) -> None:
     """List the tokens by id; what they are nobody can tell."""
     from volery.live.service.authentication import TokenFile
 
@@ -255,7 +257,7 @@ def list_tokens(folder: Folder = FOLDER, as_json: AsJson = False) -> None:
 @token_app.command("revoke")
 def revoke(
     name: Annotated[str, argument("A token, or all of a user.", "ID|USER")],
-    folder: Folder = FOLDER,
+    folder: FederationFolder = FOLDER,
     as_json: AsJson = False,
 ) -> None:
     """Revoke tokens: the API refuses them from now on."""

@@ -114,11 +114,11 @@ def _print_record(record: ForecastRecord, as_json: bool) -> None:
     if as_json:
         print_json(record)
         return
-    shares = [f"{one.covered / one.settled:.0%} ({one.covered})" if one.settled else "-" for one in record.moments]
     rows = (
-        (MOMENTS[one.moment], str(one.settled), share, _s(one.off_us))
-        for one, share in zip(record.moments, shares, strict=True)
-    )
+        (MOMENTS[one.moment], str(one.settled),
+         f"{one.covered / one.settled:.0%} ({one.covered})" if one.settled else "-", _s(one.off_us))
+        for one in record.moments
+    )  # fmt: skip
     print_table(("moment", "forecasts", "within the interval", "median off by"), rows)
     meant = f"intervals are meant to hold {record.expected:.0%} of what comes"
     typer.echo(f"{meant}; {record.open} forecasts are not decided yet")

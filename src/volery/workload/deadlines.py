@@ -61,7 +61,7 @@ SLACK_MIN: Final = 1.2
 SLACK_MAX: Final = 4.0
 """A deadline is so many run times on preferred machines after the arrival."""
 SLOWER: Final = 2.0
-EXAMPLE: Final = "PRESET, for example gangs:gs-het,load=0.8"
+GANGS_SPEC: Final = "PRESET, for example gangs:gs-het,load=0.8"
 
 
 def gangs(text: str, seed: int) -> Trace:
@@ -74,7 +74,7 @@ def gangs(text: str, seed: int) -> Trace:
     Raises:
         InputError: the spec is wrong; the message names the key.
     """
-    spec = Spec(text, ("jobs", "load", "workers", "slower", "error"), word=EXAMPLE)
+    spec = Spec(text, ("jobs", "load", "workers", "slower", "error"), word=GANGS_SPEC)
     if spec.word not in MIXES:
         raise InputError(text, f"{spec.word!r} is not a mix{suggestion(spec.word, MIXES)}")
     mix, jobs = MIXES[spec.word], spec.count("jobs", 400, least=2)
@@ -126,11 +126,11 @@ def _error(spec: Spec) -> float:
     return float(text)
 
 
-KEYS: Final = (
+RECURRING_KEYS: Final = (
     "tasks", "mean", "load", "workers", "population", "deadline", "tokens", "noise", "surprise", "times", "fail",
     "other", "other_tasks", "other_s",
 )  # fmt: skip
-SHAPE: Final = "JOBSxRUNS, for example recurring:8x5,workers=100"
+RECURRING_SPEC: Final = "JOBSxRUNS, for example recurring:8x5,workers=100"
 OTHER: Final = "other"
 STAGES: Final = (3, 8)
 BARRIERS: Final = 0.5
@@ -171,10 +171,10 @@ def recurring(text: str, seed: int) -> Trace:
     Raises:
         InputError: the spec is wrong; the message names the key.
     """
-    spec = Spec(text, KEYS, word=SHAPE)
+    spec = Spec(text, RECURRING_KEYS, word=RECURRING_SPEC)
     shape = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})", spec.word)
     if shape is None:
-        raise InputError(text, f"{spec.word!r} is not {SHAPE}")
+        raise InputError(text, f"{spec.word!r} is not {RECURRING_SPEC}")
     kinds, runs = int(shape[1]), int(shape[2])
     spec.check_size(kinds * runs * spec.count("tasks", 200, least=STAGES[1]))
     templates = [_template(spec, kind) for kind in range(kinds)]

@@ -45,7 +45,7 @@ from volery.workload.distributions import normal_quantiles
 from volery.workload.quirks import with_exact_estimates
 
 MODELS: Final = ("none", "alibaba-like")
-NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+RESOURCE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 CLASSES_MAX: Final = 1 << 16
 
 Amount = Annotated[int, msgspec.Meta(ge=0, le=AMOUNT_MAX)]
@@ -121,7 +121,7 @@ def check_names(names: tuple[str, ...], place: str) -> None:
         InputError: a name is malformed or stands there twice.
     """
     for name in names:
-        if not NAME.fullmatch(name):
+        if not RESOURCE_NAME.fullmatch(name):
             raise InputError(place, f"{name!r} is no name of a resource; write it as cpu_milli, memory_mb or gpus")
         if names.count(name) > 1:
             raise InputError(place, f"{name!r} stands there twice; leave one out")
@@ -220,7 +220,7 @@ def _drawn(model: ErrorModel, means: Reals, seed: int) -> Integers:
 
 
 USERS_MAX: Final = 100_000
-EXAMPLE: Final = "q1:10+q2:25+q3:15+q4:50"
+USERS_EXAMPLE: Final = "q1:10+q2:25+q3:15+q4:50"
 
 
 def parse_users(text: str) -> dict[str, int]:
@@ -234,7 +234,9 @@ def parse_users(text: str) -> dict[str, int]:
         shape = re.fullmatch(r"\s*([^\s:+()]+)\s*(?::\s*([0-9]{1,9})\s*)?", part)
         weight = int(shape[2] or 1) if shape is not None else 0
         if shape is None or not weight:
-            raise InputError("users", f"{part!r} in {text!r} is not NAME:WEIGHT with a weight from 1; as {EXAMPLE}")
+            raise InputError(
+                "users", f"{part!r} in {text!r} is not NAME:WEIGHT with a weight from 1; as {USERS_EXAMPLE}"
+            )
         if shape[1] in found:
             raise InputError("users", f"{shape[1]!r} stands in {text!r} twice; keep one")
         found[shape[1]] = weight

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from volery.core.errors import InputError
-from volery.workload import convert as repairs
 from volery.workload.convert import convert
 from volery.workload.doctor import RULES, Diagnosis, choices, examine
 from volery.workload.table import TableManifest, TaskRow, batches, manifest_of, read_table, rows_of, table_output
@@ -174,7 +173,7 @@ def test_nothing_but_the_defect_is_changed(tmp_path: Path) -> None:
 
 
 def test_sorting_is_stable_and_whole_when_buckets_lie_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repairs, "BUCKET_ROWS", 16)
+    monkeypatch.setattr("volery.workload.convert.BUCKET_ROWS", 16)
     rows = clean()
     random.Random(1).shuffle(rows)
     rows[3].submit_us = None

@@ -180,7 +180,7 @@ CLEAN_S: Final = 3600.0
 """Between two looks at old folders."""
 FRESH_S: Final = 2 * CLEAN_S
 """A folder that was used within so many seconds may be of an attempt that runs under another agent."""
-BLOCK: Final = 1 << 16
+HOLE_BYTES: Final = 1 << 16
 """Holes begin and end at multiples of it, as blocks of all common file systems do."""
 SPARE_PARTS: Final = 8
 """An output may grow by one part in so many beyond its bound before it is cut."""
@@ -266,7 +266,7 @@ def bound(path: str, user: int, keep: int) -> bool:
         what = os.fstat(file)
         if not stat.S_ISREG(what.st_mode) or what.st_nlink != 1 or what.st_uid != user:
             return False
-        end = (what.st_size - keep) // BLOCK * BLOCK
+        end = (what.st_size - keep) // HOLE_BYTES * HOLE_BYTES
         if end <= 0 or end - kept_from(file) <= keep // SPARE_PARTS:
             return False
         _punch(file, end)

@@ -126,7 +126,7 @@ SWF: Final = Format(
 )  # fmt: skip
 
 
-HEADER: Final = frozenset({"WorkflowID", "JobID", "SubmitTime", "RunTime", "NProcs", "ReqNProcs", "Dependencies"})
+GWF_COLUMNS: Final = frozenset({"WorkflowID", "JobID", "SubmitTime", "RunTime", "NProcs", "ReqNProcs", "Dependencies"})
 
 
 def _processors(text: str) -> float | None:
@@ -141,7 +141,7 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
         InputError: a row is wrong; the message names the line.
     """
     bare = 0
-    for number, row in table_rows(path, sorted(HEADER), header=HEADER):
+    for number, row in table_rows(path, sorted(GWF_COLUMNS), header=GWF_COLUMNS):
         with place(path, number, "GWF"):
             processors = _processors(row["ReqNProcs"]) or _processors(row["NProcs"])
             parents = row["Dependencies"].split()
@@ -162,7 +162,7 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 
 
 GWF: Final = Format(
-    "gwf", "GWF", lambda head: head.names() >= HEADER, rows=read_gwf,
+    "gwf", "GWF", lambda head: head.names() >= GWF_COLUMNS, rows=read_gwf,
     remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task",),
 )  # fmt: skip
 
@@ -257,10 +257,10 @@ WFCOMMONS: Final = Format(
 )  # fmt: skip
 
 
-NEEDED: Final = frozenset({"id", "workflow_id", "ts_submit", "runtime", "parents"})
+WTA_COLUMNS: Final = frozenset({"id", "workflow_id", "ts_submit", "runtime", "parents"})
 MILLISECOND: Final = 1000
 """Microseconds in one."""
-CORES: Final = ("core", "cpu", "thread", "cores", "cpus", "threads")
+WTA_PROCESSORS: Final = ("core", "cpu", "thread", "cores", "cpus", "threads")
 
 
 def read_wta(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
@@ -285,25 +285,25 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     rows = batch.num_rows
     columns: dict[str, Any] = {}
 
-    def known(name: str, kind: Any) -> Any:
+    def column(name: str, kind: Any) -> Any:
         if name not in batch.schema.names:
             return pa.nulls(rows, kind)
         values = pc.cast(batch.column(name), kind)
         return pc.if_else(pc.equal(values, pa.scalar(-1, kind)), pa.scalar(None, kind), values)
 
     def scaled(name: str) -> Any:
-        return pc.multiply_checked(known(name, pa.int64()), MILLISECOND)
+        return pc.multiply_checked(column(name, pa.int64()), MILLISECOND)
 
     columns["job"] = pc.cast(batch.column("workflow_id"), pa.string())
     columns["task"] = pc.cast(batch.column("id"), pa.string())
-    columns["user"] = pc.cast(known("user_id", pa.int64()), pa.string())
+    columns["user"] = pc.cast(column("user_id", pa.int64()), pa.string())
     columns["submit_us"] = pc.multiply_checked(pc.cast(batch.column("ts_submit"), pa.int64()), MILLISECOND)
     columns["task_submit_us"] = columns["submit_us"]
     columns["runtime_us"] = scaled("runtime")
     columns["start_us"] = pc.add(columns["submit_us"], scaled("wait_time"))
     columns["end_us"] = pc.add(columns["start_us"], columns["runtime_us"])
     columns["cpu_milli"] = pc.multiply(
-        _wta_cores(batch, known("resource_amount_requested", pa.float64()), noticed), 1000.0
+        _wta_cores(batch, column("resource_amount_requested", pa.float64()), noticed), 1000.0
     )
     columns["parents"] = pc.cast(pc.cast(batch.column("parents"), pa.list_(pa.int64())), pa.list_(pa.string()))
     columns["instances"] = pa.array([1] * rows, pa.int64())
@@ -313,19 +313,19 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     )
 
 
-def _wta_cores(batch: pa.RecordBatch, amount: Any, noticed: Noticed) -> Any:
+def _wta_cores(batch: pa.RecordBatch, requested: Any, noticed: Noticed) -> Any:
     """Requested amounts of processors; None where the resource is another."""
     if "resource_type" not in batch.schema.names:
-        return amount
+        return requested
     kinds = pc.utf8_lower(pc.cast(batch.column("resource_type"), pa.string()))
-    processors = pc.fill_null(pc.is_in(kinds, value_set=pa.array(CORES)), False)
+    processors = pc.fill_null(pc.is_in(kinds, value_set=pa.array(WTA_PROCESSORS)), False)
     if others := batch.num_rows - (pc.sum(processors).as_py() or 0):
         noticed["rows whose resource is no processor; its amount is not read"] += others
-    return pc.if_else(processors, amount, pa.scalar(None, pa.float64()))
+    return pc.if_else(processors, requested, pa.scalar(None, pa.float64()))
 
 
 WTA: Final = Format(
-    "wta", "WTA", lambda head: head.columns >= NEEDED, batches=read_wta,
+    "wta", "WTA", lambda head: head.columns >= WTA_COLUMNS, batches=read_wta,
     remarks=(
         "-1 is unknown; times are milliseconds; submissions may all be 0, and arrivals must then be added",
         "memory, disk, network, energy and the parameters of tasks are not read",

@@ -36,7 +36,7 @@ from volery.workload.table import TaskRow
 
 DAY: Final = 86_400 * SECOND
 MILLISECOND: Final = 1000
-REQUESTS: Final = ("id", "cores", "memory_mb", "disk_mb", "duration_ms", "start_ms", "mode", "type")
+AZURE_COLUMNS: Final = ("id", "cores", "memory_mb", "disk_mb", "duration_ms", "start_ms", "mode", "type")
 QUERY: Final = """
     select vm.vmId, vm.tenantId, vm.priority, vm.starttime, vm.endtime, kind.core, kind.memory, kind.hdd, kind.ssd
     from vm left join (
@@ -90,7 +90,7 @@ def _row_requests(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow
 def _fits_requests(head: Head) -> bool:
     rows = [fields(line) for line in head.lines]
     return bool(rows) and all(
-        len(row) == len(REQUESTS)
+        len(row) == len(AZURE_COLUMNS)
         and all(_is_number(word) for word in row[:6])
         and row[6].isalpha()
         and row[7].isalpha()
@@ -112,14 +112,14 @@ AZURE: Final = (
         ),
     ),
     table_format(
-        "azure-requests", "Azure requests", _row_requests, names=REQUESTS, fits=_fits_requests,
+        "azure-requests", "Azure requests", _row_requests, names=AZURE_COLUMNS, fits=_fits_requests,
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
 )  # fmt: skip
 
 
-TABLE: Final = frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"})
-STATUS: Final = {"Pass": "finished", "Killed": "killed", "Failed": "failed"}
+PHILLY_COLUMNS: Final = frozenset({"timestamp", "duration", "num_gpus", "gpu_time", "cluster"})
+PHILLY_STATUS: Final = {"Pass": "finished", "Killed": "killed", "Failed": "failed"}
 
 
 def _time(text: str | None) -> int | None:
@@ -178,7 +178,7 @@ def _rows_log(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             made = TaskRow(
                 job=job.jobid or None, task="0", user=job.user, submit_us=_time(job.submitted_time), start_us=start,
                 end_us=end, runtime_us=span(start, end), gpu_milli=gpus * 1000.0 if gpus else None,
-                status=STATUS.get(job.status or ""), line=number,
+                status=PHILLY_STATUS.get(job.status or ""), line=number,
             )  # fmt: skip
         noticed["jobs of several attempts"] += len(job.attempts) > 1
         noticed["jobs that never started"] += start is None
@@ -195,7 +195,7 @@ PHILLY: Final = (
         ),
     ),
     table_format(
-        "philly-durations", "Philly durations", _row_durations, header=TABLE,
+        "philly-durations", "Philly durations", _row_durations, header=PHILLY_COLUMNS,
         remarks=("jobs have no id: they are numbered by line; the user is the virtual cluster", "rows are not sorted"),
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from volery.live.config.limits import OutputLimits
-from volery.live.node.output import BLOCK, DAY_S, blocks, bound, clean, extent, kept_from, piece_from, piece_in
+from volery.live.node.output import DAY_S, HOLE_BYTES, blocks, bound, clean, extent, kept_from, piece_from, piece_in
 
 KEEP = 1 << 20
 LINE = 10
@@ -49,9 +49,9 @@ def cut(path: Path, keep: int = KEEP) -> int:
 def test_the_newest_output_stays_and_what_was_dropped_is_said_where_the_rest_begins(output: Path) -> None:
     whole, size = output.read_bytes(), output.stat().st_size
     start = cut(output)
-    assert KEEP <= size - start <= KEEP + BLOCK
+    assert KEEP <= size - start <= KEEP + HOLE_BYTES
     assert output.stat().st_size == size
-    assert output.stat().st_blocks * 512 <= KEEP + 2 * BLOCK
+    assert output.stat().st_blocks * 512 <= KEEP + 2 * HOLE_BYTES
     kept = served(output)
     said, _, rest = kept.partition(b"\n")
     assert (

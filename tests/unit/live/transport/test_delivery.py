@@ -153,8 +153,6 @@ def test_a_host_that_begins_anew_says_so_without_being_asked() -> None:
 
 
 def _frame_for(incarnation: int) -> bytes:
-    from volery.live.transport.delivery import HostFrame
-
     return Codec(()).encode(HostFrame(1, 9, [], to=incarnation))
 
 
