@@ -179,7 +179,7 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWin
     """Work out the measures of a run.
 
     Args:
-        jobs, curve: its columns (see `volery.study.runs.Outcome`).
+        jobs, curve: its columns (see `volery.study.runs.RunOutcome`).
         place: names the run in an error.
 
     Raises:
