@@ -50,7 +50,12 @@ class RecordedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PictureRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row of a picture."""
+    """A row of a picture.
+
+    Args:
+        workload, of: as the record has them.
+        marked: drawn in the other colour.
+    """
 
     label: Name
     workload: Name

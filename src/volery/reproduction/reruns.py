@@ -106,6 +106,10 @@ def reproduce_until_decided(
 def reproduce_again(experiment: Experiment, record: Record | None, **options: Any) -> Reproduction:
     """Run an experiment with its own seeds; seeds that were added for its record stay, where their runs are at hand.
 
+    Args:
+        record: the last one.
+        options: as for `volery.reproduction.reproduce.reproduce`.
+
     Raises:
         InputError, LostRunError: as `reproduce` does.
     """
@@ -211,7 +215,13 @@ def _end(found: Reproduction, wanted: Wanted, limits: AutoSeeds) -> str:
 
 
 class SpotCheck(msgspec.Struct, frozen=True):
-    """The result of a check of recorded runs."""
+    """The result of a check of recorded runs.
+
+    Args:
+        runs: how many were run again.
+        recorded: how many the record holds.
+        differing: those that came out otherwise, as recorded.
+    """
 
     experiment: str
     runs: int

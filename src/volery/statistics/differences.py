@@ -189,9 +189,10 @@ def holm(
 ) -> list[bool]:
     """Decide which of several comparisons show a difference, with one family-wise error.
 
-    The comparison with the least p-value is held to (1 - confidence) / k, the next to (1 - confidence) / (k - 1), and
-    so on until one fails. Intervals serve in place of p-values: a p-value is below a level where the interval of that
-    confidence excludes "no difference". This is Holm's procedure wherever a wider interval holds the narrower one.
+    The comparison with the least p-value is held to (1 - confidence) / k, the next to (1 - confidence) / (k - 1),
+    and so on until one fails (Holm, Scandinavian Journal of Statistics 6, 1979). Intervals serve in place of
+    p-values: a p-value is below a level where the interval of that confidence excludes "no difference". This is
+    Holm's procedure wherever a wider interval holds the narrower one.
 
     Args:
         excludes: per comparison, from a confidence to true if its interval excludes "no difference".
