@@ -35,7 +35,7 @@ def test_an_exit_of_the_called_code_is_an_answer_with_its_traceback() -> None:
     raised = pickle.loads(found.result)
     assert found.reason == "SystemExit: 3"
     assert isinstance(raised, SystemExit)
-    assert raised.code == 3
+    assert raised.args == (3,)
     assert "raise_it" in str(raised.__cause__)
 
 
