@@ -44,7 +44,7 @@ ENTRY_POINTS = {
 }
 FOR_TESTS = {"volery.conformance", "volery.sim.effects", "volery.theory"}
 """What authors of tests import, here and elsewhere."""
-FOR_PROGRAMS = {"volery.live.asyncclient"}
+FOR_PROGRAMS = {"volery.live.asyncclient", "volery.metrics.difference"}
 """What programs of users import."""
 FOR_DOCUMENTS = {"volery.cli.reference"}
 """What the documentation is built with."""

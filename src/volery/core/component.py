@@ -115,6 +115,10 @@ class Deployment(msgspec.Struct, frozen=True):
     capabilities: tuple[object, ...] = ()
     entry_of_user: Mapping[str, Address] = {}
 
+    def __post_init__(self) -> None:
+        kinds = [type(one) for one in self.capabilities]
+        assert len(kinds) == len({*kinds}), f"two capabilities of one class: {[kind.__name__ for kind in kinds]}"
+
     def entry_for(self, job: JobId, user: str) -> Address:
         """The address to which a job of a user is submitted."""
         return self.entry_of_user.get(user) or self.entry(job)

@@ -6,6 +6,7 @@ Its Parquet tables are put together from the finished runs. Files, their types, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import shutil
@@ -217,11 +218,13 @@ def damage() -> tuple[type[Exception], ...]:
 
 @contextlib.contextmanager
 def _undamaged(path: Path) -> Iterator[None]:
-    """Refuse a run's archive that turns out to be damaged."""
+    """Refuse a run's archive that turns out to be damaged, or for which there is no room."""
     try:
         yield
     except damage() as error:
-        raise InputError(str(path), f"cannot be read: {error}; run the study again with this folder") from None
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        fix = "make room on the disk" if full else "run the study again with this folder"
+        raise InputError(str(path), f"cannot be read: {error}; {fix}") from None
 
 
 def _is_whole(path: Path) -> bool:

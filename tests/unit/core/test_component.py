@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from volery.core.component import Component, UnknownMessageError, role_of
+from volery.core.capabilities import Draining, Replication, Resumption
+from volery.core.component import Component, Deployment, UnknownMessageError, role_of
 from volery.core.model import Address, Message, Time
 from volery.sim.effects import RecordingPort, Sent
 
@@ -65,3 +66,13 @@ def test_a_component_that_receives_nothing_says_so() -> None:
 
 def test_a_role_is_what_stands_before_the_stroke() -> None:
     assert [role_of(address) for address in ("lm/4", "node/117", "submitter")] == ["lm", "node", "submitter"]
+
+
+def test_a_deployment_has_at_most_one_capability_of_each_class() -> None:
+    owners = Draining(lambda node: (Address("owner"),))
+    once = Deployment({}, {}, lambda job: Address("entry"), capabilities=(owners, Resumption()))
+    assert once.capability(Draining) is owners
+    assert once.capability(Replication) is None
+    assert once.replaced(Resumption(preempted=True)).capability(Resumption) == Resumption(preempted=True)
+    with pytest.raises(AssertionError, match="two capabilities of one class"):
+        Deployment({}, {}, lambda job: Address("entry"), capabilities=(Resumption(), Resumption()))

@@ -74,6 +74,10 @@ def test_what_is_no_number_is_no_duration() -> None:
 def test_time_spans_are_durations_in_microseconds() -> None:
     assert time_span(1_500) == "1.50 ms"
     assert time_span(-1_500) == "-1.50 ms"
+    assert time_span(0) == "0 s"
+    assert time_span(999_999) == "1.00 s"
+    assert time_span(90 * 1_000_000) == "90.0 s"
+    assert time_span(3 * 3600 * 1_000_000) == "3.00 h"
     assert time_span(None) == "\N{EN DASH}"
 
 

@@ -23,12 +23,11 @@ import msgspec
 from volery.architectures.megha.allocations import SlotAllocations
 from volery.architectures.megha.amounts import AmountAllocations
 from volery.architectures.megha.capacity_view import CapacityView
-from volery.architectures.megha.captions import CAPTIONS
 from volery.architectures.megha.decisions import DecisionNarrator, SilentNarrator
 from volery.architectures.megha.fairness import NoFairness, WeightedFairness
 from volery.architectures.megha.global_master import GlobalMaster, MasterParts, Rescheduling
 from volery.architectures.megha.local_master import CompletionNotice, LocalMaster, Updates
-from volery.architectures.megha.messages import MESSAGES
+from volery.architectures.megha.messages import CAPTIONS, MESSAGES
 from volery.architectures.megha.partitions import Capacities, Layout, SearchOrder
 from volery.architectures.megha.recovery import Alone, Paired, pair_of
 from volery.architectures.megha.reports import NoReports, ReportRecovery

@@ -23,7 +23,7 @@ from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
 from volery.live.transport.delivery import union
 
-MAGIC: Final = b"volery journal 1\n"
+MAGIC: Final = b"volery journal 2\n"
 SUFFIX: Final = ".journal"
 RAISED: Final = -1
 """Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
@@ -37,7 +37,7 @@ class OtherVersionError(InputError):
 
 
 def check_magic(file: BinaryIO, magic: bytes, place: Path) -> None:
-    """Read the line that names a file's format and its version, as `volery journal 1`.
+    """Read the line that names a file's format and its version, as `volery journal 2`.
 
     Raises:
         OtherVersionError: the file has the format in another version.
