@@ -83,7 +83,7 @@ class MasterHosts(NamedTuple):
         if not all(left):
             raise InputError(
                 "pigeon:masters_per_worker",
-                f"its masters take {taken} workers of a group, and one group has no more; make groups larger, or give 0",
+                f"its masters take {taken} workers of a group, and one group has no more; give larger groups, or 0",
             )
         return left
 
@@ -208,7 +208,7 @@ def _check_power(power: Power, counting: ConstraintCounting, total: int) -> None
         )
     if total > TOTAL_MAX:
         raise InputError(
-            "pigeon:power", f"the speeds of all workers add up to {total}, over {TOTAL_MAX}; round them to a larger unit"
+            "pigeon:power", f"the speeds of all workers add up to {total}, over {TOTAL_MAX}; give them in a larger unit"
         )
 
 
