@@ -28,6 +28,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     },
     "pigeon:groups=4": {"reserved": "1", "weight": "3", "match": "min-constraints"},
     "pigeon:weight=0": {"groups": "3", "reserved": "0"},
+    "pigeon:masters_per_worker": {"groups": "4", "reserved": "1", "masters_per_worker": "2"},
+    "pigeon:power": {"groups": "4", "reserved": "1", "power": "speed"},
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},
     "oracle:order=drf": {"shares": "a:3+b:1"},
     "oracle:order=hdrf": {"shares": "a:3+org:2(b:1+c:4)"},
