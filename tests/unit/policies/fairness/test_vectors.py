@@ -152,7 +152,7 @@ def test_a_tree_of_four_organisations_with_dev_and_prod_below_each() -> None:
 
 def test_the_tree_root_to_leaf_starves_the_dev_whose_sibling_wants_the_other_resource() -> None:
     one, other = ("fe_d", "fe_p", "ads_d", "ads_p", "spam_d"), ("spam_p", "mail_d", "mail_p")
-    demands: dict[str, Resources] = dict.fromkeys(one, (1, 0)) | dict.fromkeys(other, (0, 1))
+    demands: dict[str, Resources] = {user: (1, 0) if user in one else (0, 1) for user in (*one, *other)}
     _, fair = churned(HierarchicalDrf((60, 60), parse_shares_text(BLOG)), demands, CHURN)
     _, drifted = churned(NaiveHierarchy((60, 60), parse_shares_text(BLOG)), demands, CHURN)
     assert fair["spam_d"] >= 60 * 0.25 * 0.3
