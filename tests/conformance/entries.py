@@ -33,6 +33,8 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},
     "oracle:order=drf": {"shares": "a:3+b:1"},
     "oracle:order=hdrf": {"shares": "a:3+org:2(b:1+c:4)"},
+    "oracle:hierarchy=naive": {"order": "hdrf", "shares": "a:3+org:2(b:1+c:4)"},
+    "oracle:hierarchy=collapsed": {"order": "hdrf", "shares": "a:3+org:2(b:1+c:4)"},
     "oracle:patience_s=0.02": {"order": "drf", "shares": "a:3+b:1"},
     "oracle:patience_s=0.1": {"order": "hdrf", "shares": "a:3+org:2(b:1+c:4)"},
     "hydra:split=broadcast": {"queues": "a:3+b:1", "routing": "hash", "subclusters": "3", "decision_ms": "0.1"},
