@@ -232,12 +232,13 @@ def components() -> dict[str, Component]:
     return megha.components(deployment, deployment.components, 1)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in REGISTRY.items() if hasattr(one.defaults, "reliable")))
-def test_a_snapshot_can_be_made_of_each_reliable_design(name: str, tmp_path: Path) -> None:
-    """Their links hold decoders, which pickle does not take by itself."""
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_a_snapshot_can_be_made_of_each_design(name: str, tmp_path: Path) -> None:
+    """Links of reliable designs hold decoders, which pickle does not take by itself."""
+    reliable = {"reliable": True} if hasattr(lookup(name).defaults, "reliable") else {}
 
     def state() -> dict[str, Component]:
-        design = plan(name, reliable=True)
+        design = plan(name, **reliable)
         deployment = design.build()
         return design.components(deployment, deployment.components, 1)
 
