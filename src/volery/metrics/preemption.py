@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
 
 from volery.core.events import Preemption
 from volery.core.model import SECOND, Cluster, TaskId, Time
 from volery.core.records import Records
+from volery.metrics.columns import view
 from volery.metrics.occupancy import stays_on_machines
 
 
@@ -72,12 +74,18 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
 
 def user_shares(records: Records, cluster: Cluster, begin_us: Time, end_us: Time) -> dict[str, float]:
     """Per user, the largest of its shares of each resource, averaged over a time; those who had nothing have 0."""
-    usage, span = _Usage(records, cluster), max(end_us - begin_us, 1)
-    found = {}
-    for user in sorted(set(records.trace.user or ("",))):
-        pairs = zip(usage.used(begin_us, end_us, user), usage.whole, strict=True)
-        found[user] = max(amount / (whole * span) if whole else 0.0 for amount, whole in pairs)
-    return found
+    trace, stays = records.trace, stays_on_machines(records)
+    names, user_of_job = np.unique(trace.user or [""] * trace.job_count, return_inverse=True)
+    users = np.repeat(user_of_job, np.diff(view(trace.first)))[stays.task]
+    overlap_us = np.maximum(np.minimum(stays.end_us, end_us) - np.maximum(stays.begin_us, begin_us), 0)
+    capacities = cluster.capacities if cluster.resources else tuple([(count,) for count in cluster.slots])
+    requests = np.array(trace.requests if cluster.resources else [(1,)], dtype=np.float64)
+    request = view(trace.request)[stays.task] if cluster.resources else np.zeros(len(users), dtype=np.int64)
+    shares = np.zeros(len(names))
+    for place, column in enumerate(zip(*capacities, strict=True)):
+        used = np.bincount(users, weights=requests[request, place] * overlap_us, minlength=len(names))
+        shares = np.maximum(shares, used / (max(sum(column), 1) * max(end_us - begin_us, 1)))
+    return dict(zip(names.tolist(), shares.tolist(), strict=True))
 
 
 def taken_back(preemptions: Sequence[Preemption], user_of_task: Sequence[str]) -> list[tuple[str, str]]:

@@ -26,11 +26,11 @@ from volery.metrics.jobs import (
     workflow_summary,
 )
 from volery.metrics.occupancy import utilisation_by_resource
-from volery.metrics.preemption import PreemptionSummary, preemption_summary
+from volery.metrics.preemption import PreemptionSummary, preemption_summary, user_shares
 from volery.metrics.provisioning import ProvisioningSummary, provisioning_summary
 from volery.metrics.tasks import LocalitySummary, allocation_parts, locality_summary
 from volery.metrics.transactions import TransactionSummary, transaction_summary
-from volery.metrics.windows import Window, WindowSummary
+from volery.metrics.windows import Window, WindowSummary, measured_whole
 
 MISSES_MAX = 3
 """Kinds of tasks that fit no machine, for which the reason is stated."""
@@ -105,6 +105,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         utilisation_mean: busy slot time / slot time, first submit to last finish (0 to 1; IoT 2023, equation 2); of the
             resource that is used most where machines offer several.
         utilisation: per resource, "slots" where there are no others: amount in use x time / amount offered x time.
+        user_shares: per user, its dominant share of the cluster on average from the first to the last submission, or
+            over the window; empty where the trace names no users, or all jobs are submitted at once.
         misses: reasons of some tasks that fit no machine.
         preemption: losses between users; None where nothing was preempted.
         transactions: busyness of schedulers, conflicts and waits; None where no scheduler reports its attempts.
@@ -168,6 +170,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     axes: dict[str, Any] = {}
     utilisation: dict[str, float] = {}
     misses: tuple[str, ...] = ()
+    user_shares: dict[str, float] = {}
     preemption: PreemptionSummary | None = None
     transactions: TransactionSummary | None = None
     workflows: WorkflowSummary | None = None
@@ -239,6 +242,7 @@ def summarise(
         utilisation_mean=max(used.values()),
         utilisation=used,
         misses=_misses(records, cluster) if table.unsatisfiable.any() else (),
+        user_shares=_shares_meanwhile(records, cluster, window),
         preemption=preemption_summary(records, cluster),
         transactions=transaction_summary(records),
         workflows=_workflows(records, cluster, table),
@@ -263,6 +267,14 @@ def _allocation(records: Records, table: JobTable, window: Window | None) -> All
     of_tasks = None if window is None else np.repeat(table.counted, table.tasks)
     parts = allocation_parts(records, of_tasks)
     return AllocationSummary(**{name: distribution(part, unit=SECOND, overwrite=True) for name, part in parts})
+
+
+def _shares_meanwhile(records: Records, cluster: Cluster, window: Window | None) -> dict[str, float]:
+    trace = records.trace
+    if not trace.user:
+        return {}
+    whole = window or measured_whole(view(trace.arrival_us))
+    return user_shares(records, cluster, whole.begin_us, whole.end_us) if whole.end_us > whole.begin_us else {}
 
 
 def _workflows(records: Records, cluster: Cluster, table: JobTable) -> WorkflowSummary | None:

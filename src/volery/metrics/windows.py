@@ -160,6 +160,7 @@ class SteadyState(msgspec.Struct, frozen=True):
     Args:
         jobs: how many count.
         load: busy slots / slots, on average from the end of the warm-up to the last submission (0 to 1).
+        idle: 1 - load. Where every queue is full, that is the price of all that a free slot waits for.
         never_waits: share of jobs of which no task waited.
         never_delayed: share of jobs that took no longer than their longest task, messages apart; a shorter task may
             have waited (the "job-zero-queuing probability" of Pigeon, section 3).
@@ -169,6 +170,7 @@ class SteadyState(msgspec.Struct, frozen=True):
 
     jobs: int
     load: float
+    idle: float
     never_waits: float
     never_delayed: float
     delay_s: float
@@ -198,9 +200,11 @@ def settle(jobs: Mapping[str, Any], curve: Mapping[str, Any], window: SettledWin
     times_s = curve["time_s"]
     steady = (times_s >= begin_s - ROUNDING_S) & (times_s < submit_s[-1])
     messages_s = window.start_s + window.answer_s
+    load = float(curve["utilisation"][steady].mean()) if steady.any() else 0.0
     return SteadyState(
         jobs=int(counted.sum()),
-        load=float(curve["utilisation"][steady].mean()) if steady.any() else 0.0,
+        load=load,
+        idle=1.0 - load,
         never_waits=float(np.mean(wait_s <= window.start_s + ROUNDING_S)),
         never_delayed=float(np.mean(delay_s <= messages_s + ROUNDING_S)),
         delay_s=float(np.mean(delay_s)),

@@ -140,6 +140,7 @@ class PlaybackServer:
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((LOOPBACK, port))
+            self._socket.listen(128)  # who comes before `run` waits, and is not refused
         except OSError as error:
             self._socket.close()
             problem = f"cannot listen there ({error.strerror or error}); give another --port"
@@ -151,7 +152,6 @@ class PlaybackServer:
 
     def run(self) -> None:
         """Serve until `stop` or Ctrl-C."""
-        self._socket.listen(128)
         try:
             asyncio.run(self._server.serve(sockets=[self._socket]))
         except KeyboardInterrupt:

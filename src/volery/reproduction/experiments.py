@@ -66,7 +66,9 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         stands_for: the workload of the source that this one, made here, stands in for.
         is_source: where the source defines this workload completely, although a generator of ours makes it.
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
-        requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file.
+        requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file; a file of requests may
+            lie beside the experiments.
+        delay_us: of its messages, in place of the network's.
     """
 
     label: Name
@@ -88,6 +90,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     racks: AtLeastOne = 1
     reference_mhz: AtLeastZero = 0
     history: str = ""
+    delay_us: AtLeastZero | None = None
 
 
 class NetworkCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -132,7 +135,7 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         seeds: one run of everything per seed.
         pictures: which pictures are drawn.
         architectures: label -> architecture, or reading of the paper -> architecture.
-        network: of every run.
+        network: of every run; a workload may have a delay of its own.
         unseeded: labels of architectures that draw nothing: run under the first seed, which stands for all.
         table: whether the record keeps what was measured beside the claims; another experiment may have it already.
         columns: metrics of a run that the table shows, in place of the usual ones.

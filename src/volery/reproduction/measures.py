@@ -23,7 +23,7 @@ from volery.study.stagetime import profile_run
 
 LOAD_STATISTICS: Final = ("mean", "median", "p95", "p99")
 INPUT_ROOTS: Final = ("load", "constraint_load", "conflicts")
-_SHARES: Final = ("settled.load", "settled.never_waits", "settled.never_delayed")
+_SHARES: Final = ("settled.load", "settled.idle", "settled.never_waits", "settled.never_delayed")
 _CONFLICTS: Final = ("waiting", "collisions")
 _OVER_CONSTRAINTS: Final = ("highest", "lowest", "average")
 SETTLED: Final = "settled"
@@ -150,7 +150,9 @@ def value(measures: Any, path: str) -> float | None:
 
 def is_share(path: str) -> bool:
     """True for a metric that is a fraction, which is compared by differences."""
-    return unit(path) == "%" or path.rpartition(".")[2] in _FRACTIONS or path.startswith("utilisation.")
+    return (
+        unit(path) == "%" or path.rpartition(".")[2] in _FRACTIONS or path.startswith(("utilisation.", "user_shares."))
+    )
 
 
 def unit(path: str) -> str:

@@ -58,7 +58,7 @@ from volery.study.plan import PlannedRun, inputs_key, plan
 from volery.study.pool import check_places, each_outcome
 from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
-from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, make_study, parse_architecture
+from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, is_file, make_study, parse_architecture
 from volery.study.watcher import Watcher
 
 CONFLICTS = "conflicts"
@@ -96,7 +96,7 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
                 found.missing[workload.label, population.label] = axes
                 continue
             network = msgspec.to_builtins(experiment.network)
-            axes |= {name: [value] for name, value in network.items()}
+            axes = {name: [value] for name, value in network.items()} | axes
 
             def place(axis: str, _: int | None, number: int = number) -> str:
                 return f"{experiment.name}.workload[{number}].{axis}"
@@ -137,7 +137,14 @@ def _axes(
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
     given = {name: getattr(workload, name) for name in Workload.__struct_fields__ if name in SETTING_FIELDS}
+    if workload.delay_us is None:
+        del given["delay_us"]
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
+    if is_file("requests", workload.requests):
+        requests = find_input(workload.requests, traces, beside)
+        if requests is None:
+            return Missing(f"requests {workload.requests} are not here")
+        given["requests"] = str(requests)
     if population.machines is not None and workload.workers == population.machine_count:
         machines = find_input(population.machines, traces, beside)
         if machines is None:

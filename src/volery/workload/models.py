@@ -7,6 +7,8 @@ drawn by weight from the stream `requests` of the seed, one draw per job or task
     per = "job"                                        # or "task": who draws
     classes = [{ weight = 3, request = [500, 64] }, { weight = 1, request = [1000, 128] }]
 
+A class with `users = ["ann"]` is for the jobs of these users alone.
+
 Estimates of task durations, as schedulers see them:
 
     mean           the trace's own estimate of a job, or the mean of its durations where the trace has none
@@ -29,13 +31,14 @@ import math
 import re
 import tomllib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources as packaged
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from volery.core.errors import InputError, suggestion
 from volery.core.model import AMOUNT_MAX, SECOND, Amounts
@@ -57,10 +60,12 @@ class RequestClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         weight: how often, compared with the other classes.
         request: units of each resource, in the order of `resources`.
+        users: whose jobs alone ask for it; empty: those of all.
     """
 
     weight: Annotated[float, msgspec.Meta(gt=0)]
     request: tuple[Amount, ...]
+    users: tuple[str, ...] = ()
 
 
 class RequestModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,14 +145,41 @@ def ask(trace: Trace, model: str, seed: int) -> Trace:
     if model == "none":
         return trace
     found = load_model(model)
-    weights = np.array([one.weight for one in found.classes])
-    bounds = np.cumsum(weights / weights.sum())[:-1]
     by_job = found.per == "job"
     u = generator(seed, "requests").random(trace.job_count if by_job else trace.task_count)
-    drawn = np.searchsorted(bounds, u, side="right").astype(np.uint16)
+    fanouts = np.diff(view(trace.first))
+    if any(one.users for one in found.classes):
+        drawn = _drawn_by_user(
+            found.classes, u, np.array(trace.user if by_job else np.repeat(trace.user, fanouts)), model
+        )
+    else:
+        drawn = _drawn_classes(found.classes, u).astype(np.uint16)
     if by_job:
-        drawn = np.repeat(drawn, np.diff(view(trace.first)))
+        drawn = np.repeat(drawn, fanouts)
     return with_requests(trace, found.resources, tuple(one.request for one in found.classes), drawn.tolist())
+
+
+def _drawn_classes(classes: Sequence[RequestClass], u: Reals) -> Integers:
+    weights = np.array([one.weight for one in classes])
+    return np.searchsorted(np.cumsum(weights / weights.sum())[:-1], u, side="right")
+
+
+def _drawn_by_user(classes: Sequence[RequestClass], u: Reals, users: NDArray[np.str_], place: str) -> Integers:
+    """Places of classes, drawn among those that each user's jobs may ask for.
+
+    Raises:
+        InputError: the trace has no users, or a user has no class.
+    """
+    if len(users) != len(u):
+        raise InputError(f"{place}.classes", "name users, and the trace has none; deal its jobs to users (--users)")
+    drawn = np.zeros(len(u), dtype=np.int64)
+    for user in np.unique(users).tolist():
+        open_to = [k for k, one in enumerate(classes) if not one.users or user in one.users]
+        if not open_to:
+            raise InputError(f"{place}.classes", f"no class is for user {user!r}; add one that names it, or no user")
+        its = users == user
+        drawn[its] = np.array(open_to)[_drawn_classes([classes[k] for k in open_to], u[its])]
+    return drawn
 
 
 def with_requests(trace: Trace, names: tuple[str, ...], requests: tuple[Amounts, ...], places: Iterable[int]) -> Trace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import msgspec
 import pytest
 from tests.unit.report.samples import sample_run
@@ -54,6 +56,18 @@ def test_an_attempt_that_no_other_has_followed_ran_in_vain_too() -> None:
     account = preemption_summary(records, CLUSTER)
     assert account is not None
     assert account.wasted_s == 4.0
+
+
+def test_shares_are_of_each_users_dominant_resource() -> None:
+    trace = msgspec.structs.replace(
+        trace_of("t", [0, 0], [[SECOND], [SECOND]]), user=("a", "b"), resources=("cpu_milli", "gpus"),
+        requests=((100, 3), (600, 0)), request=array("H", [0, 1]),
+    )  # fmt: skip
+    records = Records(trace)
+    for task in (0, 1):
+        records.start_us[task], records.finish_us[task], records.worker[task] = 0, SECOND, 0
+    cluster = msgspec.structs.replace(Cluster.uniform(1), resources=("cpu_milli", "gpus"), capacities=((1000, 4),))
+    assert user_shares(records, cluster, 0, 2 * SECOND) == {"a": 0.375, "b": 0.3}
 
 
 def test_shares_are_time_averages_with_preempted_attempts() -> None:

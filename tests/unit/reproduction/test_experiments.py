@@ -199,6 +199,17 @@ def test_a_claim_is_judged_once_per_reading_of_its_architectures(tmp_path: Path)
     ]
 
 
+def test_a_workload_may_have_its_own_delay_and_requests_from_beside_the_experiments(tmp_path: Path) -> None:
+    text = SMALL.replace("workers = 30", 'workers = 30\ndelay_us = 7\nusers = "a+b"\nrequests = "asked.toml"')
+    experiment = read_experiment(write(tmp_path, text), "small")
+    missing = plan_experiment(experiment, tmp_path / "traces").missing
+    assert [one.why for one in missing.values()] == ["requests asked.toml are not here"]
+    (tmp_path / "asked.toml").write_text('resources = ["gpus"]\nclasses = [{ weight = 1, request = [1] }]\n')
+    runs = plan_experiment(experiment, tmp_path / "traces").runs
+    specs = [run.spec for planned in runs.values() for run in planned]
+    assert {(one.delay_us, one.requests) for one in specs} == {(7, str(tmp_path / "asked.toml"))}
+
+
 def test_machines_from_a_file_are_used_where_the_cluster_has_as_many_and_drawn_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "machines.csv").write_text("c0\n" + "1\n" * 30, encoding="utf-8")
     text = SMALL.replace('label = "drawn"', 'label = "file"\nmachines = "machines.csv"\nmachine_count = 30\nseed = 7')

@@ -45,6 +45,31 @@ def test_the_tasks_of_a_job_ask_for_the_same_where_the_job_draws() -> None:
     assert len({frozenset(drawn) for drawn in by_job}) > 5
 
 
+OF_USERS = """
+resources = ["cpu_milli", "gpus"]
+classes = [
+    { weight = 1, request = [500, 0], users = ["ann"] },
+    { weight = 1, request = [0, 1], users = ["bob"] },
+    { weight = 3, request = [1, 1], users = ["bob"] },
+]
+"""
+
+
+def test_users_draw_among_their_own_classes(tmp_path: Path) -> None:
+    trace = ask(deal_to_users(synthesize("syn:2x400"), "ann+bob", 1), written(tmp_path, OF_USERS), 1)
+    drawn = Counter((trace.user[task // 2], trace.requests[k]) for task, k in enumerate(trace.request))
+    assert drawn.keys() == {("ann", (500, 0)), ("bob", (0, 1)), ("bob", (1, 1))}
+    assert 0.65 < drawn["bob", (1, 1)] / (drawn["bob", (1, 1)] + drawn["bob", (0, 1)]) < 0.85
+
+
+def test_a_user_without_a_class_and_a_trace_without_users_are_refused(tmp_path: Path) -> None:
+    model = written(tmp_path, OF_USERS)
+    with pytest.raises(InputError, match=r"model.toml.classes: no class is for user 'cid'"):
+        ask(deal_to_users(synthesize("syn:2x40"), "ann+cid", 1), model, 1)
+    with pytest.raises(InputError, match="the trace has none; deal its jobs"):
+        ask(synthesize("syn:2x40"), model, 1)
+
+
 def test_draws_depend_on_the_seed_alone() -> None:
     whole, part = (ask(synthesize(f"syn:7x{jobs}"), "alibaba-like", 3) for jobs in (300, 100))
     assert whole.request[: part.task_count] == part.request

@@ -225,7 +225,7 @@ class SlotAllocations:
         if shut:
             self._closed[partition] = shut
 
-    # Where anything may.
+    # Where components may crash.
 
     def expect(self, told: NewsRecord, message: Request) -> None:
         for position in message.positions:

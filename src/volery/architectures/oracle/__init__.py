@@ -6,7 +6,8 @@ Deviates No published system; the "central FIFO" and "ideal" of the papers' comp
          the tasks that fit; minimum constraints first, and where tasks ask for several resources, best fit first. Small
          tasks may overtake large ones for ever. With `order`, users take turns by Dominant Resource Fairness (Ghodsi
          et al., NSDI 2011; Bhattacharya et al., SoCC 2013), without preemption; with `patience_s`, too, a machine is
-         reserved for a task that is passed over for so long on its user's turn (as YARN and Volcano do).
+         reserved for a task that is passed over for so long on its user's turn (as YARN and Volcano do). `hierarchy`
+         has the two counter-examples of the latter paper, to be compared with and for nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness import FairOrder, FairVectorQueue, HierarchicalDrf, WeightedDrf, parse_shares_text
+from volery.policies.fairness.naive import NaiveHierarchy, collapsed
 from volery.roles.node import NODE_MESSAGES, Node
 
 
@@ -34,12 +36,17 @@ class OracleConfig(Parameters, frozen=True):
         "fifo", "task that a freed slot takes: the oldest, or one of the user with the lowest share by DRF"
     )
     shares: str = param("", "fixed weights of users, as ann:2+bob:1; for hdrf a tree, as web:1+dev:2(ann:2+bob:1)")
+    hierarchy: Literal["rescaled", "naive", "collapsed"] = param(
+        "rescaled", "with hdrf: its rules; root to leaf without them, which starves; or the tree as flat weights"
+    )
     patience_s: Seconds = param(
         0.0, "with drf or hdrf: passed over for so long, a task has a machine reserved; 0: never"
     )
 
 
 def _scheduler(cluster: Cluster, config: OracleConfig) -> Scheduler:
+    if config.hierarchy != "rescaled" and (config.order != "hdrf" or config.patience_s):
+        raise InputError("oracle:hierarchy", "needs order=hdrf without patience_s: it names another rule for its tree")
     if config.order == "fifo":
         if config.shares:
             raise InputError("oracle:shares", "needs order=drf or order=hdrf: first come first served has no shares")
@@ -69,6 +76,10 @@ def _order(
     if cluster.resources:
         capacity = tuple([max(1, sum(column)) for column in zip(*cluster.capacities, strict=True)])
     tree = parse_shares_text(config.shares, "oracle:shares") if config.shares else None
+    if config.hierarchy == "naive":
+        return NaiveHierarchy(capacity, tree)
+    if config.hierarchy == "collapsed":
+        return flat(capacity, collapsed(tree) if tree is not None else {})
     if config.order == "hdrf":
         return hierarchical(capacity, tree)
     members = tree.members if tree is not None else ()

@@ -4,8 +4,10 @@ Roles    Distributor (many, share nothing), Master (one per group), Node (one pe
 Flow     Submit > GroupTasks > Launch > Completed (to the distributor) and Completed (to the master, an idle notice).
 Deviates Idle lists are bit vectors: which of several equal idle workers runs a task changes no result. Jobs go to
          distributors round robin (the code: at random). A job of more than 4,096 tasks is dealt chunk by chunk. Masters
-         fail over (section 6.1 of the paper) where `reliable` is set. PigeonC, the constraint-aware version of
-         Thiyyakat et al. (IoT 2023, section 4.2), is a preset. See docs/papers.md.
+         fail over (section 6.1 of the paper) where `reliable` is set. The last worker of a group is its master's where
+         `masters_per_worker` is set, and second masters take workers of their own; a master's work has a processor to
+         itself, and does not end with its worker. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT 2023,
+         section 4.2), is a preset. See docs/papers.md.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from random import Random
 import msgspec
 
 from volery.architectures.pigeon.distributor import Distribution, Distributor
-from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, divide
+from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, MasterHosts, Power, divide
 from volery.architectures.pigeon.master import Master, Node, WeightCounting
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.recovery import DistributorRecovery, MasterRecovery, pair_of
@@ -36,6 +38,10 @@ class PigeonConfig(Parameters, frozen=True):
     distributors: Components = param(10, "distributors (schedulers)")
     groups: OptionalComponents = param(0, "groups, each under a master; 0: one per 100 workers (section 4)")
     group_sizes: tuple[int, ...] = param((), "machines per group, for unequal groups weighted by power (section 6.2)")
+    power: Power = param("workers", "a group's power: its workers, or speed: the sum of their speeds (section 6.2)")
+    masters_per_worker: Count = param(
+        0, "masters that share a worker, which runs no task (section 4.1); 0: masters take no worker"
+    )
     reserved: Count = param(9, "workers per group that run short tasks only")
     weight: Count = param(20, "W: one of W dispatches is long while long tasks wait; 0: infinite")
     weight_counting: WeightCounting = param("paper", "published-code: weight + 1 short ones pass, and all are counted")
@@ -59,8 +65,9 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
         InputError: groups that the cluster cannot be cut into.
     """
     group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
-    groups = divide(cluster, group_count, config.group_sizes, config.reserved)
-    supply = GroupSupply(groups, config.constraint_counting)
+    hosts = MasterHosts(config.masters_per_worker, config.reliable)
+    groups = divide(cluster, group_count, config.group_sizes, config.reserved, hosts)
+    supply = GroupSupply(groups, config.constraint_counting, config.power)
     builder = PigeonBuilder(groups, supply, config, streams)
     if config.reliable:
         return builder.recoverable()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Literal
+from math import gcd
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,13 @@ from volery.core.model import Cluster, split_evenly
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 
 ConstraintCounting = Literal["exact", "published-code"]
+Power = Literal["workers", "speed"]
 
 MEMO_NUMBERS_MAX = 8_000_000
 """Weights kept in all, four bytes each: enough for 8,000 distinct constraint sets at 1,000 groups."""
 INT32_BITS = 31
+TOTAL_MAX = (1 << INT32_BITS) - 1
+"""Processing power of all groups together: running totals are 32-bit integers."""
 
 
 Column = npt.NDArray[np.integer[Any]]
@@ -29,7 +33,7 @@ class Group:
 
     Attributes:
         reserved: vector of the units that run short tasks only.
-        constraints, node_of, bits: per unit.
+        constraints, node_of, bits, speeds: per unit.
         matches: constraint set -> vector of units.
     """
 
@@ -50,18 +54,54 @@ class Group:
         self.in_order = [cluster.constraints[m] for m in in_order for _ in range(cluster.slots[m])]
         self.in_order_for_long = [cluster.constraints[m] for m in in_order[reserved:] for _ in range(cluster.slots[m])]
         self.node_of = [f"node/{machine}" for machine in self.machines]
+        self.speeds = [cluster.speeds[machine] if cluster.speeds else 1 for machine in self.machines]
         self.matches = Matches(self.constraints, anchors, group_count)
         self.bits = [1 << unit for unit in range(len(self.machines))]
 
 
-def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reserved: int) -> list[Group]:
+class MasterHosts(NamedTuple):
+    """The workers that masters run on, and that therefore run no tasks (section 4.1).
+
+    Args:
+        masters: how many masters of neighbouring groups share a worker; 0: masters take no worker.
+        pairs: every group has a second master, on another worker than the first (section 6.1).
+    """
+
+    masters: int = 0
+    pairs: bool = False
+
+    def left(self, ranges: list[range]) -> list[range]:
+        """The machines of each group that are left: the first of the groups that share gives its last ones.
+
+        Raises:
+            InputError: a group would have no machine left.
+        """
+        if not self.masters:
+            return ranges
+        taken = 1 + self.pairs
+        left = [one[:-taken] if not group % self.masters else one for group, one in enumerate(ranges)]
+        if not all(left):
+            raise InputError(
+                "pigeon:masters_per_worker",
+                f"its masters take {taken} workers of a group, and one group has no more; give larger groups, or 0",
+            )
+        return left
+
+
+NO_HOSTS = MasterHosts()
+
+
+def divide(
+    cluster: Cluster, group_count: int, group_sizes: Sequence[int], reserved: int, hosts: MasterHosts = NO_HOSTS
+) -> list[Group]:
     """Cut the cluster into groups of consecutive machines.
 
     Args:
         group_sizes: machines per group, for unequal groups; they must add up to all machines.
 
     Raises:
-        InputError: more groups than machines, sizes that do not add up, or a group with nothing but reserved machines.
+        InputError: more groups than machines, sizes that do not add up, or a group with nothing but reserved machines,
+            or with none that its masters leave.
     """
     machine_count = len(cluster.constraints)
     if group_sizes:
@@ -79,6 +119,7 @@ def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reser
         )
     else:
         ranges = split_evenly(machine_count, group_count)
+    ranges = hosts.left(ranges)
     smallest = min(len(machines) for machines in ranges)
     if reserved >= smallest:
         raise InputError(
@@ -92,6 +133,7 @@ def divide(cluster: Cluster, group_count: int, group_sizes: Sequence[int], reser
 class GroupSupply:
     """Per constraint set, how many units of each group satisfy it: the weights of PigeonC's random choice of a master.
 
+    With power "speed" a unit counts by the speed of its machine (Pigeon, section 6.2).
     With counting "published-code" a group's units are merged as the public code of PigeonC merges them: in machine
     order, a unit whose constraints are contained in sets already listed counts for every one of those sets and not for
     its own, so that weak units count as strong ones. A pure function of the groups, shared inside one build.
@@ -100,7 +142,8 @@ class GroupSupply:
         known: for long tasks, then for short ones: constraint set -> the answer of `cumulative`.
     """
 
-    def __init__(self, groups: Sequence[Group], counting: ConstraintCounting) -> None:
+    def __init__(self, groups: Sequence[Group], counting: ConstraintCounting, power: Power = "workers") -> None:
+        scale = gcd(*(speed for group in groups for speed in group.speeds)) if power == "speed" else 0
         sets: list[int] = []
         counts: list[int] = []
         long_counts: list[int] = []
@@ -109,14 +152,16 @@ class GroupSupply:
             starts.append(len(sets))
             if counting == "exact":
                 sets += group.constraints
-                counts += [1] * len(group.constraints)
-                long_counts += [1 - (group.reserved >> unit & 1) for unit in range(len(group.constraints))]
+                each = [speed // scale for speed in group.speeds] if scale else [1] * len(group.constraints)
+                counts += each
+                long_counts += [0 if group.reserved >> unit & 1 else one for unit, one in enumerate(each)]
             else:
                 listed = published_occurrences(group.in_order)
                 for_long = published_occurrences(group.in_order_for_long)
                 sets += [*listed, *for_long]
                 counts += [*listed.values(), *[0] * len(for_long)]
                 long_counts += [*[0] * len(listed), *for_long.values()]
+        _check_power(power, counting, sum(counts))
         width = max(sets).bit_length()
         self._sets: Column = np.array(sets, dtype=np.int32 if width < INT32_BITS else np.int64)
         self._within = (1 << width) - 1
@@ -154,6 +199,17 @@ class GroupSupply:
             units = ((self._sets & wanted) == wanted).nonzero()[0].astype(np.int32)
             found = self._anchored[anchor] = (self._sets[units], self._group[units], units)
         return found
+
+
+def _check_power(power: Power, counting: ConstraintCounting, total: int) -> None:
+    if power == "speed" and counting == "published-code":
+        raise InputError(
+            "pigeon:power", "the published code counts constraint sets, which have no speed; give power=workers"
+        )
+    if total > TOTAL_MAX:
+        raise InputError(
+            "pigeon:power", f"the speeds of all workers add up to {total}, over {TOTAL_MAX}; give them in a larger unit"
+        )
 
 
 def published_occurrences(constraints: Sequence[int]) -> dict[int, int]:

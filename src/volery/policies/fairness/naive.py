@@ -1,6 +1,7 @@
 """Hierarchies that look fair and are not: the counter-examples of the H-DRF paper (Bhattacharya et al., SoCC 2013).
 
-None is for use. Each fails on a published example, which the tests replay (docs/reference/fairness.md).
+None is for use. Each fails on a published example, which the tests replay (docs/reference/fairness.md); the oracle has
+the naive and the collapsed one as `hierarchy`, so that claims can be held against them.
 """
 
 from __future__ import annotations

@@ -95,6 +95,8 @@ def test_cancelled_tasks_give_up_their_turn() -> None:
             "oracle:patience_s: needs order=drf or order=hdrf: first come first served has no turns",
         ),
         ({"order": "drf", "shares": "a+b(c)"}, "takes no tree of shares; give order=hdrf"),
+        ({"order": "drf", "hierarchy": "naive"}, "oracle:hierarchy: needs order=hdrf"),
+        ({"order": "hdrf", "hierarchy": "collapsed", "patience_s": "1"}, "oracle:hierarchy: needs order=hdrf"),
         ({"order": "hdrf", "shares": "a:0"}, "oracle:shares.a.weight: 0 is not a weight"),
     ],
 )

@@ -101,3 +101,21 @@ def test_submitting_again_distributes_nothing() -> None:
     one = distributor()
     one.hear(submit(0, 0))
     assert one.hear(submit(0, 0)) == [("submitter", JobAccepted(0))]
+
+
+def test_a_job_of_50_000_tasks_is_a_burst_of_250_for_each_of_200_masters() -> None:
+    """Pigeon, section 4.1: each master sees a burst of task arrivals of size 250."""
+    one = distributor(groups=200, cluster=Cluster.uniform(20_000))
+    counts = {master: len(got) for master, got in dealt(one.hear(submit(0, *[0] * 50_000))).items()}
+    assert set(counts.values()) == {250}
+    assert len(counts) == 200
+
+
+def test_groups_get_tasks_in_proportion_to_their_power() -> None:
+    """Pigeon, section 6.2: groups of as many workers at speeds 1 and 3, within five standard errors."""
+    cluster = Cluster((0,) * 12, (1,) * 12, speeds=(1,) * 6 + (3,) * 6, reference_speed=1)
+    draws = 4000
+    even = dealt(distributor(groups=2, cluster=cluster).hear(submit(0, *[0] * draws)))
+    assert len(even["master/0"]) == draws // 2, "without power=speed"
+    drawn = dealt(distributor(groups=2, cluster=cluster, power="speed").hear(submit(0, *[0] * draws)))
+    assert abs(len(drawn["master/1"]) - 0.75 * draws) < 5 * (draws * 0.75 * 0.25) ** 0.5

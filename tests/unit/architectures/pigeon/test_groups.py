@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.architectures.pigeon.groups import GroupSupply, divide, published_occurrences
+from volery.architectures.pigeon.groups import GroupSupply, MasterHosts, divide, published_occurrences
 from volery.core.errors import InputError
 from volery.core.model import Cluster
 
@@ -97,3 +97,51 @@ def test_published_counting_knows_reserved_workers_too() -> None:
     supply = GroupSupply(divide(Cluster((1, 0), (1, 1)), 1, (), 1), "published-code")
     assert list(supply.cumulative(1, short=False)) == [0]
     assert list(supply.cumulative(1, short=True)) == [2], "the weak worker counts as the strong one before it"
+
+
+def two_speeds(slow: int, fast: int) -> Cluster:
+    speeds = (2000,) * slow + (6000,) * fast
+    return Cluster((0,) * (slow + fast), (1,) * (slow + fast), speeds=speeds, reference_speed=2000)
+
+
+def test_the_power_of_a_group_is_the_sum_of_its_speeds() -> None:
+    """Pigeon, section 6.2: groups of as many workers, of which one has three times the power."""
+    groups = divide(two_speeds(4, 4), 2, (), 1)
+    assert list(GroupSupply(groups, "exact").cumulative(0, True)) == [4, 8]
+    supply = GroupSupply(groups, "exact", "speed")
+    assert list(supply.cumulative(0, True)) == [4, 16]
+    assert list(supply.cumulative(0, False)) == [3, 12], "long tasks may not use the reserved worker"
+
+
+def test_power_without_speeds_is_the_number_of_workers() -> None:
+    groups = divide(Cluster.uniform(9), 3, (), 0)
+    assert list(GroupSupply(groups, "exact", "speed").cumulative(0, True)) == [3, 6, 9]
+
+
+def test_power_that_cannot_be_counted_is_refused() -> None:
+    with pytest.raises(InputError, match="pigeon:power: the published code counts constraint sets"):
+        GroupSupply(divide(two_speeds(2, 2), 2, (), 0), "published-code", "speed")
+    vast = Cluster((0, 0), (1, 1), speeds=(1 << 31, 1), reference_speed=1)
+    with pytest.raises(InputError, match="pigeon:power: the speeds of all workers add up to 2147483649"):
+        GroupSupply(divide(vast, 2, (), 0), "exact", "speed")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "sizes"),
+    [
+        (MasterHosts(), [100] * 100),
+        (MasterHosts(1), [99] * 100),
+        (MasterHosts(10), [*[99, *[100] * 9] * 10]),
+        (MasterHosts(1, pairs=True), [98] * 100),
+    ],
+)
+def test_masters_take_a_worker_each_or_ten_share_one(hosts: MasterHosts, sizes: list[int]) -> None:
+    """Pigeon, section 4.1: 10,000 workers in groups of 100; 1 % of them, or 0.1 %, for masters."""
+    groups = divide(Cluster.uniform(10_000), 100, (), 9, hosts)
+    assert [len(group.machines) for group in groups] == sizes
+    assert {group.reserved.bit_count() for group in groups} == {9}
+
+
+def test_masters_that_would_take_a_whole_group_are_refused() -> None:
+    with pytest.raises(InputError, match="pigeon:masters_per_worker: its masters take 2 workers of a group"):
+        divide(Cluster.uniform(4), 2, (), 0, MasterHosts(1, pairs=True))

@@ -103,6 +103,16 @@ def test_per_task_sampling_probes_for_each_task_alone() -> None:
     assert len({probe.batch for _, probe in probes}) == 3
 
 
+def test_tasks_that_each_need_something_else_cannot_be_sampled_as_one_batch() -> None:
+    cluster = Cluster((1, 1, 2, 2, 4, 4), (1,) * 6)
+    found = []
+    for sampling in ("batch", "per-task"):
+        probes = messages(scheduler(cluster, sampling=sampling).hear(submit(0, 1, 2, 4)), Probe)
+        found.append(sorted((probe.batch, node) for node, probe in probes))
+    assert found[0] == found[1]
+    assert sorted(Counter(batch for batch, _ in found[0]).values()) == [2, 2, 2]
+
+
 def test_without_late_binding_tasks_go_to_the_shortest_queues_when_all_have_answered() -> None:
     alone = scheduler(late_binding=False)
     probes = messages(alone.hear(submit(0, 0, 0)), Probe)

@@ -130,3 +130,30 @@ def test_h7_weights_inside_an_organisation() -> None:
     launched = list(filling(order, demands))
     assert Counter(launched) == Counter(alt=20, little=2, big=18)
     assert all(abs(alt - (n - alt)) <= 1 for n, alt in enumerate(accumulate(user == "alt" for user in launched), 1))
+
+
+BLOG = "fe:30(fe_d:50+fe_p:50)+ads:20(ads_d:20+ads_p:80)+spam:25(spam_d:30+spam_p:70)+mail:25(mail_d:40+mail_p:60)"
+
+
+def test_a_flat_hierarchy_of_four_weights() -> None:
+    demands: dict[str, Resources] = dict.fromkeys(("dev", "test", "staging", "prod"), (1,))
+    order = WeightedDrf((100,), {"dev": 10, "test": 10, "staging": 30, "prod": 50})
+    assert Counter(filling(order, demands)) == {"dev": 10, "test": 10, "staging": 30, "prod": 50}
+
+
+def test_a_tree_of_four_organisations_with_dev_and_prod_below_each() -> None:
+    due = {"fe_d": 30, "fe_p": 30, "ads_d": 8, "ads_p": 32, "spam_d": 15, "spam_p": 35, "mail_d": 20, "mail_p": 30}
+    demands: dict[str, Resources] = dict.fromkeys(due, (1,))
+    assert Counter(filling(HierarchicalDrf((200,), parse_shares_text(BLOG)), demands)) == due
+    del demands["fe_d"], due["fe_d"]
+    without = Counter(filling(HierarchicalDrf((200,), parse_shares_text(BLOG)), demands))
+    assert without == {**due, "fe_p": 60}, "the sibling has all of it"
+
+
+def test_the_tree_root_to_leaf_starves_the_dev_whose_sibling_wants_the_other_resource() -> None:
+    one, other = ("fe_d", "fe_p", "ads_d", "ads_p", "spam_d"), ("spam_p", "mail_d", "mail_p")
+    demands: dict[str, Resources] = {user: (1, 0) if user in one else (0, 1) for user in (*one, *other)}
+    _, fair = churned(HierarchicalDrf((60, 60), parse_shares_text(BLOG)), demands, CHURN)
+    _, drifted = churned(NaiveHierarchy((60, 60), parse_shares_text(BLOG)), demands, CHURN)
+    assert fair["spam_d"] >= 60 * 0.25 * 0.3
+    assert drifted["spam_d"] <= 1
