@@ -127,11 +127,10 @@ MAPPED = (
     ),
     preset(
         "iceni",
-        "ICENI-like: the critical path of a workflow by predicted times, each task on the fastest machine",
+        "ICENI-like: jobs in turn, each task on the machine with the shortest predicted time",
         "McGough et al., UK e-Science All Hands Meeting 2004; Andreadis et al., SC18, tables IV to VII",
         without={*MANAGERS, *BROKER, *ELASTIC, Stage.T9, Stage.T11},
         J5="stage-in",
-        T2="heft",
         R5="ranked",
     ),
     preset(
@@ -154,7 +153,7 @@ MAPPED = (
     ),
     preset(
         "dryad",
-        "Dryad-like: a greedy manager of one job after another; lost vertices run again, slow ones twice",
+        "Dryad-like: a greedy manager, any free machine; lost vertices run again, slow ones twice",
         "Isard et al., EuroSys 2007; Andreadis et al., SC18, tables IV to VII",
         without={*ELASTIC, Stage.T10, Stage.T12},
         T9="straggler",

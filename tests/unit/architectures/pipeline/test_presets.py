@@ -7,7 +7,7 @@ from tests.unit.architectures.pipeline.runs import cores_cluster, job_of, run, s
 
 from volery import architectures
 from volery.architectures import configure, lookup
-from volery.architectures.pipeline.presets import MAPPED
+from volery.architectures.pipeline.presets import MAPPED, PRESETS
 from volery.core.model import SECOND, Cluster
 from volery.core.stages import Stage
 from volery.core.streams import Streams
@@ -102,10 +102,14 @@ def test_the_task_of_a_failed_machine_runs_again(name: str) -> None:
     assert list(records.attempt) == [1]
 
 
-@pytest.mark.parametrize("name", ["iceni", "askalon"])
-def test_the_critical_path_comes_first_on_the_fastest_machine(name: str) -> None:
+def test_no_preset_repeats_the_assembly_of_another() -> None:
+    assert len({entry.defaults for entry in PRESETS}) == len(PRESETS)
+
+
+@pytest.mark.parametrize(("name", "order"), [("iceni", [0, 1, 2, 3, 4]), ("askalon", [2, 3, 0, 1, 4])])
+def test_tasks_run_on_the_fastest_machine_and_in_askalon_the_critical_path_first(name: str, order: list[int]) -> None:
     trace = job_of((1, 1, 1, 1, 1), [[], [], [], [2], [3]])
-    assert starts(run(name, trace, Cluster.uniform(1))) == [2, 3, 0, 1, 4]
+    assert starts(run(name, trace, Cluster.uniform(1))) == order
     fast = run(name, trace_of_rows([(0.0, 1, 4.0)]), cores_cluster(1, 1, 1, speeds=(1, 1, 4)))
     assert list(fast.worker) == [2]
 
