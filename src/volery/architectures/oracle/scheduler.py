@@ -58,7 +58,7 @@ class SlotMachines:
                 impossible.append(task)
         return placed, impossible
 
-    def reuse(self, ended: Task, unit: int) -> list[Placed]:
+    def reuse(self, ended: Task, unit: int) -> Sequence[Placed]:
         """Give the unit of an ended task to waiting tasks."""
         fair, queue = self.fair, self.queue
         if fair is not None:
@@ -66,10 +66,10 @@ class SlotMachines:
         waiting = queue.pop_fitting(self.constraints[unit]) if queue.length else None
         if waiting is None:
             self.free |= 1 << unit
-            return []
+            return ()
         if fair is not None:
             fair.launched(waiting)
-        return [(waiting, unit)]
+        return ((waiting, unit),)
 
     def check(self) -> None:
         """Raise where a unit idles that a waiting task could use."""
@@ -138,7 +138,7 @@ class AmountMachines:
         self.index.put(unit, packing.settled(free - took))
         return packing.naming(task, took), unit
 
-    def reuse(self, ended: Task, unit: int) -> list[Placed]:
+    def reuse(self, ended: Task, unit: int) -> Sequence[Placed]:
         if self.fair is not None:
             self.fair.ended(self.packing.anywhere(ended))
         self.index.put(unit, self.packing.settled(self.index.free[unit] + self.packing[ended.request]))
@@ -295,18 +295,19 @@ class Scheduler(Component):
             self._port.observe(Counted("reservations"))
 
     def _settle(self, now: Time) -> None:
-        for task, unit in self._reservations.settle(now) if self._reservations is not None else ():
-            self._launch(task, unit)
+        for placed in self._reservations.settle(now) if self._reservations is not None else ():
+            self._launch(placed)
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
         placed, impossible = self._machines.place(tasks)
-        for task, unit in placed:
-            self._launch(task, unit)
+        for pair in placed:
+            self._launch(pair)
         for task in impossible:
             self._jobs.unsatisfiable(task.job)
 
-    def _launch(self, task: Task, unit: int) -> None:
-        self._running[task.id] = (task, unit)
+    def _launch(self, placed: Placed) -> None:
+        task, unit = placed
+        self._running[task.id] = placed
         self._launches += 1
         self._port.send(self._nodes[unit], Launch(self._launches, task))
 
@@ -316,8 +317,8 @@ class Scheduler(Component):
             self._reserve(now)
         ended = self._running.pop(message.task, None)
         if ended is not None:
-            for task, unit in self._machines.reuse(*ended):
-                self._launch(task, unit)
+            for placed in self._machines.reuse(*ended):
+                self._launch(placed)
             self._jobs.finished(ended[0].job)
         if self._reservations is not None:
             self._settle(now)
