@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures.oracle import ORACLE, OracleConfig
-from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
+from volery.architectures.oracle.scheduler import Placed, Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.events import MoreTasks, Submit, TimerFired
-from volery.core.model import Address, Cluster, Message, Task, Time
+from volery.core.model import Address, Cluster, Key, Message, Time
 from volery.core.streams import Streams
 from volery.roles.node import Completed, Launch, Node
 from volery.roles.submission import JobLedger
@@ -36,6 +36,32 @@ def build_trusts_the_order_of_an_instant(cluster: Cluster, config: OracleConfig,
     return assemble(cluster, TrustsOrder(SlotMachines(cluster)), Node, HOP)
 
 
+class Punctual(Scheduler):
+    """Schedules a job a millisecond after it came, if the timer fires just then."""
+
+    __slots__ = ("_held",)
+
+    def start(self, now: Time) -> None:
+        super().start(now)
+        self._held: dict[Key, tuple[Submit, Address, Time]] = {}
+
+    def on_submit(self, message: Submit, source: Address, now: Time) -> None:
+        self._held[message.job.id] = (message, source, now + 1_000)
+        self._port.set_timer(message.job.id, now + 1_000)
+
+    def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
+        message, submitter, due = self._held.pop(event.key)
+        if now == due:
+            super().on_submit(message, submitter, now)
+
+    receives = {**Scheduler.receives, Submit: on_submit, TimerFired: on_timer}  # noqa: RUF012 - replaced by the base class
+
+
+@mutant("check_late_timers_are_safe")
+def build_compares_now_with_the_time_of_a_timer(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return assemble(cluster, Punctual(SlotMachines(cluster)), Node, HOP)
+
+
 class Impatient(Scheduler):
     """Launches a task elsewhere when its node does not acknowledge within two default delays."""
 
@@ -45,9 +71,9 @@ class Impatient(Scheduler):
         super().start(now)
         self._acknowledged: set[int] = set()
 
-    def _launch(self, task: Task, unit: int) -> None:
-        super()._launch(task, unit)
-        self._port.set_timer(task.id, -1)
+    def _launch(self, placed: Placed) -> None:
+        super()._launch(placed)
+        self._port.set_timer(placed[0].id, -1)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         assert isinstance(event.key, int | tuple)

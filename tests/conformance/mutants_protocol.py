@@ -9,7 +9,7 @@ from tests.conformance.mutation import HOP, assemble, mutant
 
 from volery.architectures import oracle
 from volery.architectures.oracle import ORACLE, OracleConfig
-from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
+from volery.architectures.oracle.scheduler import Placed, Scheduler, SlotMachines
 from volery.core.component import Component, Deployment, sent_to
 from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Address, Cluster, Message, Task, Time
@@ -34,8 +34,9 @@ class Changes(Scheduler):
         super().start(now)
         self._box: list[Task] = []
 
-    def _launch(self, task: Task, unit: int) -> None:
-        self._running[task.id] = (task, unit)
+    def _launch(self, placed: Placed) -> None:
+        task, unit = placed
+        self._running[task.id] = placed
         self._launches += 1
         self._box = [task]
         self._port.send(self._nodes[unit], Changeable(self._launches, self._box))
@@ -108,8 +109,9 @@ class Telepathic(Scheduler):
     __slots__ = ("touched",)
     touched: dict[Address, Component]
 
-    def _launch(self, task: Task, unit: int) -> None:
-        self._running[task.id] = (task, unit)
+    def _launch(self, placed: Placed) -> None:
+        task, unit = placed
+        self._running[task.id] = placed
         self._launches += 1
         self.touched[self._nodes[unit]].handle(Launch(self._launches, task), "oracle/0", 0)
 

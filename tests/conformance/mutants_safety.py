@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
-from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
+from volery.architectures.oracle.scheduler import Placed, Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.events import JobDone, Submit, TimerFired
 from volery.core.model import Address, Cluster, JobId, Message, Task, Time
@@ -75,7 +75,7 @@ def build_drops_unsatisfiable_tasks_silently(cluster: Cluster, config: OracleCon
 class LeaksSlots(SlotMachines):
     """Forgets that most slots are free again."""
 
-    def reuse(self, ended: Task, unit: int) -> list[tuple[Task, int]]:
+    def reuse(self, ended: Task, unit: int) -> Sequence[Placed]:
         placed = super().reuse(ended, unit)
         self.free &= (1 << len(self.nodes) // 4) - 1
         return placed
@@ -106,9 +106,9 @@ class Hasty(Scheduler):
 
     __slots__ = ()
 
-    def _launch(self, task: Task, unit: int) -> None:
-        super()._launch(task, unit)
-        self._jobs.finished(task.job)
+    def _launch(self, placed: Placed) -> None:
+        super()._launch(placed)
+        self._jobs.finished(placed[0].job)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         ledger, self._jobs = self._jobs, _Deaf()  # type: ignore[assignment]  # it only hears `finished`
@@ -133,7 +133,7 @@ class Overbooks(Scheduler):
 
     def _schedule(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
-            self._launch(task, 0)
+            self._launch((task, 0))
 
 
 @mutant("check_capacity_and_constraints")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures.oracle import OracleConfig
-from volery.architectures.oracle.scheduler import AmountMachines, Scheduler, SlotMachines
+from volery.architectures.oracle.scheduler import AmountMachines, Placed, Scheduler, SlotMachines
 from volery.core.component import Deployment
 from volery.core.model import Cluster, Task
 from volery.core.streams import Streams
@@ -27,7 +29,7 @@ class OvercommitsMemory(AmountMachines):
         self.index.put(unit, self.index.free[unit] + self.packing[0, task.request[MEMORY], 0])
         return taken
 
-    def reuse(self, ended: Task, unit: int) -> list[tuple[Task, int]]:
+    def reuse(self, ended: Task, unit: int) -> Sequence[Placed]:
         self.index.put(unit, self.index.free[unit] - self.packing[0, ended.request[MEMORY], 0])
         return super().reuse(ended, unit)
 
@@ -40,7 +42,7 @@ def build_overcommits_memory(cluster: Cluster, config: OracleConfig, streams: St
 class LeaksMemory(AmountMachines):
     """Never notes that the memory of large tasks is free again."""
 
-    def reuse(self, ended: Task, unit: int) -> list[tuple[Task, int]]:
+    def reuse(self, ended: Task, unit: int) -> Sequence[Placed]:
         cpu, memory, *gpus = ended.request
         kept = Task(ended.id, ended.job, request=(cpu, memory if memory < 1024 else 0, *gpus))
         return super().reuse(kept, unit)

@@ -11,7 +11,7 @@ import msgspec
 
 from volery.core.component import Component, Deployment
 from volery.core.events import Event, Fact, Switched
-from volery.core.model import SUBMITTER, Address, Message, Task, Time
+from volery.core.model import SUBMITTER, Address, Key, Message, Task, Time
 from volery.core.port import ForwardingPort, Port
 
 
@@ -31,6 +31,10 @@ class Interceptor:
     def launched(self, port: Port, task: Task, attempt: int, waited_us: Time) -> None:
         """A component launches; the default passes it on."""
         port.launch(task, attempt, waited_us)
+
+    def timed(self, port: Port, key: Key, at: Time) -> None:
+        """A component sets a timer; the default passes it on."""
+        port.set_timer(key, at)
 
     def observed(self, port: Port, fact: Fact) -> None:
         """A component reports a fact; the default passes it on."""
@@ -81,6 +85,9 @@ class PortProxy(ForwardingPort):
 
     def send(self, to: Address, message: Message) -> None:
         self._interceptor.sent(self.inner, to, message)
+
+    def set_timer(self, key: Key, at: Time) -> None:
+        self._interceptor.timed(self.inner, key, at)
 
     def launch(self, task: Task, attempt: int, waited_us: Time = 0, note: bytes = b"") -> None:
         self._interceptor.launched(self.inner, task, attempt, waited_us)

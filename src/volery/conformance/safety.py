@@ -14,7 +14,7 @@ from volery.conformance.verdict import check, demand, run
 from volery.core.capabilities import DueShares
 from volery.core.component import Architecture, Component
 from volery.core.events import Event, JobDone, JobRejected, MoreTasks, Submit, TimerFired
-from volery.core.model import SECOND, SUBMITTER, Address, Cluster, JobId, Message, Task, TaskId, Time
+from volery.core.model import SECOND, SUBMITTER, Address, Cluster, JobId, Key, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -22,6 +22,7 @@ from volery.sim import Network, Options
 from volery.sim.network import MessageFaultRates
 
 FAULT_SEEDS = 3
+LATE_MAX_US = 5_000
 
 
 @check
@@ -116,6 +117,31 @@ def check_jitter_is_safe(architecture: Architecture) -> None:
     """With random delays on FIFO links, all rules hold and everything finishes."""
     for case in busy_cases(6, architecture.vectors):
         records = run(architecture, case, network=Network(jitter_us=2_000), options=Options(check=True))
+        demand_all_finished(case, records)
+        demand_capacity(case, records)
+
+
+class LateTimers(Interceptor):
+    """Lets every timer fire up to some milliseconds late."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Streams(seed).of("conformance/late timers").random
+
+    def timed(self, port: Port, key: Key, at: Time) -> None:
+        port.set_timer(key, max(at, self.now) + 1 + int(self._random() * LATE_MAX_US))
+
+
+@check
+def check_late_timers_are_safe(architecture: Architecture) -> None:
+    """With timers that fire late, as all do in a process, all rules hold and everything finishes.
+
+    The design waits for its heartbeats here, also where other checks let it report at once.
+    """
+    own = type(architecture.defaults)()
+    waits = {name: getattr(own, name) for name in architecture.immediate}
+    design = msgspec.structs.replace(architecture, defaults=msgspec.structs.replace(architecture.defaults, **waits))
+    for case in busy_cases(10, design.vectors):
+        records = run(design, case, options=Options(check=True), interceptor=LateTimers(case.seed))
         demand_all_finished(case, records)
         demand_capacity(case, records)
 

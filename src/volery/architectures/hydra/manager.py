@@ -309,8 +309,8 @@ class ResourceManager(Component):
             self._reporting = False
             self._report()
         elif event.key == TELL:
-            self._sending_at = NEVER
-            self._send_grants(now)
+            due, self._sending_at = self._sending_at, NEVER
+            self._send_grants(due, now)
         else:
             assert self._armed is not None, "a heartbeat that nobody waits for"
             seat, self._armed = self._armed[0], None
@@ -322,7 +322,7 @@ class ResourceManager(Component):
         if self._granted and not self._deciding:
             am_beats = self._setting.am_beats
             if am_beats is None:
-                self._send_grants(now)
+                self._send_grants(now, now)
             else:
                 self._send_at(am_beats.next_of(self._granted_seats, now - 1)[1])
         if self._beats is not None:
@@ -336,12 +336,12 @@ class ResourceManager(Component):
             self._sending_at = at
             self._port.set_timer(TELL, at)
 
-    def _send_grants(self, now: Time) -> None:
-        """Send their grants to the application masters whose heartbeat it is."""
+    def _send_grants(self, due: Time, now: Time) -> None:
+        """Send their grants to the application masters whose heartbeat it is, or was between `due` and now."""
         am_beats, headroom = self._setting.am_beats, self._headroom()
         for proxy in list(self._granted):
             seat = self._proxy_seat[proxy]
-            if am_beats is not None and am_beats.after(seat, now - 1) != now:
+            if am_beats is not None and am_beats.after(seat, due - 1) > now:
                 continue
             self._granted_seats &= ~(1 << seat)
             number = self._grants_sent[proxy] = self._grants_sent.get(proxy, 0) + 1
