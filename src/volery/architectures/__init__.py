@@ -16,7 +16,8 @@ from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
-from volery.architectures.pipeline import PIPELINE, PRESETS
+from volery.architectures.pipeline import PIPELINE
+from volery.architectures.pipeline.presets import PRESETS
 from volery.architectures.quincy import FIRMAMENT, QUINCY
 from volery.architectures.sparrow import SPARROW
 from volery.architectures.tetrisched import ALSCHED, TETRISCHED

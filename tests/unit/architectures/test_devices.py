@@ -18,6 +18,7 @@ from volery.core.trace import Trace
 from volery.sim import Options, simulate
 
 ONE_OF_EACH = {"gms": 1, "lms": 1}
+ON_ONE_MACHINE: dict[str, dict[str, Any]] = {"megha": ONE_OF_EACH, "megha-2021": ONE_OF_EACH, "apollo": {"lrms": 1}}
 MASTERS: dict[str, Any] = {"gms": 2, "lms": 2, "heartbeat_s": 0.5}
 SHARES = "a:2+b:1+c:1"
 DESIGNS = [name for name, architecture in REGISTRY.items() if architecture.vectors]
@@ -59,7 +60,7 @@ def asking(trace: Trace, requests: tuple[tuple[int, ...], ...], drawn: list[int]
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_600_and_600_and_800_thousandths_do_not_run_together_on_two_gpus(name: str) -> None:
-    architecture = design(name, ONE_OF_EACH if name in ("megha", "megha-2021") else {})
+    architecture = design(name, ON_ONE_MACHINE.get(name, {}))
     trace = asking(trace_of("shares", [0, 1, 2], [[9 * SECOND]] * 3), ((1, 600), (1, 800)), [0, 0, 1])
     cluster = Cluster((0,), (1,), "one", resources=("cpu_milli", "gpu_milli"), capacities=((9, 2000),))
     records = simulate(architecture.build(cluster, architecture.defaults, Streams(0)), trace, cluster)

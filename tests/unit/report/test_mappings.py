@@ -56,6 +56,27 @@ def test_percentages_are_those_of_table_ii_but_for_four_that_it_cuts() -> None:
     assert len(mappings.cut()) == len(CUT)
 
 
+def _rated(scheduler: PublishedMapping) -> float:
+    """The mean match over all 33 stages, in per cent; the printed symbols suffice for it."""
+    return 100 * sum({"F": 1.0, "~": 0.5}[mark] for marks in scheduler.printed.values() for mark in marks) / len(Stage)
+
+
+def test_the_text_of_section_iv_c_against_the_tables() -> None:
+    """docs/reference/stages.md has the sentences and verdicts: one of them, on scheduler management, differs."""
+    rated = {scheduler.name: _rated(scheduler) for scheduler in SCHEDULERS}
+    assert {name for name, percent in rated.items() if percent > 50} == {"Apollo", "Condor", "Dryad", "Borg"}
+    least = sorted(rated, key=rated.__getitem__)[:4]
+    assert set(least) == {"Triana", "Sparrow", "Autopilot", "Askalon"}
+    assert least[0] == "Askalon", "the least of all is not among the three of the text"
+    managing = [scheduler for scheduler in SCHEDULERS if scheduler.printed["M"]]
+    assert len(managing) == 7, "half of them, not less than half"
+    assert len([scheduler for scheduler in managing if "F" in scheduler.printed["M"]]) == 6, "without partial matches"
+    assert max(scheduler.percent["R"] for scheduler in SCHEDULERS) == 71
+    assert {scheduler.name for scheduler in SCHEDULERS if scheduler.selected == "FFFF"} == {"Condor", "Apollo"}
+    means = {scheduler.name: sum(scheduler.percent.values()) / 4 for scheduler in SCHEDULERS}
+    assert means["Borg"] == 50, "by the mean of the four groups Borg would not be over 50 %"
+
+
 def test_the_four_stages_of_table_ii_agree_with_the_cells() -> None:
     for scheduler, row in zip(SCHEDULERS, mappings.from_paper(), strict=True):
         marks = (row.marks[stage] for stage in (Stage.T1, Stage.T2, Stage.R4, Stage.R5))

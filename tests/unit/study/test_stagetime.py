@@ -23,6 +23,12 @@ SOFT = {"phoenix": {"soft_constraints": tuple(range(21))}}
 DEADLINES = {"jockey": "recurring:4x3,workers=60,tasks=20"}
 """Without deadlines there is nothing to guarantee."""
 
+FEWER = dict.fromkeys(("fuxi", "apollo", "autopilot"), "mix:google,load=0.95,workers=60,jobs=25")
+"""With preemption each event tries every kind of task that waits: 60 jobs take over a minute."""
+
+CRASHES = {"Cycle.lose"}
+"""No machine crashes here: of a stage that is on by default, this is the recovery of the pipeline's presets."""
+
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +39,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 def crowded(name: str, **parameters: object) -> RunSpec:
     """Short and long jobs, constraints, queues."""
     return RunSpec(
-        trace=DEADLINES.get(name, "mix:google,load=0.95,workers=60,jobs=60"),
+        trace=(DEADLINES | FEWER).get(name, "mix:google,load=0.95,workers=60,jobs=60"),
         workers=60,
         architecture=name,
         parameters=SOFT.get(name, {}) | parameters,  # type: ignore[arg-type]  # values of several types
@@ -49,7 +55,7 @@ def test_every_declared_method_works_in_a_crowded_run(name: str) -> None:
     optional = {found.method for found in entry.stages.values() if found.when}
     times = {time.method: time for time in profile_run(crowded(name)).times}
     assert set(times) == {found.method for found in entry.stages.values()}
-    assert [method for method, time in times.items() if not time.calls and method not in optional] == []
+    assert [method for method, time in times.items() if not time.calls and method not in optional | CRASHES] == []
     assert all(time.cycles <= time.calls and time.cpu_s >= 0 for time in times.values())
     assert {stage for time in times.values() for stage in time.stages} == set(entry.stages)
 

@@ -394,49 +394,9 @@ PIPELINE = Architecture(
     features={
         "constraints": "",
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
-        "priorities": "J3=priority|bands or T2=priority|bands",
+        "priorities": "J3=priority|bands or T2=priority|bands or T10=priority",
         "deadlines": "J3=edf or T2=edf",
         "locality": "R3=delay",
     },
     policy_names=named,
-)
-
-
-def preset(name: str, summary: str, source: str, **policies: Any) -> Architecture:
-    """The same module with other defaults; docs/reference/pipeline.md lists the published parts."""
-    defaults = msgspec.structs.replace(PipelineConfig(), **policies)
-    immediate = {"backfilling": "per-event"} if defaults.T3 in BACKFILLING else {}
-    changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "immediate": immediate}
-    return msgspec.structs.replace(PIPELINE, **changed)
-
-
-PRESETS = (
-    preset(
-        "borg",
-        "Borg-like: priorities, turns between users inside one, machines by hybrid scores",
-        "Verma et al., EuroSys 2015, sections 2.5, 3.2 and 3.4",
-        T2="bands",
-        R5="borg",
-    ),
-    preset(
-        "kubernetes",
-        "Kubernetes-like: priorities, then some feasible nodes are scored and the best is taken",
-        "kubernetes.io, Scheduling Framework and Scheduler Performance Tuning; the public code",
-        T2="priority",
-        R5="kubernetes",
-    ),
-    preset(
-        "condor",
-        "HTCondor-like matchmaking: users by what they held, each up to its slice; machines by rank",
-        "HTCondor manual, User Priorities and Negotiation; Thain et al., CCPE 17(2-4), 2005",
-        T2="usage",
-        R5="ranked",
-    ),
-    preset(
-        "backfill",
-        "first come first served with EASY backfilling",
-        "Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001",
-        T2="fifo",
-        T3="easy",
-    ),
 )
