@@ -50,7 +50,7 @@ class Scheduler(Component):
         self._model = model
         self._setting = config
         self._cycle_us = round(config.cycle_s * SECOND)
-        self._machines = Machines(cluster, lambda item: model.request_mbps(item.task, item.holders))
+        self._machines = Machines(cluster, model.request_mbps)
         self._waiting = WaitingItems()
         self._prices: dict[object, int] = {}
         self._drawn: FlowNetwork | None = None

@@ -6,7 +6,7 @@ A network holds of the waiting tasks only those that matter. No slot is promised
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -157,7 +157,7 @@ class Machines:
         stopping: those that are being stopped, with the tasks for which they are.
     """
 
-    def __init__(self, cluster: Cluster, request_mbps: Callable[[Item], int]) -> None:
+    def __init__(self, cluster: Cluster, request_mbps: Callable[[Task, Sequence[int]], int]) -> None:
         self._slots = cluster.slots
         self._request = request_mbps
         self._idle = list(cluster.slots)
@@ -207,7 +207,7 @@ class Machines:
 
     def _load(self, item: Item, machine: int, change: int) -> None:
         self.room.tasks[machine] += change
-        self.room.used_mbps[machine] += change * self._request(item)
+        self.room.used_mbps[machine] += change * self._request(item.task, item.holders)
 
     def start(self, machine: int, now: Time) -> list[Item]:
         """Start the promised tasks that have an idle slot of the machine, and return them."""

@@ -13,7 +13,7 @@ def item(task: int) -> Item:
 
 
 def machines(*slots: int) -> Machines:
-    return Machines(Cluster((0,) * len(slots), slots), lambda _: 100)
+    return Machines(Cluster((0,) * len(slots), slots), lambda _task, _holders: 100)
 
 
 def started(slots: Machines, one: Item, machine: int, now: int = 10) -> None:
