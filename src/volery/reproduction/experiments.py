@@ -32,7 +32,8 @@ from volery.workload import parse_estimates
 from volery.workload.models import PLAIN
 
 Picture = Literal[
-    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
+    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times",
+    "demand",
 ]
 RESULTS, EXPLANATIONS, PAPERS, FINDINGS = "results", "explanations", "papers.toml", "findings.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"

@@ -33,7 +33,7 @@ title = "a small one"
 paper = "test"
 figure = "Figure 0"
 seeds = [0, 1]
-pictures = ["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts"]
+pictures = ["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "demand"]
 
 [quick]
 jobs = 3
@@ -213,7 +213,8 @@ def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tm
     drawn = dict(draw(a))
     assert drawn == dict(draw(b))
     assert sorted(drawn) == [
-        "conflicts.svg", "constraint_load_w.svg", "delay_cdf_w.svg", "utilisation_cdf_w.svg", "utilisation_ratio.svg",
+        "conflicts.svg", "constraint_load_w.svg", "delay_cdf_w.svg", "demand_w.svg", "utilisation_cdf_w.svg",
+        "utilisation_ratio.svg",
     ]  # fmt: skip
     assert all(picture.startswith("<svg") for picture in drawn.values())
 
