@@ -349,7 +349,9 @@ def test_only_what_the_file_says_counts_as_a_change_of_it(experiment: Experiment
 
 
 def test_the_hosts_of_a_workload_replace_those_of_the_same_name(experiment: Experiment, tmp_path: Path) -> None:
-    gm, lm, dear = ({"roles": {role: {"Submit": {"task_us": cost}}}} for role, cost in (("gm", 1), ("lm", 2), ("gm", 9)))
+    gm, lm, dear = (
+        {"roles": {role: {"Submit": {"task_us": cost}}}} for role, cost in (("gm", 1), ("lm", 2), ("gm", 9))
+    )
     network = msgspec.convert({"hosts": {"gm": gm, "lm": lm}}, NetworkCosts)
     own = msgspec.structs.replace(experiment.workload[0], hosts={"gm": msgspec.convert(dear, HostCosts)})
     swept = msgspec.structs.replace(experiment, network=network, workload=(own,))
