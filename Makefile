@@ -6,7 +6,7 @@ JOBS ?= 2
 # One more than that: some tests wait more than they work.
 TESTERS ?= 3
 
-.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -75,6 +75,9 @@ costs: $(VENV)/.tools  ## measure what each test takes (tests/costs.txt), which 
 
 bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 	$(BIN)/python benchmarks/lab.py
+
+bench-matching: $(VENV)/.installed  ## the cost of matching against workers and constraints, as JSON, in CPU seconds; 20 seconds
+	$(BIN)/python benchmarks/matching.py
 
 bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs predicts a live federation, as JSON
 	$(BIN)/python benchmarks/calibration.py

@@ -20,7 +20,7 @@ Machines = Annotated[int, msgspec.Meta(ge=1, le=MACHINES_MAX)]
 Delay = Annotated[int, msgspec.Meta(ge=0, le=DELAY_MAX_US)]
 Load = Annotated[float, msgspec.Meta(gt=0, le=LOAD_MAX)]
 Cutoff = Annotated[float, msgspec.Meta(gt=0, le=SECONDS_MAX)]
-ConstraintModel = Literal["none", "sharma2011", "gpu-racks"]
+ConstraintModel = Literal["none", "sharma2011", "sharma2011-profiles", "sharma2011-profiles-8", "gpu-racks"]
 LoadBy = Literal["arrivals", "machines"]
 Only = Literal["ran", "finished"]
 Durations = Literal["exact", "whole-seconds"]
@@ -67,7 +67,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ConstraintModel,
         field(
             "Model that draws placement constraints of tasks, and of machines where no file gives them.",
-            "sharma2011|gpu-racks|none",
+            "sharma2011|sharma2011-profiles|sharma2011-profiles-8|gpu-racks|none",
         ),
     ] = "none"
     machines: Annotated[

@@ -1,4 +1,4 @@
-"""A distribution in seven numbers, and Pigeon's ratio of percentiles."""
+"""A distribution in nine numbers, and Pigeon's ratio of percentiles."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 PERCENTILES = (50, 90, 95, 99)
+FAR = {1_000: 99.9, 10_000: 99.99}
+"""Count of values from which one of them lies beyond the percentile -> the percentile."""
 
 
-class Distribution(msgspec.Struct, frozen=True):
+class Distribution(msgspec.Struct, frozen=True, omit_defaults=True):
     """Count, mean, percentiles (linearly interpolated) and maximum, in the unit that the owner's name states.
 
     With a count of zero all other numbers are zero and mean nothing.
@@ -20,6 +22,8 @@ class Distribution(msgspec.Struct, frozen=True):
         p50, p90, p95, p99: percentiles: of the n sorted values, the one at place p (n - 1) / 100 from 0, between two
             places in proportion.
         max: the largest.
+        p99_9: the 99.9th percentile; None below 1,000 values, where it is the largest value and little else.
+        p99_99: the 99.99th percentile; None below 10,000 values.
     """
 
     count: int
@@ -29,6 +33,8 @@ class Distribution(msgspec.Struct, frozen=True):
     p95: float
     p99: float
     max: float
+    p99_9: float | None = None
+    p99_99: float | None = None
 
 
 class Slowdown(msgspec.Struct, frozen=True):
@@ -63,10 +69,10 @@ def distribution(
     if not values.size:
         return EMPTY
     mean, largest = float(values.mean()), float(values.max())
-    p50, p90, p95, p99 = (
-        float(p) / unit for p in np.percentile(values, PERCENTILES, method="linear", overwrite_input=overwrite)
-    )
-    return Distribution(int(values.size), mean / unit, p50, p90, p95, p99, largest / unit)
+    wanted = (*PERCENTILES, *(p for count, p in FAR.items() if values.size >= count))
+    found = np.percentile(values, wanted, method="linear", overwrite_input=overwrite)
+    p50, p90, p95, p99, *far = (float(p) / unit for p in found)
+    return Distribution(int(values.size), mean / unit, p50, p90, p95, p99, largest / unit, *far)
 
 
 def slowdown(jrt: Distribution, ideal: Distribution) -> Slowdown:

@@ -75,7 +75,8 @@ def mean_distribution(distributions: Sequence[Distribution]) -> Distribution | N
         return None
     averages = {
         name: sum(getattr(d, name) for d in distributions) / len(distributions)
-        for name in ("mean", "p50", "p90", "p95", "p99", "max")
+        for name in Distribution.__struct_fields__[1:]
+        if all(getattr(d, name) is not None for d in distributions)
     }
     return Distribution(count=sum(d.count for d in distributions), **averages)
 

@@ -32,8 +32,9 @@ from volery.workload import parse_estimates
 from volery.workload.models import PLAIN
 
 Picture = Literal[
-    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
-]
+    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times",
+    "demand",
+]  # fmt: skip
 RESULTS, EXPLANATIONS, PAPERS, FINDINGS = "results", "explanations", "papers.toml", "findings.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
@@ -69,6 +70,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file; a file of requests may
             lie beside the experiments.
         delay_us: of its messages, in place of the network's.
+        hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
     """
 
     label: Name
@@ -91,6 +93,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     reference_mhz: AtLeastZero = 0
     history: str = ""
     delay_us: AtLeastZero | None = None
+    hosts: dict[str, HostCosts] = {}
 
 
 class NetworkCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

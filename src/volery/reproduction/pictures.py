@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from volery.core.model import SECOND
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
+from volery.metrics.demand import runnable_tasks
 from volery.report import plots
 from volery.report.axes import AnalysisLine, analysis_curves
 from volery.report.pictures import stage_times
@@ -17,6 +19,7 @@ from volery.reproduction.experiments import Workload
 from volery.reproduction.measures import LOAD_STATISTICS, SETTLED, InputMeasures
 from volery.reproduction.reproduce import Reproduction
 from volery.reproduction.values import full_label
+from volery.study.runs import read_inputs
 
 CURVE_POINTS: Final = 400
 
@@ -50,11 +53,37 @@ def _of_workload(found: Reproduction, workload: Workload, kind: str) -> str:
     if kind == "constraint_load":
         loads = _mean_loads(found, workload)
         return plots.constraint_load_bars(loads, title=title) if loads else ""
+    if kind == "demand":
+        return _demand(found, workload, title)
     if kind == "delay_cdf":
         series = _series(found, workload, "jobs", "delay_s")
         return plots.delay_cdf(series, title=title) if series else ""
     series = _series(found, workload, "curve", "utilisation")
     return _utilisation_cdf(series, title) if series else ""
+
+
+def _demand(found: Reproduction, workload: Workload, title: str) -> str:
+    """Slots that the workload requires over time, if every task started on arrival; one line per seed."""
+    runs = found.planned.inputs.get((workload.label, found.experiment.population[0].label), [])
+    if not runs:
+        return ""
+    inputs = [read_inputs(run.spec) for run in runs]
+    spans = [runnable_tasks(one.trace, one.cluster)[:2] for one in inputs]
+    divisor, unit = plots.time_unit(max(int(end.max(initial=0)) for _, end in spans) / SECOND)
+    with plots.style():
+        figure, axes = plots.new_figure(len(runs), title)
+        for place, (run, (begin, end)) in enumerate(zip(runs, spans, strict=True)):
+            times = np.linspace(0, end.max(initial=0), CURVE_POINTS)
+            slots = np.searchsorted(np.sort(begin), times, "right") - np.searchsorted(np.sort(end), times, "right")
+            axes.step(
+                times / SECOND / divisor, slots, where="post", color=plots.colour(place), linestyle=plots.dash(place),
+                label=f"seed {run.spec.seed}",
+            )  # fmt: skip
+        axes.axhline(inputs[0].cluster.slot_count, color=plots.colour(len(runs)), linewidth=1, label="slots")
+        axes.set_xlabel(f"time since the first arrival ({unit})")
+        axes.set_ylabel("slots that tasks require")
+        axes.set_ylim(bottom=0)
+        return plots.svg_text(figure, 2)
 
 
 def _series(found: Reproduction, workload: Workload, part: str, column: str) -> list[Series]:

@@ -91,7 +91,7 @@ def plan_experiment(experiment: Experiment, traces: Path, drawn: Drawn | None = 
     once = {full_label(label, reading) for label, reading, _ in experiment.variants() if label in experiment.unseeded}
     for number, workload in enumerate(experiment.workload):
         for population in experiment.population:
-            axes = _axes(workload, population, traces, Path(experiment.folder))
+            axes = _axes(workload, population, traces, experiment)
             if isinstance(axes, Missing):
                 found.missing[workload.label, population.label] = axes
                 continue
@@ -130,15 +130,17 @@ def _labelled(run: PlannedRun, label: str) -> PlannedRun:
 
 
 def _axes(
-    workload: Workload, population: MachinePopulation, traces: Path, beside: Path
+    workload: Workload, population: MachinePopulation, traces: Path, experiment: Experiment
 ) -> dict[str, list[Any]] | Missing:
     """The setting of a workload on a population, as axes of one value each."""
+    beside = Path(experiment.folder)
     trace = find_input(workload.trace, traces)
     if trace is None:
         return Missing(f"trace {workload.trace} is not here")
     given = {name: getattr(workload, name) for name in Workload.__struct_fields__ if name in SETTING_FIELDS}
     if workload.delay_us is None:
         del given["delay_us"]
+    given["hosts"] = msgspec.to_builtins(experiment.network.hosts | workload.hosts)
     given |= {"trace": str(trace), "population": population.seed, "machines": None}
     if is_file("requests", workload.requests):
         requests = find_input(workload.requests, traces, beside)

@@ -11,7 +11,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
 from volery.core.trace import Trace
-from volery.workload.constraints import check_model, gpu_racks, machine_constraints
+from volery.workload.constraints import PROFILES, check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
 from volery.workload.models import check_names
@@ -40,8 +40,8 @@ def load_cluster(
     Args:
         workers: number of machines.
         slots: tasks that each runs at once; of no account where machines offer resources.
-        constraints: `sharma2011` to draw what the machines satisfy, `gpu-racks` for 8 racks of which 2 have GPUs, or
-            `none`.
+        constraints: `sharma2011` to draw what the machines satisfy, `sharma2011-profiles` to draw it by cluster,
+            `gpu-racks` for 8 racks of which 2 have GPUs, or `none`.
         machines: a CSV file with the constraints that they satisfy instead; its first `workers` rows are taken.
         seed: of the run; the stream is `constraints/machines`.
         resources: names of requested resources; the file's columns of these names hold the offers of each machine.
@@ -95,7 +95,7 @@ def _without_racks(
     elif constraints == "gpu-racks":
         cluster = Cluster(tuple(gpu_racks(workers)), (slots,) * workers, f"{workers} workers, {constraints}")
     else:
-        drawn = machine_constraints(workers, seed)
+        drawn = machine_constraints(workers, seed, PROFILES[constraints])
         cluster = Cluster(tuple(drawn), (slots,) * workers, f"{workers} workers, {constraints} seed {seed}")
     if not capacity:
         return cluster

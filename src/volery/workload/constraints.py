@@ -1,5 +1,9 @@
 """The placement constraint model of Sharma et al. (SoCC 2011), as the public Megha and PigeonC simulators use it.
 
+Where machines have profiles, neighbours form 10 clusters of equal size, and each cluster draws profile A, B or C. The
+numbers of the three published clusters are not to be had. Profile A has the frequencies that are known; in B the odds
+of constraints 0, 2, 4 .. are multiplied by the model's factor and those of 1, 3, 5 .. divided by it; C is the reverse.
+
 A task is of one of 4 types, drawn evenly; the type's weights give one of 10 statistical clusters, and the task needs
 each of 21 constraints independently with that cluster's frequency. A machine satisfies each constraint independently
 with the frequency counted over the published machines; all of them satisfy the last.
@@ -22,7 +26,11 @@ from volery.core.errors import InputError, suggestion
 from volery.core.trace import Trace
 from volery.workload.columns import Integers, Reals, column, generator
 
-MODELS: Final = ("none", "sharma2011", "gpu-racks")
+PROFILES: Final = {"sharma2011": 1.0, "sharma2011-profiles": 2.0, "sharma2011-profiles-8": 8.0}
+"""Model -> the factor by which the odds of a constraint differ between profile A and profiles B and C."""
+MODELS: Final = ("none", *PROFILES, "gpu-racks")
+CLUSTERS: Final = 10
+"""Clusters of machines, each with one of the profiles; the first Megha has a Local Master for each."""
 RACK_COUNT: Final = 8
 GPU_RACKS: Final = 2
 GPU: Final = 1
@@ -70,13 +78,14 @@ def constrain(trace: Trace, model: str, seed: int) -> Trace:
 
     Args:
         trace: the workload; constraints that it has are replaced.
-        model: `sharma2011`; `none` and `gpu-racks`, where only machines have any, leave the trace as it is.
+        model: `sharma2011`, with or without profiles of machines; `none` and `gpu-racks`, where only machines have
+            any, leave the trace as it is.
 
     Raises:
         InputError: the model is unknown.
     """
     check_model(model)
-    if model != "sharma2011":
+    if model not in PROFILES:
         return trace
     return msgspec.structs.replace(trace, constraints=task_constraints(trace.task_count, seed))
 
@@ -98,11 +107,27 @@ def task_constraints(task_count: int, seed: int) -> array[int]:
     return made
 
 
-def machine_constraints(machine_count: int, seed: int) -> array[int]:
-    """Constraint bit sets of `machine_count` machines, from the stream `constraints/machines`."""
-    frequency = np.array(sharma2011().machine_frequency)
+def machine_constraints(machine_count: int, seed: int, factor: float = 1.0) -> array[int]:
+    """Constraint bit sets of `machine_count` machines, from the stream `constraints/machines`.
+
+    Args:
+        factor: of the odds, between profile A and the others, which clusters draw from the stream
+            `constraints/profiles`; 1: all machines are alike.
+    """
+    known = np.array(sharma2011().machine_frequency)
+    frequency = known
+    if factor != 1:
+        drawn = generator(seed, "constraints/profiles").integers(0, 3, CLUSTERS)
+        of_machine = np.arange(machine_count) * CLUSTERS // machine_count
+        frequency = profiles(known, factor)[drawn[of_machine]]
     stream = generator(seed, "constraints/machines")
-    return column(_bit_sets(stream.random((machine_count, len(frequency))), frequency))
+    return column(_bit_sets(stream.random((machine_count, len(known))), frequency))
+
+
+def profiles(known: Reals, factor: float) -> Reals:
+    """The frequencies of profiles A, B and C, one row each; what all machines satisfy stays so."""
+    up = np.where(np.arange(len(known)) % 2 == 0, factor, 1 / factor)
+    return np.array([known * odds / (known * odds + 1 - known) for odds in (np.ones_like(up), up, 1 / up)])
 
 
 def gpu_racks(machine_count: int) -> list[int]:

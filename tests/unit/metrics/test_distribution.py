@@ -1,8 +1,9 @@
-"""Distributions in seven numbers, and ratios of percentiles."""
+"""Distributions in nine numbers, and ratios of percentiles."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from volery.metrics import distribution, slowdown
 from volery.metrics.distribution import EMPTY, Slowdown
@@ -11,6 +12,17 @@ from volery.metrics.distribution import EMPTY, Slowdown
 def test_percentiles_between_two_places_are_in_proportion() -> None:
     found = distribution(np.arange(11, dtype=np.int64) * 1_000_000, unit=1e6)
     assert (found.count, found.mean, found.p50, found.p90, found.p95, found.max) == (11, 5.0, 5.0, 9.0, 9.5, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "far"),
+    [(999, (None, None)), (1_000, (998.001, None)), (9_999, (9_988.002, None)), (10_001, (9_990.0, 9_999.0))],
+)
+def test_a_far_percentile_is_measured_where_a_value_lies_beyond_it(
+    count: int, far: tuple[float | None, float | None]
+) -> None:
+    found = distribution(np.arange(count, dtype=np.int64))
+    assert (found.p99_9, found.p99_99) == pytest.approx(far)
 
 
 def test_no_values_give_zeros() -> None:

@@ -24,7 +24,7 @@ from volery.reproduction.ledger import (
 )
 from volery.reproduction.papers import pages
 from volery.reproduction.pictures import draw
-from volery.reproduction.reproduce import Reproduction, reproduce
+from volery.reproduction.reproduce import Reproduction, plan_experiment, reproduce
 from volery.reproduction.reruns import affordable, checked_record, spot_check
 from volery.study import PlannedRun
 
@@ -33,7 +33,7 @@ title = "a small one"
 paper = "test"
 figure = "Figure 0"
 seeds = [0, 1]
-pictures = ["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts"]
+pictures = ["delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "demand"]
 
 [quick]
 jobs = 3
@@ -213,7 +213,8 @@ def test_records_and_pictures_are_the_same_every_time(experiment: Experiment, tm
     drawn = dict(draw(a))
     assert drawn == dict(draw(b))
     assert sorted(drawn) == [
-        "conflicts.svg", "constraint_load_w.svg", "delay_cdf_w.svg", "utilisation_cdf_w.svg", "utilisation_ratio.svg",
+        "conflicts.svg", "constraint_load_w.svg", "delay_cdf_w.svg", "demand_w.svg", "utilisation_cdf_w.svg",
+        "utilisation_ratio.svg",
     ]  # fmt: skip
     assert all(picture.startswith("<svg") for picture in drawn.values())
 
@@ -345,6 +346,18 @@ def test_only_what_the_file_says_counts_as_a_change_of_it(experiment: Experiment
     wider = msgspec.convert(costs["gm"], Wider)
     later = msgspec.structs.replace(told, network=msgspec.structs.replace(told.network, hosts={"gm": wider}))
     assert content_sha256(later) == content_sha256(told)
+
+
+def test_the_hosts_of_a_workload_replace_those_of_the_same_name(experiment: Experiment, tmp_path: Path) -> None:
+    gm, lm, dear = (
+        {"roles": {role: {"Submit": {"task_us": cost}}}} for role, cost in (("gm", 1), ("lm", 2), ("gm", 9))
+    )
+    network = msgspec.convert({"hosts": {"gm": gm, "lm": lm}}, NetworkCosts)
+    own = msgspec.structs.replace(experiment.workload[0], hosts={"gm": msgspec.convert(dear, HostCosts)})
+    swept = msgspec.structs.replace(experiment, network=network, workload=(own,))
+    (run, _) = plan_experiment(swept, tmp_path).runs["m", "w", "drawn"]
+    found = {name: host["roles"][name]["Submit"]["task_us"] for name, host in run.spec.hosts.items()}
+    assert found == {"gm": 9, "lm": 2}
 
 
 def test_claims_may_change_without_another_run_and_workloads_may_not(experiment: Experiment, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.workload import constrain, load_cluster, synthesize
 from volery.workload.columns import Reals, view
-from volery.workload.constraints import BATCH_ROWS, machine_constraints, sharma2011, task_constraints
+from volery.workload.constraints import BATCH_ROWS, machine_constraints, profiles, sharma2011, task_constraints
 from volery.workload.description import describe_constraints
 
 
@@ -57,6 +57,18 @@ def test_machines_satisfy_each_constraint_as_often_as_the_published_ones_and_the
     noise = np.sqrt(expected * (1 - expected) / 50_000)
     assert (np.abs(shares(masks) - expected) <= 4.5 * noise).all()
     assert all(mask >> 20 == 1 for mask in masks)
+
+
+def test_every_cluster_of_machines_has_profile_a_b_or_c_whole() -> None:
+    """arXiv 2103.08413, section V: "each cluster has been generated with machine constraint probabilities of one"."""
+    a, b, c = profiles(np.array([0.5, 0.2, 1.0]), 2.0)
+    assert np.allclose([a, b, c], [[0.5, 0.2, 1], [2 / 3, 1 / 9, 1], [1 / 3, 1 / 3, 1]])
+    known, masks, found = np.array(sharma2011().machine_frequency), machine_constraints(50_000, 3, 8.0), set()
+    for low in range(0, 50_000, 5_000):
+        apart = np.abs(profiles(known, 8.0) - shares(masks[low : low + 5_000])).max(axis=1)
+        assert apart.min() < 0.05 < np.sort(apart)[1]
+        found.add(int(apart.argmin()))
+    assert found == {0, 1, 2}
 
 
 def test_more_tasks_or_machines_leave_the_first_ones_as_they_were() -> None:
