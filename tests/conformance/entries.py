@@ -19,6 +19,14 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "megha-2021:match=best-fit": {"eager_retry": "false", "rescheduling": "head", "heartbeat_s": "0.2"},
     "megha-2021:completion_notice=twice": {"updates": "deltas", "repartition": "false", "lms": "2"},
     "megha-2021:shares=a:1+b:2+c:1": {"gms": "2", "lms": "2", "heartbeat_s": "0.05"},
+    "megha-2021:preemption=paper": {
+        "gms": "2",
+        "lms": "2",
+        "shares": "a:1+b:2+c:1",
+        "turns": "round-robin",
+        "match": "first",
+        "heartbeat_s": "0.05",
+    },
     "megha-2021:preempted=keep": {
         "shares": "c:3+org:2(a:1+b:4)",
         "updates": "deltas",

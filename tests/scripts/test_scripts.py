@@ -206,6 +206,24 @@ def test_a_preemption_costs_the_loser_its_work_and_the_winner_seven_hops() -> No
     assert responses(text) == [2.003, 1.004]
 
 
+@script
+def megha_preemption_as_printed() -> str:
+    """Two users with half of three machines each: whoever takes the third leaves the other below its share."""
+    title = "Thiyyakat et al. 2021, algorithm 2 as printed: a machine goes to and fro between users of equal shares"
+    taken = case([0, 5_000], [[20_000] * 3, [20_000] * 2], [0] * 3)
+    shared = msgspec.structs.replace(taken.trace, user=("a", "b"))
+    parameters = {"gms": 2, "lms": 1, "shares": "a:1+b:1", "heartbeat_s": 0.01, "preemption": "paper"}
+    return transcript(title, "megha-2021", Case("script", 0, shared, taken.cluster), parameters=parameters)
+
+
+def test_a_preemption_as_printed_asks_no_global_master_and_a_place_goes_back() -> None:
+    text = megha_preemption_as_printed()
+    steps = [text.index(step) for step in ("victims=[1]", "victims=[4]", "Preempt(number=5")]
+    assert steps == sorted(steps)
+    assert counter(text, "preemptions") == 4
+    assert "Yield(" not in text
+
+
 SURVIVING = {"reliable": True, "gms": 2, "lms": 1, "heartbeat_s": 1.0}
 """Two GMs, one LM and its standby."""
 

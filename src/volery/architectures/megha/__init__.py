@@ -47,6 +47,8 @@ from volery.roles.recovery.channel import Linking
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 Preempted = Literal["restart", "keep"]
+PreemptionRule = Literal["agreed", "paper"]
+Turns = Literal["short-first", "round-robin"]
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,6 +94,13 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queues: Annotated[
         str, msgspec.Meta(description="the GM of each user of the tree, in order, as 0+1+1+2; empty: in turn")
     ] = ""
+    turns: Annotated[
+        Turns, msgspec.Meta(description="a GM's users: below their share first, or in turn alone (2021, IV-C)")
+    ] = "short-first"
+    preemption: Annotated[
+        PreemptionRule,
+        msgspec.Meta(description="the loser's GM agrees and nobody loses its share; paper: algorithm 2 as printed"),
+    ] = "agreed"
     preempted: Annotated[
         Preempted, msgspec.Meta(description="preempted tasks start anew, or keep what they have done (lab only)")
     ] = "restart"
@@ -112,12 +121,13 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
         return deployment
     if config.reliable and config.preempted == "keep":
         raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
+    guaranteed = users.due() if config.preemption == "agreed" else {}
     return msgspec.structs.replace(
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(users.names, users.gm_of, strict=False)},
         capabilities=(
             *deployment.capabilities,
-            DueShares(users.due(), users.shares, tuple(f"gm/{gm}" for gm in range(config.gms))),
+            DueShares(guaranteed, users.shares, tuple(f"gm/{gm}" for gm in range(config.gms))),
             Resumption(preempted=config.preempted == "keep"),
         ),
     )
@@ -138,7 +148,8 @@ class MasterAssembly:
         by_machine = bool(cluster.resources or lent or config.shares)
         self._config = config
         self._streams = streams
-        self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine)
+        in_order = config.match == "first"
+        self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine, in_order=in_order)
         self._capacities = Capacities(cluster, self._layout) if by_machine else None
         self.users = Users(config.shares, config.queues, cluster, config.gms) if config.shares else None
         self._heartbeat_us = round(config.heartbeat_s * SECOND)
@@ -183,7 +194,8 @@ class MasterAssembly:
                 layout, self._capacities, partitions, repartition=config.repartition, **told
             )
             if self.users is not None:
-                shares = WeightedShares(self.users.others, allocations)
+                printed = config.preemption == "paper"
+                shares = WeightedShares(self.users.others, allocations, printed=printed)
         heartbeat_us = self._heartbeat_us
         return LocalMaster(
             layout, partitions, heartbeat_us=heartbeat_us, allocations=allocations, shares=shares, recovery=recovery
@@ -252,7 +264,8 @@ def _master_parts(
     else:
         view = CapacityView(layout, capacities, search, match=config.match, stream=stream)
         if users is not None:
-            fairness = WeightedFairness(users, spared_us, view)
+            printed, in_turn = config.preemption == "paper", config.turns == "round-robin"
+            fairness = WeightedFairness(users, spared_us, view, printed=printed, in_turn=in_turn)
     narrator = DecisionNarrator() if config.why else SilentNarrator()
     return MasterParts(view, fairness, NoReports() if recovery is None else recovery(moves), narrator)
 
