@@ -238,6 +238,28 @@ def megha2021_worker_dies() -> str:
 
 
 @script
+def megha2021_worker_dies_as_printed() -> str:
+    """The same with the recovery of the paper: the LM itself launches the task again, on the restarted machine."""
+    title = "Thiyyakat et al. 2021, section IV-D as printed: the LM relaunches what ran on a worker, from its list"
+    plan = FaultPlan(crashes=(Crash(400_000, "node/1", 700_000),))
+    two, parameters = case([0], [[SECOND, SECOND]], [0] * 2), {**SURVIVING, "recovery": "paper"}
+    return transcript(title, "megha-2021", two, parameters=parameters, plan=plan, quiet=QUIET)
+
+
+@script
+def megha2021_masters_die_as_printed() -> str:
+    """The GM begins anew with a heartbeat; then a worker dies, and the standby, which has heard of its task, leads."""
+    title = "Thiyyakat et al. 2021, section IV-D as printed: a GM is rebuilt from heartbeats, both LMs hear GMs"
+    crashes = (
+        Crash(100_000, "lm/0", 60 * SECOND),
+        Crash(round(3.2 * SECOND), "gm/0", round(3.4 * SECOND)),
+        Crash(6 * SECOND, "node/1", round(6.3 * SECOND)),
+    )
+    two, parameters = case([0], [[8 * SECOND, 8 * SECOND]], [0] * 2), {**SURVIVING, "recovery": "paper"}
+    return transcript(title, "megha-2021", two, parameters=parameters, plan=FaultPlan(crashes=crashes), quiet=QUIET)
+
+
+@script
 def megha2021_masters_die() -> str:
     """The active LM dies, then the stateless GM of the only job; its task on a logical node runs on."""
     title = "Thiyyakat et al. 2021, section IV-D: the standby takes over; a GM is rebuilt from what LMs tell it"
@@ -255,6 +277,23 @@ def test_a_worker_that_dies_costs_one_attempt_and_its_logical_node_goes_back_onc
     assert steps == sorted(steps)
     assert text.count("runs t0") == 1
     assert text.count("runs t1") == 2
+
+
+def test_a_local_master_relaunches_as_printed_what_its_gm_would_have_placed_at_once_elsewhere() -> None:
+    """Its own numbers of attempts begin in the middle; the machine has to be there again first."""
+    text = megha2021_worker_dies_as_printed()
+    steps = [text.index(step) for step in ("attempt=8", "PeerBack(peer=node/1)", "Run(epoch=0, task=t1, attempt=8")]
+    assert steps == sorted(steps)
+    assert "Lost(" not in text
+    assert max(responses(text)) > max(responses(megha2021_worker_dies()))
+
+
+def test_a_gm_is_rebuilt_from_a_heartbeat_as_printed_and_the_standby_has_the_list_of_tasks() -> None:
+    text = megha2021_masters_die_as_printed()
+    joined = text[text.index("Join()") :]
+    assert joined.index("timer heartbeat") < joined.index("Report(epoch=1, whole=True")
+    assert "lm/0/standby > node/1  Run(epoch=1, task=t1, attempt=8" in text
+    assert "Lost(" not in text
 
 
 def test_tasks_outlive_the_masters_that_placed_them() -> None:

@@ -47,6 +47,7 @@ from volery.roles.recovery.channel import Linking
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 Preempted = Literal["restart", "keep"]
+RecoveryRule = Literal["asked", "paper"]
 PreemptionRule = Literal["agreed", "paper"]
 Turns = Literal["short-first", "round-robin"]
 
@@ -79,6 +80,12 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="bear faults: reliable messages, two Local Masters per cluster, leases of nodes (2021, IV-D)"
         ),
     ] = False
+    recovery: Annotated[
+        RecoveryRule,
+        msgspec.Meta(
+            description="GMs ask, and place again what died; paper: with heartbeats, and LMs relaunch (2021, IV-D)"
+        ),
+    ] = "asked"
     detection_s: Annotated[
         Period, msgspec.Meta(description="a peer that does not answer is given up within this, seconds")
     ] = 1.0
@@ -112,8 +119,10 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
 
     Raises:
         InputError: more partitions than machines; the shares or queues are malformed; progress is to be kept where
-            components may crash.
+            components may crash; recovery is chosen where none may.
     """
+    if config.recovery == "paper" and not config.reliable:
+        raise InputError("megha:recovery", "paper is a way to recover, and nothing may crash; set reliable=true")
     assembly = MasterAssembly(cluster, config, streams)
     deployment = assembly.recoverable() if config.reliable else assembly.deployment()
     users = assembly.users
@@ -147,6 +156,7 @@ class MasterAssembly:
         lent = config.repartition or config.rescheduling == "tail"
         by_machine = bool(cluster.resources or lent or config.shares)
         self._config = config
+        self._as_printed = config.recovery == "paper"
         self._streams = streams
         in_order = config.match == "first"
         self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine, in_order=in_order)
@@ -165,7 +175,7 @@ class MasterAssembly:
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""
         config, stream = self._config, self._streams.of(f"gm/{gm}", incarnation)
-        recovery = partial(ReportRecovery, gm, incarnation) if config.reliable else None
+        recovery = partial(ReportRecovery, gm, incarnation, printed=self._as_printed) if config.reliable else None
         search, spared_us = SearchOrder(self._layout, gm), self._heartbeat_us
         parts = partial(
             _master_parts, config, self._layout, self._capacities, self.users, search, stream, spared_us, recovery
@@ -234,7 +244,7 @@ class MasterAssembly:
             if role == "gm":
                 gm = self.global_master(number, incarnation)
                 return linking.around(gm, incarnation, gm.heeds)
-            recovery = Paired(number, pairs[number].index(address), lease, incarnation)
+            recovery = Paired(number, pairs[number].index(address), lease, incarnation, printed=self._as_printed)
             return linking.around(self.local_master(number, recovery), incarnation)
 
         addresses = gms + [lm for pair in pairs for lm in pair] + list(self._machines)

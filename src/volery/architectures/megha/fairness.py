@@ -267,7 +267,7 @@ class WeightedFairness:
         asked = Preempt(
             number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
         )
-        gm.send(gm.lms[lm], asked)
+        gm.send_request(lm, asked)
         gm.narrator.claimed(task)
 
     def _settle(self, task: TaskId) -> dict[TaskId, HeldTask]:
