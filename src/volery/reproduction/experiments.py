@@ -69,6 +69,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file; a file of requests may
             lie beside the experiments.
         delay_us: of its messages, in place of the network's.
+        crashes: of components, as in a study's file.
     """
 
     label: Name
@@ -91,6 +92,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     reference_mhz: AtLeastZero = 0
     history: str = ""
     delay_us: AtLeastZero | None = None
+    crashes: str = ""
 
 
 class NetworkCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

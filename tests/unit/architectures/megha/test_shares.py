@@ -123,7 +123,7 @@ def test_nobody_preempts_beyond_the_own_share() -> None:
 
 
 @pytest.mark.parametrize(("preemption", "claims"), [("agreed", 0), ("paper", 1)])
-@pytest.mark.parametrize("shares", ["a:5+b:3", "a:2+b:1+c:1"], ids=["the loser falls below", "the winner has its share"])
+@pytest.mark.parametrize("shares", ["a:5+b:3", "a:2+b:1+c:1"], ids=["loser below", "winner at its share"])
 def test_as_printed_neither_share_is_kept(preemption: str, claims: int, shares: str) -> None:
     """Of 4 machines a, with 3, is due 2.5 and b, with 1, is due 1.5; or a is due 2 and b 1."""
     three_of_a = [running(100 + node, A, node) for node in range(3)]
