@@ -267,7 +267,8 @@ class WeightedFairness:
         asked = Preempt(
             number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
         )
-        gm.send_request(lm, asked)
+        for address in (gm.lms[lm], *recovery.hearers(lm)):
+            gm.send(address, asked)
         gm.narrator.claimed(task)
 
     def _settle(self, task: TaskId) -> dict[TaskId, HeldTask]:

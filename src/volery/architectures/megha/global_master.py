@@ -16,7 +16,6 @@ from volery.architectures.megha.messages import (
     Ended,
     Holdings,
     Lost,
-    Preempt,
     Refusal,
     Report,
     Request,
@@ -241,14 +240,9 @@ class GlobalMaster(Component):
                 request = Request(number, partition, some, where, attempts, users, epoch, term)
             else:
                 request = Request(number, partition, some, where)
-            self.send_request(lm, request)
+            for address in (self.lms[lm], *recovery.hearers(lm)):
+                self._port.send(address, request)
         self.narrator.requested(partition, tasks, places)
-
-    def send_request(self, lm: int, request: Request | Preempt) -> None:
-        """Send a cluster's leader a request, and whoever else is to hear it."""
-        self._port.send(self.lms[lm], request)
-        for address in self.recovery.hearers(lm):
-            self._port.send(address, request)
 
     def next_request(self, lm: int) -> int:
         """Number of the next request to a cluster."""

@@ -67,7 +67,7 @@ class NoReports:
         """Addresses of the Local Masters of a cluster, the one that leads at first before the other."""
         return (f"lm/{lm}",)
 
-    def hearers(self, lm: int) -> Iterable[Address]:
+    def hearers(self, lm: int) -> tuple[Address, ...]:
         """Those who hear what is requested of a cluster beside its leader."""
         return ()
 
@@ -136,8 +136,8 @@ class ReportRecovery:
     def masters_of(self, lm: int) -> tuple[Address, ...]:
         return pair_of(lm)
 
-    def hearers(self, lm: int) -> Iterable[Address]:
-        return [address for address in pair_of(lm) if self._printed and address != self._gm.lms[lm]]
+    def hearers(self, lm: int) -> tuple[Address, ...]:
+        return tuple([one for one in pair_of(lm) if self._printed and one != self._gm.lms[lm]])
 
     def knows_all(self) -> bool:
         return not self._unknown and not any(self._doubted)
