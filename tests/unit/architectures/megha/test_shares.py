@@ -465,6 +465,14 @@ def test_where_real_work_runs_progress_cannot_be_kept() -> None:
         FederationPlan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
 
 
+def test_as_printed_no_share_is_guaranteed_and_only_what_may_crash_recovers() -> None:
+    printed = built(shares="a:1+b:1", preemption="paper").capability(DueShares)
+    assert printed is not None
+    assert not printed.guaranteed
+    with pytest.raises(InputError, match="set reliable=true"):
+        built(recovery="paper")
+
+
 def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() -> None:
     deployment = built(shares="a:1+b:1", reliable=True)
     assert deployment.capability(DueShares) is not None
