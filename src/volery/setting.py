@@ -156,6 +156,14 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             group="Network and costs",
         ),
     ] = None
+    crashes: Annotated[
+        str,
+        field(
+            "Components that crash and are restarted: address@time+duration, s, as gm/0@20+5; node/0-9 is ten.",
+            "ADDRESS@S+S,...",
+            "Network and costs",
+        ),
+    ] = ""
     requests: Annotated[
         Text,
         field(
@@ -238,6 +246,7 @@ class SettingFields(TypedDict, total=False):
     costs: Mapping[str, int]
     hosts: Mapping[str, Any]
     frames: Mapping[str, Any] | None
+    crashes: str
     requests: str | Path
     capacity: str
     slot_request: str

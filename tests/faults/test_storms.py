@@ -39,6 +39,15 @@ def test_the_design_weathers_what_it_says_it_bears(name: str, first: int) -> Non
         run_scenario(architecture, draw(architecture, seed))
 
 
+@pytest.mark.parametrize("name", ["megha", "megha-2021"])
+def test_no_task_is_lost_where_megha_recovers_and_preempts_as_printed(name: str) -> None:
+    megha = lookup(name)
+    printed = {"recovery": "paper", "preemption": "paper", "turns": "round-robin", "match": "first"}
+    for seed in range(8):
+        scenario = draw(megha, seed)
+        run_scenario(megha, msgspec.structs.replace(scenario, parameters={**scenario.parameters, **printed}))
+
+
 @pytest.mark.parametrize(("name", "seed"), KEPT)
 def test_a_seed_that_has_failed_once_fails_no_more(name: str, seed: int) -> None:
     run_scenario(lookup(name), draw(lookup(name), seed))

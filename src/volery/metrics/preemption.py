@@ -7,12 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from volery.core.events import Preemption
 from volery.core.model import SECOND, Cluster, TaskId, Time
 from volery.core.records import Records
+from volery.core.shares import MILLIONTHS
 from volery.metrics.columns import view
 from volery.metrics.occupancy import stays_on_machines
+
+Times = npt.NDArray[np.int64]
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -42,6 +46,7 @@ class PreemptionSummary(msgspec.Struct, frozen=True):
         losses: by loser and winner, the largest waste first.
         taken_back: by how many of them a place went back to a user who had lost it before.
         shares: per user, the dominant share of the cluster that it had on average from first submit to last finish.
+        below_due: by how many of them a user was left with less than it was due, whatever the scheduler believed.
     """
 
     tasks: int
@@ -50,6 +55,7 @@ class PreemptionSummary(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]
     taken_back: int
     shares: dict[str, float]
+    below_due: int = 0
 
 
 def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary | None:
@@ -69,6 +75,7 @@ def preemption_summary(records: Records, cluster: Cluster) -> PreemptionSummary 
         losses,
         len(taken_back(records.preemptions, usage.users)),
         user_shares(records, cluster, begin, end),
+        _below_due(records, usage),
     )
 
 
@@ -131,6 +138,11 @@ class _Usage:
         """The request of the task, per resource."""
         return self._requests[self._request_of[task]]
 
+    def columns(self, user: str) -> tuple[Times, Times, Times]:
+        """Begin, end and amounts of the attempts of a user."""
+        begin, end, tasks = zip(*self._by_user[user], strict=True)
+        return np.array(begin), np.array(end), np.array([self.amounts(task) for task in tasks])
+
     def used(self, begin_us: Time, end_us: Time, user: str | None) -> list[float]:
         """Amount x microseconds of each resource that a user, or everybody, had in a time."""
         totals = [0.0] * len(self.names)
@@ -140,6 +152,22 @@ class _Usage:
                 for place, amount in enumerate(self.amounts(task)):
                     totals[place] += amount * overlap
         return totals
+
+
+def _below_due(records: Records, usage: _Usage) -> int:
+    """Preemptions after which what the loser still ran was less than its share."""
+    stays: dict[str, tuple[Times, Times, Times]] = {}
+    found = 0
+    for one in records.preemptions:
+        if one.loser is None:
+            continue
+        user, at_us = usage.users[one.task], records.killed.get((one.task, one.attempt), one.at_us)
+        if user not in stays:
+            stays[user] = usage.columns(user)
+        begin, end, amounts = stays[user]
+        left = amounts[(begin <= at_us) & (end > at_us)].sum(axis=0)
+        found += max(int(had) * MILLIONTHS // of for had, of in zip(left, usage.whole, strict=True)) < one.loser.due
+    return found
 
 
 def _losses(records: Records, usage: _Usage) -> tuple[Loss, ...]:

@@ -71,6 +71,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             lie beside the experiments.
         delay_us: of its messages, in place of the network's.
         hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
+        crashes: of components, as in a study's file.
     """
 
     label: Name
@@ -94,6 +95,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     history: str = ""
     delay_us: AtLeastZero | None = None
     hosts: dict[str, HostCosts] = {}
+    crashes: str = ""
 
 
 class NetworkCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -6,7 +6,9 @@ faults alone: the failure detector decides what components learn of them (`docs/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -100,6 +102,33 @@ class FaultPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if crash.back_us < crash.at_us or crash.at_us < up_at.get(crash.address, 0):
                 raise InputError("faults.crashes", f"{crash.address} cannot crash at {crash.at_us} us and not be up")
             up_at[crash.address] = crash.back_us + 1
+
+
+_CRASH: Final = re.compile(
+    r"([a-z]+/)(\d{1,6})(?:-(\d{1,6}))?((?:/[a-z]+)?)@(\d{1,9}(?:\.\d+)?)\+(\d{1,9}(?:\.\d+)?)", re.ASCII
+)
+
+
+def crashes_of(text: str, place: str) -> FaultPlan:
+    """The plan that a text names.
+
+    Args:
+        text: as gm/0@20+5,node/0-9@30+60: address, when, for how long, in seconds; a range stands for all its numbers.
+        place: begins error messages.
+
+    Raises:
+        InputError: the text is malformed, or an address crashes while it is down.
+    """
+    crashes = []
+    for part in text.split(","):
+        found = _CRASH.fullmatch(part.strip())
+        if found is None:
+            raise InputError(place, f"{part!r} is no crash; write address@time+duration in seconds, as gm/0@20+5")
+        role, first, last, rest, at_s, for_s = found.groups()
+        at_us, back_us = round(float(at_s) * SECOND), round((float(at_s) + float(for_s)) * SECOND)
+        numbers = range(int(first), int(last or first) + 1)
+        crashes += [Crash(at_us, f"{role}{number}{rest}", back_us) for number in numbers]
+    return FaultPlan(crashes=tuple(crashes))
 
 
 class NotQuiet(RuntimeError):  # noqa: N818 - it names a state, like Stalled

@@ -123,6 +123,8 @@ def run_key(run: RunSpec) -> str:
         content["hosts"] = run.hosts
     if run.frames is not None:
         content["frames"] = run.frames
+    if run.crashes:
+        content["crashes"] = run.crashes
     if run.warmup:
         content["warmup"] = run.warmup
     if run.window is not None:

@@ -31,6 +31,7 @@ from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
+from volery.sim.faults import crashes_of
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec
 from volery.workload.clusters import in_order_of, parse_amounts
@@ -185,6 +186,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
                 hosts=msgspec.convert(run.hosts, HOSTS),
                 frames=msgspec.convert(run.frames, FRAMES),
                 graphs=graphs,
+                plan=crashes_of(run.crashes, "crashes") if run.crashes else None,
             ),
             progress=watch,
         )

@@ -12,6 +12,7 @@ from volery.conformance.cases import trace_of
 from volery.core.events import Preemption
 from volery.core.model import SECOND, Cluster
 from volery.core.records import LostAttempt, Records
+from volery.core.shares import MILLIONTHS, ShareChange
 from volery.metrics import Loss, preemption_summary, user_shares
 from volery.metrics.preemption import taken_back
 from volery.report.groups import group_runs
@@ -40,6 +41,16 @@ def test_the_account_says_who_lost_what_to_whom_and_what_ran_in_vain() -> None:
     assert account.losses == (Loss("a", "b", 1, 4.0, {"slots": 4.0}),)
     assert (account.tasks, account.wasted_s, account.taken_back) == (1, 4.0, 0)
     assert account.wasted_fraction == pytest.approx(4 / 28)
+
+
+@pytest.mark.parametrize(("due", "below"), [(MILLIONTHS // 2, 0), (MILLIONTHS // 2 + 1, 1)])
+def test_who_is_left_with_less_than_its_share_is_counted_by_the_records(due: int, below: int) -> None:
+    """a has one of two machines left, whatever the scheduler believed."""
+    records = played()
+    records.preemptions[0] = msgspec.structs.replace(records.preemptions[0], loser=ShareChange("a", due, 0, 0))
+    account = preemption_summary(records, CLUSTER)
+    assert account is not None
+    assert account.below_due == below
 
 
 def test_progress_that_is_kept_is_not_wasted() -> None:

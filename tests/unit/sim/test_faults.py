@@ -14,7 +14,7 @@ from volery.core.model import SECOND, SUBMITTER, Address, Cluster, Message, Task
 from volery.core.records import Records
 from volery.sim import Network, Options, simulate
 from volery.sim.execution import BrokenRule
-from volery.sim.faults import Crash, FaultPlan, MessageFaults, NotQuiet, Partition
+from volery.sim.faults import Crash, FaultPlan, MessageFaults, NotQuiet, Partition, crashes_of
 from volery.sim.kernel import Kernel
 
 DETECTION_US = SECOND
@@ -253,3 +253,18 @@ def test_a_plan_of_nothing_changes_nothing() -> None:
         )
         digests.add(simulate(deployment, trace, Cluster.uniform(2), options=Options(plan=plan)).digest())
     assert len(digests) == 1
+
+
+def test_crashes_are_named_by_address_time_and_duration() -> None:
+    plan = crashes_of("lm/0/standby@1.5+2, node/8-9@30+60", "crashes")
+    assert plan.crashes == (
+        Crash(1_500_000, "lm/0/standby", 3_500_000),
+        Crash(30 * SECOND, "node/8", 90 * SECOND),
+        Crash(30 * SECOND, "node/9", 90 * SECOND),
+    )
+
+
+@pytest.mark.parametrize("text", ["gm/0", "gm/0@20", "gm@20+5", "node/3@-1+2", "node/0@1+9,node/0@2+1"])
+def test_crashes_that_cannot_be_are_refused_with_their_place(text: str) -> None:
+    with pytest.raises(InputError, match="crashes"):
+        crashes_of(text, "crashes")

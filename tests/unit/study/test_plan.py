@@ -48,6 +48,7 @@ def key(**changes: Any) -> str:
         {"cutoff_s": 1.0},
         {"delay_us": 501},
         {"jitter_us": 1},
+        {"crashes": "node/0@1+1"},
         {"links": {"lm:node": 1}},
         {"costs": {"gm": 1}},
         {"hosts": {"a": {"roles": {"gm": {}}}}},

@@ -8,7 +8,9 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          before "available"). Where machines offer several resources, amounts stand in for the available bit.
          megha-2021 (arXiv 2103.08413): a GM receives the ends of its own tasks at once, because it answers for their
          jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
-         nobody loses what it is due: docs/decisions/0011. docs/papers.md.
+         nobody loses what it is due: docs/decisions/0011. Users below their share come first, a standby hears results
+         alone, and GMs ask for what they need after a crash: docs/decisions/0010. Readings as printed: match=first,
+         turns=round-robin, preemption=paper, recovery=paper (heartbeats are sent where there is news). docs/papers.md.
 """
 
 from __future__ import annotations
@@ -47,6 +49,9 @@ from volery.roles.recovery.channel import Linking
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 Preempted = Literal["restart", "keep"]
+RecoveryRule = Literal["asked", "paper"]
+PreemptionRule = Literal["agreed", "paper"]
+Turns = Literal["short-first", "round-robin"]
 
 
 class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +82,12 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="bear faults: reliable messages, two Local Masters per cluster, leases of nodes (2021, IV-D)"
         ),
     ] = False
+    recovery: Annotated[
+        RecoveryRule,
+        msgspec.Meta(
+            description="GMs ask, and place again what died; paper: with heartbeats, and LMs relaunch (2021, IV-D)"
+        ),
+    ] = "asked"
     detection_s: Annotated[
         Period, msgspec.Meta(description="a peer that does not answer is given up within this, seconds")
     ] = 1.0
@@ -92,6 +103,13 @@ class MeghaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queues: Annotated[
         str, msgspec.Meta(description="the GM of each user of the tree, in order, as 0+1+1+2; empty: in turn")
     ] = ""
+    turns: Annotated[
+        Turns, msgspec.Meta(description="a GM's users: below their share first, or in turn alone (2021, IV-C)")
+    ] = "short-first"
+    preemption: Annotated[
+        PreemptionRule,
+        msgspec.Meta(description="the loser's GM agrees and nobody loses its share; paper: algorithm 2 as printed"),
+    ] = "agreed"
     preempted: Annotated[
         Preempted, msgspec.Meta(description="preempted tasks start anew, or keep what they have done (lab only)")
     ] = "restart"
@@ -103,8 +121,10 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
 
     Raises:
         InputError: more partitions than machines; the shares or queues are malformed; progress is to be kept where
-            components may crash.
+            components may crash; recovery is chosen where none may.
     """
+    if config.recovery == "paper" and not config.reliable:
+        raise InputError("megha:recovery", "paper is a way to recover, and nothing may crash; set reliable=true")
     assembly = MasterAssembly(cluster, config, streams)
     deployment = assembly.recoverable() if config.reliable else assembly.deployment()
     users = assembly.users
@@ -112,12 +132,13 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
         return deployment
     if config.reliable and config.preempted == "keep":
         raise InputError("megha:preempted", "must be restart where reliable is set: a crash keeps no progress")
+    guaranteed = users.due() if config.preemption == "agreed" else {}
     return msgspec.structs.replace(
         deployment,
         entry_of_user={name: f"gm/{gm}" for name, gm in zip(users.names, users.gm_of, strict=False)},
         capabilities=(
             *deployment.capabilities,
-            DueShares(users.due(), users.shares, tuple(f"gm/{gm}" for gm in range(config.gms))),
+            DueShares(guaranteed, users.shares, tuple(f"gm/{gm}" for gm in range(config.gms))),
             Resumption(preempted=config.preempted == "keep"),
         ),
     )
@@ -137,8 +158,10 @@ class MasterAssembly:
         lent = config.repartition or config.rescheduling == "tail"
         by_machine = bool(cluster.resources or lent or config.shares)
         self._config = config
+        self._as_printed = config.recovery == "paper"
         self._streams = streams
-        self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine)
+        in_order = config.match == "first"
+        self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine, in_order=in_order)
         self._capacities = Capacities(cluster, self._layout) if by_machine else None
         self.users = Users(config.shares, config.queues, cluster, config.gms) if config.shares else None
         self._heartbeat_us = round(config.heartbeat_s * SECOND)
@@ -154,7 +177,7 @@ class MasterAssembly:
     def global_master(self, gm: int, incarnation: int = 0) -> GlobalMaster:
         """One of the Global Masters."""
         config, stream = self._config, self._streams.of(f"gm/{gm}", incarnation)
-        recovery = partial(ReportRecovery, gm, incarnation) if config.reliable else None
+        recovery = partial(ReportRecovery, gm, incarnation, printed=self._as_printed) if config.reliable else None
         search, spared_us = SearchOrder(self._layout, gm), self._heartbeat_us
         parts = partial(
             _master_parts, config, self._layout, self._capacities, self.users, search, stream, spared_us, recovery
@@ -183,7 +206,8 @@ class MasterAssembly:
                 layout, self._capacities, partitions, repartition=config.repartition, **told
             )
             if self.users is not None:
-                shares = WeightedShares(self.users.others, allocations)
+                printed = config.preemption == "paper"
+                shares = WeightedShares(self.users.others, allocations, printed=printed)
         heartbeat_us = self._heartbeat_us
         return LocalMaster(
             layout, partitions, heartbeat_us=heartbeat_us, allocations=allocations, shares=shares, recovery=recovery
@@ -222,7 +246,7 @@ class MasterAssembly:
             if role == "gm":
                 gm = self.global_master(number, incarnation)
                 return linking.around(gm, incarnation, gm.heeds)
-            recovery = Paired(number, pairs[number].index(address), lease, incarnation)
+            recovery = Paired(number, pairs[number].index(address), lease, incarnation, printed=self._as_printed)
             return linking.around(self.local_master(number, recovery), incarnation)
 
         addresses = gms + [lm for pair in pairs for lm in pair] + list(self._machines)
@@ -252,7 +276,8 @@ def _master_parts(
     else:
         view = CapacityView(layout, capacities, search, match=config.match, stream=stream)
         if users is not None:
-            fairness = WeightedFairness(users, spared_us, view)
+            printed, in_turn = config.preemption == "paper", config.turns == "round-robin"
+            fairness = WeightedFairness(users, spared_us, view, printed=printed, in_turn=in_turn)
     narrator = DecisionNarrator() if config.why else SilentNarrator()
     return MasterParts(view, fairness, NoReports() if recovery is None else recovery(moves), narrator)
 

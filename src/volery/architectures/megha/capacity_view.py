@@ -24,8 +24,10 @@ from volery.roles.recovery.leases import Active
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-CHOICES: dict[MeghaMatch, Choice] = {"random": "random", "min-constraints": "first", "best-fit": "best-fit"}
-"""Machines of a partition stand in the order of their constraints, the fewest first."""
+CHOICES: dict[MeghaMatch, Choice] = {
+    "random": "random", "min-constraints": "first", "best-fit": "best-fit", "first": "first"
+}  # fmt: skip
+"""Machines of a partition stand in the order of their constraints, the fewest first; for `first` in their own order."""
 
 
 class CapacityView:

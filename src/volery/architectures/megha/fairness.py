@@ -106,6 +106,9 @@ class WeightedFairness:
 
     Args:
         spared_us: a user whose GM has refused to give up a task is not asked again for so long.
+        printed: algorithm 2 as printed: who has no more than its share *without* the task may claim any task of who has
+            more, though that may leave it less.
+        in_turn: users take turns alone; else those with less than their share come first.
 
     Attributes:
         account: of what all users have, in this GM's view.
@@ -115,8 +118,11 @@ class WeightedFairness:
     takes: ClassVar[frozenset[type]] = frozenset({Reweigh, Holdings, Taken, Yield, Lost, TimerFired})
     sends: ClassVar[Sends] = sent_to("lm", Preempt, Answer)
 
-    def __init__(self, users: Users, spared_us: Time, view: CapacityView) -> None:
+    def __init__(
+        self, users: Users, spared_us: Time, view: CapacityView, *, printed: bool = False, in_turn: bool = False
+    ) -> None:
         self._users = users
+        self._printed = printed
         self._spared_us = spared_us
         self._view = view
         self._weighed = 0
@@ -124,7 +130,7 @@ class WeightedFairness:
         self.account = UserAccount(users, view.packing)
         self._packing = view.packing
         self._user_of_job: dict[JobId, int] = {}
-        view.queue = self.lines = UserLines(self._packing, self.user_of, self.account.is_short)
+        view.queue = self.lines = UserLines(self._packing, self.user_of, None if in_turn else self.account.is_short)
         self._claims: dict[TaskId, dict[TaskId, HeldTask]] = {}
         self._prey: dict[TaskId, TaskId] = {}
         self._yielded: set[TaskId] = set()
@@ -170,7 +176,7 @@ class WeightedFairness:
 
     def _can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         """Find out whether the user keeps its share without these tasks of it, whatever may still be refused."""
-        if self.account.can_lose(user, tasks):
+        if self._printed or self.account.can_lose(user, tasks):
             return True
         self._kept_by_doubt = self._kept_by_doubt or self.account.is_doubtful(user)
         return False
@@ -190,7 +196,8 @@ class WeightedFairness:
         if user == self._users.others:
             return False
         for kind in islice(self.lines.kinds_of(user), KINDS_MAX):
-            if self.account.may_claim(user, kind[1] or SLOT):
+            request = kind[1] or SLOT
+            if self.account.may_claim(user, (0,) * len(request) if self._printed else request):
                 found = next(self._preemptible(user, kind), None)
                 if found is not None:
                     self._preempt(self.lines.pop_kind(user, kind), *found)
@@ -260,7 +267,8 @@ class WeightedFairness:
         asked = Preempt(
             number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
         )
-        gm.send(gm.lms[lm], asked)
+        for address in (gm.lms[lm], *recovery.hearers(lm)):
+            gm.send(address, asked)
         gm.narrator.claimed(task)
 
     def _settle(self, task: TaskId) -> dict[TaskId, HeldTask]:

@@ -240,7 +240,8 @@ class GlobalMaster(Component):
                 request = Request(number, partition, some, where, attempts, users, epoch, term)
             else:
                 request = Request(number, partition, some, where)
-            self._port.send(self.lms[lm], request)
+            for address in (self.lms[lm], *recovery.hearers(lm)):
+                self._port.send(address, request)
         self.narrator.requested(partition, tasks, places)
 
     def next_request(self, lm: int) -> int:

@@ -24,7 +24,7 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.partitions import Layout
 from volery.architectures.megha.parts import of_part
-from volery.architectures.megha.recovery import Alone, Paired, Recovery
+from volery.architectures.megha.recovery import HEARTBEAT, Alone, Paired, Recovery
 from volery.architectures.megha.shares import NoShares, Shares, WeightedShares
 from volery.core.component import Component, Sends, UnknownMessageError, unknown
 from volery.core.events import Drain, Fact, Moved, TimerFired
@@ -37,7 +37,6 @@ from volery.roles.recovery.leases import Active, Deposed, Forget, Result
 Updates = Literal["deltas", "snapshots"]
 CompletionNotice = Literal["once", "twice"]
 
-HEARTBEAT: Final = "heartbeat"
 NOTICES: Final = "notices"
 NEWS: Final = "news"
 NEWS_US: Final[Time] = 2_000
@@ -123,6 +122,7 @@ class LocalMaster(Component):
     def on_request(self, message: Request, source: Address, now: Time) -> None:
         """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
         told = self.gms[source]
+        self.recovery.hear(message.tasks)
         if message.number <= told.request or not self.recovery.heeds(source, message.epoch, message.term):
             return
         told.request = message.number

@@ -13,13 +13,14 @@ class Layout:
     """Units, partitions and constraint vectors; a pure function of the cluster, shared by all components of a build.
 
     Partition `lm * gm_count + gm` is internal to that GM and external to the others. The units of a partition are its
-    worker slots, or its machines where tasks ask for amounts, those with few constraints first.
+    worker slots, or its machines where tasks ask for amounts, those with few constraints first, or in order.
 
     Args:
         cluster: machines in order; consecutive machines share a Local Master.
         gm_count: partitions per Local Master.
         lm_count: Local Masters.
         by_machine: whether units are machines.
+        in_order: whether they stand in the order of machines.
 
     Attributes:
         bits: per position, the vector with this bit alone.
@@ -32,7 +33,9 @@ class Layout:
         InputError: more partitions than machines.
     """
 
-    def __init__(self, cluster: Cluster, gm_count: int, lm_count: int, *, by_machine: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, gm_count: int, lm_count: int, *, by_machine: bool = False, in_order: bool = False
+    ) -> None:
         machine_count = len(cluster.constraints)
         if gm_count * lm_count > machine_count:
             raise InputError(
@@ -45,7 +48,9 @@ class Layout:
         self.machines: list[list[int]] = []
         for lm_machines in split_evenly(machine_count, lm_count):
             for piece in split_evenly(len(lm_machines), gm_count):
-                ordered = fewest_constraints_first([lm_machines.start + i for i in piece], cluster.constraints)
+                ordered = [lm_machines.start + i for i in piece]
+                if not in_order:
+                    ordered = fewest_constraints_first(ordered, cluster.constraints)
                 self.machines.append([machine for machine in ordered for _ in range(units[machine])])
         names = [f"node/{machine}" for machine in range(machine_count)]
         self.nodes = [[names[machine] for machine in machines] for machines in self.machines]

@@ -3,20 +3,24 @@
 A pair is rebuilt from its nodes whenever one of it begins to lead. The nodes are the record: what runs where, and what
 has finished and is not forgotten. The standby receives every result, too. A leader hands tasks of dead nodes, from its
 list of active tasks, back to the GMs that own them, which alone number attempts.
+
+As printed (arXiv 2103.08413, section IV-D) a leader relaunches the tasks of a failed worker itself, there, once it is
+restarted: both masters hear what GMs request, and so both have the list of tasks. What is not on it goes back to its
+GM. And a GM that has begun anew receives its report with the next heartbeat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
 
 from volery.architectures.megha.allocations import NewsRecord
-from volery.architectures.megha.messages import Join, Lost, Report
+from volery.architectures.megha.messages import ATTEMPTS, Join, Lost, Report
 from volery.core.component import Sends, sent_to
-from volery.core.events import Drain, Moved, Reassignment, TimerFired
-from volery.core.model import Address, Task, TaskId, Time
+from volery.core.events import Counted, Drain, Moved, Reassignment, TimerFired
+from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
@@ -24,6 +28,8 @@ from volery.roles.recovery.leases import Active, Deposed, Fence, Forget, Lease, 
 
 if TYPE_CHECKING:
     from volery.architectures.megha.local_master import LocalMaster
+
+HEARTBEAT: Final = "heartbeat"
 
 
 def pair_of(lm: int) -> tuple[Address, Address]:
@@ -53,6 +59,9 @@ class Alone:
 
     def bind(self, port: Port) -> None: ...
     def start(self, now: Time) -> None: ...
+
+    def hear(self, tasks: Sequence[Task]) -> None:
+        """Note tasks that a GM requests."""
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
         """Find out whether a request of a GM is valid."""
@@ -109,6 +118,7 @@ class Paired:
 
     Args:
         me: 0, or 1 for the standby.
+        printed: whether it relaunches, and reports with heartbeats, as printed.
 
     Attributes:
         leadership: who leads, and the nodes.
@@ -120,7 +130,10 @@ class Paired:
     )
     paired = True
 
-    def __init__(self, lm: int, me: int, lease: Lease, incarnation: int) -> None:
+    def __init__(self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False) -> None:
+        self._printed = printed
+        self._listed: dict[JobId, dict[TaskId, Task]] = {}
+        self._strangers: dict[Address, None] = {}
         self._pair = pair_of(lm)
         self._me = me
         self._lease = lease
@@ -152,9 +165,14 @@ class Paired:
     def forget_all(self) -> None:
         """Forget all but results."""
         self._unsent.clear()
+        self._strangers.clear()
         self._lm.forget_all()
 
     # What Global Masters ask for.
+
+    def hear(self, tasks: Sequence[Task]) -> None:
+        for task in tasks if self._printed else ():
+            self._listed.setdefault(task.job, {})[task.id] = task
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
         """See `Recovery`; one whose jobs were moved to another is void."""
@@ -198,6 +216,9 @@ class Paired:
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
         wanted = frozenset(tasks)
+        for listed in self._listed.values():
+            for number in wanted & listed.keys():
+                del listed[number]
         for node, unsent in self._unsent.items():
             for task, active in unsent:
                 if task.id in wanted and self._is_there(active, node):
@@ -221,6 +242,10 @@ class Paired:
         if not self.opened:
             self._lm.sleep(event)
             return True
+        if event.key == HEARTBEAT:
+            strangers, self._strangers = self._strangers, {}
+            for gm in strangers:
+                self._report_whole(gm)
         for address, told in self._lm.gms.items() if self._relieved else ():
             if self._is_void(address, self.term_of(address)):
                 self._skip(told)  # frames for one that never comes back would be kept for ever
@@ -276,6 +301,7 @@ class Paired:
             known = self._results.pop(task, None)
             if known is not None:
                 at.setdefault(known[1], []).append(task)
+                self._listed.pop(known[0].job, None)
         for node, tasks in at.items() if self.leadership.leading else ():
             self._lm.send(node, Forget(tuple(tasks)))
 
@@ -306,7 +332,8 @@ class Paired:
         there = self._lm.there[node]
         running = {active.task for active in status.running}
         finished = [active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)]
-        self._hand_back(node, [active for task, active in there.items() if task not in running])
+        gone = [active for task, active in there.items() if task not in running]
+        self._hand_back(node, [active for active in gone if not self._relaunched(active, node)])
         holds = self._lm.allocations.holds
         fresh = [self._with_owner(active) for active in status.running if not holds(active.task)]
         for active in fresh:
@@ -318,9 +345,27 @@ class Paired:
                 self._report(address, fresh, finished, whole=False)
 
     def node_dead(self, node: Address) -> None:
-        """Its tasks go back to their owners, and nobody gets their places."""
-        self._hand_back(node, list(self._lm.there[node].values()))
+        """Its tasks go back to their owners, or wait for it, and nobody gets their places."""
+        there = self._lm.there[node].values()
+        self._hand_back(node, [active for active in there if self._to_relaunch(active, node) is None])
         self._lm.shares.node_dead(node)
+
+    def _to_relaunch(self, active: Active, node: Address) -> Task | None:
+        if node in self.drained or self._lm.shares.is_victim(active.task):
+            return None
+        return self._listed.get(active.job, {}).get(active.task)
+
+    def _relaunched(self, active: Active, node: Address) -> bool:
+        """Launch a dead attempt's task again where it was, and let its GM know, which numbers attempts below these."""
+        task, low = self._to_relaunch(active, node), active.attempt % ATTEMPTS
+        if task is None:
+            return False
+        again = replace(active, attempt=active.attempt + max(1, ATTEMPTS // 2 - low))
+        self._lm.there[node][active.task] = again
+        self._lm.observe(Counted("relaunches"))
+        self.run(task, again, node)
+        self._report(active.owner, (again,), (), whole=False)
+        return True
 
     def _hand_back(self, node: Address, dead: list[Active]) -> None:
         owners: dict[Address, list[Active]] = {}
@@ -352,7 +397,11 @@ class Paired:
         self._terms[gm] = message.term
         if self.opened and not self._is_void(gm, message.term):
             self._meet_anew(self._lm.gms[gm])
-            self._report_whole(gm)
+            if self._printed:
+                self._strangers[gm] = None
+                self._lm.maybe_arm(now)
+            else:
+                self._report_whole(gm)
 
     def _meet_anew(self, told: NewsRecord) -> None:
         told.request = 0

@@ -67,6 +67,10 @@ class NoReports:
         """Addresses of the Local Masters of a cluster, the one that leads at first before the other."""
         return (f"lm/{lm}",)
 
+    def hearers(self, lm: int) -> tuple[Address, ...]:
+        """Those who hear what is requested of a cluster beside its leader."""
+        return ()
+
     def knows_all(self) -> bool:
         """Find out whether all that runs is known."""
         return True
@@ -97,13 +101,15 @@ class ReportRecovery:
 
     Args:
         moves: of jobs from one GM to another, of which this component knows.
+        printed: whether the standby of a pair hears what is requested, too (arXiv 2103.08413, section IV-D).
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Report, Lost, Moved, Standing})
     sends: ClassVar[Sends] = sent_to("lm", Forget, Join, Moved, Deposed)
     paired: ClassVar[bool] = True
 
-    def __init__(self, gm: int, incarnation: int, moves: tuple[Reassignment, ...]) -> None:
+    def __init__(self, gm: int, incarnation: int, moves: tuple[Reassignment, ...], *, printed: bool = False) -> None:
+        self._printed = printed
         self._moves = moves
         self.term = max((move.epoch for move in moves if move.origin == f"gm/{gm}"), default=0)
         self.first_attempt = incarnation * ATTEMPTS
@@ -129,6 +135,9 @@ class ReportRecovery:
 
     def masters_of(self, lm: int) -> tuple[Address, ...]:
         return pair_of(lm)
+
+    def hearers(self, lm: int) -> tuple[Address, ...]:
+        return tuple([one for one in pair_of(lm) if self._printed and one != self._gm.lms[lm]])
 
     def knows_all(self) -> bool:
         return not self._unknown and not any(self._doubted)

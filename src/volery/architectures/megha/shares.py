@@ -164,13 +164,15 @@ class WeightedShares:
 
     Args:
         others: the number of the users whom the tree does not name.
+        printed: preemptions are verified here alone, and a place may go back, as algorithm 2 is printed.
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Preempt, Answer})
     sends: ClassVar[Sends] = sent_to("gm", Holdings, Yield, Taken, Refusal, Lost)
 
-    def __init__(self, others: int, allocations: AmountAllocations) -> None:
+    def __init__(self, others: int, allocations: AmountAllocations, *, printed: bool = False) -> None:
         self._others = others
+        self._printed = printed
         self._allocations = allocations
         self._packing = allocations.packing
         self._losers: dict[TaskId, frozenset[int]] = {}  # of a place that was taken, down to whoever holds it now
@@ -244,6 +246,7 @@ class WeightedShares:
         """Validate that the victims run there and that with what they have there is enough; ask their GM."""
         owner = self._lm.gms[source]
         node = self._lm.layout.nodes[message.partition][message.position]
+        self._lm.recovery.hear((message.task,))
         if message.number <= owner.request or not self._lm.recovery.heeds(source, message.epoch, message.term):
             return
         owner.request = message.number
@@ -268,7 +271,7 @@ class WeightedShares:
         allocations.set_aside(here, position, pool, owner)
         self._lm.maybe_arm(now)
         losers = allocations.active[victims[0]].owner if victims else owner
-        if losers is owner or message.loser == self._others:
+        if self._printed or losers is owner or message.loser == self._others:
             self._agree(claim, now)
             return
         self._yields += 1
@@ -354,7 +357,7 @@ class WeightedShares:
         claim.victims.discard(task)
         self._tell_gone(active)
         before = self._losers.pop(task, frozenset())
-        if claim.wanted.weighed == self._weighed:
+        if claim.wanted.weighed == self._weighed and not self._printed:
             claim.losers |= before | {claim.wanted.loser}
         if self._lm.recovery.paired:
             self._allocations.node_changed(node)

@@ -188,7 +188,7 @@ class UserLines:
 
     Args:
         user_of: whose task it is.
-        is_short: whether a user has less than its share.
+        is_short: whether a user has less than its share; None: they take turns alone.
 
     Attributes:
         length: how many tasks wait.
@@ -196,10 +196,12 @@ class UserLines:
 
     __slots__ = ("_is_short", "_lines", "_packing", "_user_of", "length")
 
-    def __init__(self, packing: Packing, user_of: Callable[[Task], int], is_short: Callable[[int], bool]) -> None:
+    def __init__(
+        self, packing: Packing, user_of: Callable[[Task], int], is_short: Callable[[int], bool] | None
+    ) -> None:
         self._packing = packing
         self._user_of = user_of
-        self._is_short = is_short
+        self._is_short = is_short or (lambda _: False)
         self._lines: dict[int, VectorQueue] = {}
         self.length = 0
 

@@ -23,8 +23,9 @@ from volery.roles.recovery.leases import Active
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
 
-MeghaMatch = Literal["random", "min-constraints", "best-fit"]
-"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy."""
+MeghaMatch = Literal["random", "min-constraints", "best-fit", "first"]
+"""Best fit looks at amounts; among slots, which are all alike, it is the minimum-constraints policy. First: algorithm 1
+of arXiv 2103.08413, the first candidate with room in the order of machines."""
 
 Place = tuple[Task, int, int]
 """A placed task, its partition and its position there."""

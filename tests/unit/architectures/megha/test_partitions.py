@@ -31,6 +31,12 @@ def test_every_slot_of_every_machine_is_in_one_partition(gms: int, lms: int, ext
         assert counts == sorted(counts), "the lowest position has the fewest constraints"
 
 
+def test_machines_stand_in_their_own_order_where_the_first_candidate_is_taken() -> None:
+    cluster = Cluster((3, 0, 1, 7), (1,) * 4)
+    assert Layout(cluster, 1, 1, in_order=True).machines == [[0, 1, 2, 3]]
+    assert Layout(cluster, 1, 1).machines == [[1, 2, 0, 3]]
+
+
 def test_consecutive_machines_share_a_local_master() -> None:
     layout = Layout(Cluster.uniform(12), 2, 3)
     assert layout.machines == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]]

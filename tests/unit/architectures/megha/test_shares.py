@@ -86,9 +86,9 @@ def running(number: int, user: int, node: int) -> Holding:
     return Holding(number, user, node // 2, node % 2, ())
 
 
-def contended(*holdings: Holding) -> Alone:
+def contended(*holdings: Holding, **parameters: Any) -> Alone:
     """b's GM, which has heard that all machines are busy, and with what."""
-    master = part("gm/1")
+    master = part("gm/1", **parameters)
     master.hear(Holdings(1, (), holdings), "lm/0")
     master.hear(update(1, 0, **FULL), "lm/0")
     return master
@@ -120,6 +120,15 @@ def test_nobody_preempts_beyond_the_own_share() -> None:
     master = contended(*FOUR_OF_A)
     assert [one.victims for one in sent(master.hear(job(1, 3, "b")), Preempt)] == [(103,), (102,)]
     assert not sent(master.hear(update(2, 2, **FULL), "lm/0"), Preempt)
+
+
+@pytest.mark.parametrize(("preemption", "claims"), [("agreed", 0), ("paper", 1)])
+@pytest.mark.parametrize("shares", ["a:5+b:3", "a:2+b:1+c:1"], ids=["loser below", "winner at its share"])
+def test_as_printed_neither_share_is_kept(preemption: str, claims: int, shares: str) -> None:
+    """Of 4 machines a, with 3, is due 2.5 and b, with 1, is due 1.5; or a is due 2 and b 1."""
+    three_of_a = [running(100 + node, A, node) for node in range(3)]
+    master = contended(*three_of_a, running(103, B, 3), preemption=preemption, shares=shares)
+    assert [one.loser for one in sent(master.hear(job(1, 1, "b")), Preempt)] == [A] * claims
 
 
 def test_users_who_are_not_in_the_tree_are_due_nothing_and_lose_first_of_equals() -> None:
@@ -236,9 +245,9 @@ def test_a_gm_preempts_the_largest_violator_among_its_own_users() -> None:
     assert [(one.loser, one.victims) for one in preempted] == [(0, (1,))], "all have what they are due"
 
 
-def queued(*users: int, short: tuple[int, ...] = ()) -> UserLines:
+def queued(*users: int, short: tuple[int, ...] = (), in_turn: bool = False) -> UserLines:
     """Task k is of the k-th user; slots."""
-    lines = UserLines(PACKING, lambda one: users[one.id], lambda user: user in short)
+    lines = UserLines(PACKING, lambda one: users[one.id], None if in_turn else lambda user: user in short)
     for number in range(len(users)):
         lines.push(Task(number, 0))
     return lines
@@ -259,6 +268,10 @@ def test_the_queues_of_a_gm_are_served_round_robin() -> None:
 
 def test_users_below_their_share_come_first_while_others_wait() -> None:
     assert order(queued(A, A, B, OTHERS, OTHERS, short=(B, OTHERS))) == [2, 3, 4, 0, 1]
+
+
+def test_users_below_their_share_wait_for_their_turn_where_turns_are_as_printed() -> None:
+    assert order(queued(A, A, B, OTHERS, OTHERS, short=(B, OTHERS), in_turn=True)) == [0, 2, 3, 1, 4]
 
 
 def test_queues_lose_the_tasks_of_a_cancelled_job_and_keep_their_order() -> None:
@@ -450,6 +463,14 @@ def test_where_real_work_runs_progress_cannot_be_kept() -> None:
     assert FederationPlan(megha, configure(megha, given), CLUSTER).build().capability(DueShares)
     with pytest.raises(InputError, match="preempted=restart"):
         FederationPlan(megha, configure(megha, {**given, "preempted": "keep"}), CLUSTER).build()
+
+
+def test_as_printed_no_share_is_guaranteed_and_only_what_may_crash_recovers() -> None:
+    printed = built(shares="a:1+b:1", preemption="paper").capability(DueShares)
+    assert printed is not None
+    assert not printed.guaranteed
+    with pytest.raises(InputError, match="set reliable=true"):
+        built(recovery="paper")
 
 
 def test_with_shares_every_component_may_crash_and_then_no_progress_is_kept() -> None:
