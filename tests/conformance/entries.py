@@ -7,7 +7,7 @@ import msgspec
 from volery.architectures import configure, lookup, registry
 from volery.core.component import Architecture
 
-VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
+VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     "megha:updates=snapshots": {"heartbeat_s": "0.5"},
     "megha:completion_notice=twice": {"heartbeat_s": "0.3"},
     "megha:eager_retry=false": {},
@@ -28,6 +28,14 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     },
     "pigeon:groups=4": {"reserved": "1", "weight": "3", "match": "min-constraints"},
     "pigeon:weight=0": {"groups": "3", "reserved": "0"},
+    "pigeon:longer_cutoffs_s": {
+        "groups": "3",
+        "reserved": "1",
+        "weight": "3",
+        "cutoff_s": "0.05",
+        "longer_cutoffs_s": (0.2, 1.0),
+        "longer_weights": (2, 0),
+    },
     "pigeon:masters_per_worker": {"groups": "4", "reserved": "1", "masters_per_worker": "2"},
     "pigeon:power": {"groups": "4", "reserved": "1", "power": "speed"},
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},

@@ -423,6 +423,23 @@ def fair_queue_of_the_published_code() -> str:
     return fair_queue(3, "published-code", "Pigeon's public code: W + 1 = 4 short tasks pass before a long one")
 
 
+@script
+def fair_queue_of_three_types() -> str:
+    """Short tasks 7 to 12, medium ones 4 to 6, long ones 1 to 3, with weights 3 and 2."""
+    jobs = [[SECOND], *([[LONG]] * 3), *([[100 * SECOND]] * 3), *([[SECOND]] * 6)]
+    queued = case([0] + [1_000] * 12, jobs, [0])
+    title = "Pigeon, section 2.2, footnote: as many queues as types of jobs, with weighted fair queuing"
+    parameters = {"reserved": 0, "distributors": 1, "weight": 3, "cutoff_s": 10.0}
+    more = {"longer_cutoffs_s": (1129.532,), "longer_weights": (2,)}
+    quiet = frozenset({"JobAccepted", "Submit", "GroupTasks", "Launch", "Completed", "JobDone"})
+    return transcript(title, "pigeon", queued, parameters={**parameters, **more}, quiet=quiet)
+
+
+def test_of_three_types_one_in_three_is_not_short_and_of_these_one_in_two_is_long() -> None:
+    started = [int(task) for task in re.findall(r"runs t([0-9]+)", fair_queue_of_three_types())]
+    assert "".join("LMS"[(task > 3) + (task > 6)] for task in started[1:]) == "SSMSSLSSMLML"
+
+
 def served(text: str) -> str:
     """S or L for each task after the first, in the order of their starts (tasks 1 to 4 are long)."""
     started = [int(task) for task in re.findall(r"runs t([0-9]+)", text)]

@@ -12,18 +12,21 @@ Deviates Idle lists are bit vectors: which of several equal idle workers runs a 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import msgspec
 
 from volery.architectures.pigeon.distributor import Distribution, Distributor
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, MasterHosts, Power, divide
-from volery.architectures.pigeon.master import Master, Node, WeightCounting
+from volery.architectures.pigeon.master import Master, Node
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
+from volery.architectures.pigeon.queues import WeightCounting
 from volery.architectures.pigeon.recovery import DistributorRecovery, MasterRecovery, pair_of
 from volery.core.bounds import Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, JobId
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -46,6 +49,12 @@ class PigeonConfig(Parameters, frozen=True):
     weight: Count = param(20, "W: one of W dispatches is long while long tasks wait; 0: infinite")
     weight_counting: WeightCounting = param("paper", "published-code: weight + 1 short ones pass, and all are counted")
     cutoff_s: Seconds = param(1129.532, "jobs with at most this mean task duration are short, seconds")
+    longer_cutoffs_s: tuple[Seconds, ...] = param(
+        (), "ascending limits above cutoff_s: a type of long jobs, with a queue, below each and above the last, seconds"
+    )
+    longer_weights: tuple[Count, ...] = param(
+        (), "as weight, one per limit: between the jobs below it and all that are longer (footnote of section 2.2)"
+    )
     distribution: Distribution = param("even", "even with random remainder, or weighted by suitable workers")
     match: MatchPolicy = param("random", "which suitable worker is taken")
     constraint_counting: ConstraintCounting = param(
@@ -53,6 +62,23 @@ class PigeonConfig(Parameters, frozen=True):
     )
     reliable: bool = param(False, "bear faults: two masters per group, leases, reliable messages (section 6.1)")
     detection_s: Period = param(1.0, "a peer that does not answer is given up within this, seconds")
+
+    def check_types(self) -> None:
+        """Refuse types of jobs that are not in order, or without a weight.
+
+        Raises:
+            InputError: naming the parameter.
+        """
+        limits = (self.cutoff_s, *self.longer_cutoffs_s)
+        if any(low >= high for low, high in pairwise(limits)):
+            raise InputError(
+                "pigeon:longer_cutoffs_s", f"the limits {limits} with cutoff_s do not ascend; give longer ones later"
+            )
+        if len(self.longer_weights) != len(self.longer_cutoffs_s):
+            raise InputError(
+                "pigeon:longer_weights",
+                f"{len(self.longer_weights)} weights for {len(self.longer_cutoffs_s)} limits; give one per limit",
+            )
 
 
 GROUP_WORKERS = 100
@@ -64,6 +90,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     Raises:
         InputError: groups that the cluster cannot be cut into.
     """
+    config.check_types()
     group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
     hosts = MasterHosts(config.masters_per_worker, config.reliable)
     groups = divide(cluster, group_count, config.group_sizes, config.reserved, hosts)
@@ -108,7 +135,7 @@ class PigeonBuilder:
         return Distributor(
             self._supply,
             distribution=self._config.distribution,
-            cutoff_us=round(self._config.cutoff_s * SECOND),
+            cutoffs_us=[round(limit * SECOND) for limit in (self._config.cutoff_s, *self._config.longer_cutoffs_s)],
             stream=self._streams.of(address),
             recovery=recovery,
         )
@@ -118,7 +145,7 @@ class PigeonBuilder:
         config = self._config
         return Master(
             group,
-            weight=config.weight,
+            weights=(config.weight, *config.longer_weights),
             weight_counting=config.weight_counting,
             match=config.match,
             stream=stream,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from random import Random
 from typing import Literal
@@ -29,7 +29,7 @@ class Distributor(Component):
         distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
             draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
             all tasks where groups are unequal, are always drawn.
-        cutoff_us: jobs whose estimate is at most this are short.
+        cutoffs_us: the first parts short jobs (at most this) from long ones, the next the types of long jobs.
 
     Attributes:
         masters: the leading master of each group.
@@ -40,7 +40,7 @@ class Distributor(Component):
         supply: GroupSupply,
         *,
         distribution: Distribution,
-        cutoff_us: Time,
+        cutoffs_us: Sequence[Time],
         stream: Random,
         recovery: DistributorRecovery | None = None,
     ) -> None:
@@ -48,7 +48,7 @@ class Distributor(Component):
         totals = supply.cumulative(0, True)
         equal = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
         self._even = distribution == "even" and equal
-        self._cutoff_us = cutoff_us
+        self._cutoffs_us = tuple(cutoffs_us)
         self._stream = stream
         self.masters = [f"master/{group}" for group in range(supply.group_count)]
         self._numbers = [0] * supply.group_count
@@ -73,33 +73,33 @@ class Distributor(Component):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Distribute a job; tasks that fit no worker are reported and the others run."""
         tasks = self._jobs.admit(message, source, 0)
-        self._distribute(tasks, message.job.estimate_us <= self._cutoff_us)
+        self._distribute(tasks, bisect_left(self._cutoffs_us, message.job.estimate_us))
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         tasks = self._jobs.more(message)
         if tasks:
-            self._distribute(tasks, tasks[0].estimate_us <= self._cutoff_us)
+            self._distribute(tasks, bisect_left(self._cutoffs_us, tasks[0].estimate_us))
 
-    def _distribute(self, tasks: Sequence[Task], short: bool) -> None:
+    def _distribute(self, tasks: Sequence[Task], kind: int) -> None:
         shares: dict[int, list[Task]] = {}
         if self._even:
             plain = [task for task in tasks if not task.constraints]
             self._deal(plain, shares)
             tasks = [task for task in tasks if task.constraints] if len(plain) < len(tasks) else ()
-        self._draw(tasks, short, shares)
+        self._draw(tasks, not kind, shares)
         outstanding = self._outstanding
         for group in sorted(shares):
             share = tuple(shares[group])
             for task in share:
                 outstanding[task.id] = task.job
-            self._hand_out(group, short, share)
+            self._hand_out(group, kind, share)
 
-    def _hand_out(self, group: int, short: bool, share: tuple[Task, ...]) -> None:
+    def _hand_out(self, group: int, kind: int, share: tuple[Task, ...]) -> None:
         if self._recovery is not None:
-            self._recovery.deal(group, short, share)
+            self._recovery.deal(group, kind, share)
             return
         number = self._numbers[group] = self._numbers[group] + 1
-        self._port.send(self.masters[group], GroupTasks(number, short, share))
+        self._port.send(self.masters[group], GroupTasks(number, not kind, share, max(0, kind - 1)))
 
     def _deal(self, tasks: Sequence[Task], shares: dict[int, list[Task]]) -> None:
         """Every master gets as many, the remainder goes to distinct random masters (Pigeon, section 2.2)."""

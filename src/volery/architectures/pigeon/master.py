@@ -1,25 +1,24 @@
-"""Pigeon's master and its nodes: a central scheduler per group, with two weighted fair queues and reserved workers."""
+"""Pigeon's master and its nodes: a central scheduler per group, with weighted fair queues and reserved workers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Launch, Withdraw, Withdrawn
+from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Launch, Withdraw, Withdrawn, kind_of
+from volery.architectures.pigeon.queues import FairQueues, WeightCounting
 from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Drain, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import MatchPolicy, positions
-from volery.policies.queues import ConstraintQueue
 from volery.roles.node import Kill
 from volery.roles.recovery.election import LEADERSHIP, Leadership
 from volery.roles.recovery.leases import Fenced, Result
 
-WeightCounting = Literal["paper", "published-code"]
 PLAIN: Final = frozenset({GroupTasks, Completed})
 """The messages to a master without a recovery alone."""
 
@@ -33,12 +32,11 @@ class Master(Component):
     """Runs tasks of its group on idle workers, short ones first, and lets no long one starve.
 
     A short task takes a low-priority worker, then a reserved one, else it joins the high-priority queue; a long task
-    takes a low-priority worker or joins the low-priority queue. An idle reserved worker serves short tasks only. An
-    idle low-priority worker serves one long task after weight - 1 short ones (Pigeon, section 2.2); a task that does
-    not fit it is passed over (PigeonC, section 4.2).
+    takes a low-priority worker or joins the queue of its type. An idle reserved worker serves short tasks only, an
+    idle low-priority worker all types by their weights (Pigeon, section 2.2).
 
     Args:
-        weight: W; 0 = infinite: long tasks wait until no short one does.
+        weights: W, and those between further types of long jobs.
 
     Attributes:
         free: vector of the idle units.
@@ -52,7 +50,7 @@ class Master(Component):
         self,
         group: Group,
         *,
-        weight: int,
+        weights: Sequence[int],
         weight_counting: WeightCounting,
         match: MatchPolicy,
         stream: Random,
@@ -60,13 +58,9 @@ class Master(Component):
     ) -> None:
         self._group = group
         self.free = group.matches.every
-        self._high = ConstraintQueue()
-        self._low = ConstraintQueue()
+        self._queues = FairQueues(weights, weight_counting)
         self.owned: dict[TaskId, int] = {}
         self._owners: dict[TaskId, Address] = {}
-        self._count_all = weight_counting == "published-code"
-        self._passes_max = (weight + 1 if self._count_all else weight - 1) if weight else 1 << 62
-        self._passed = 0
         self._by_fewest = match == "min-constraints"
         self._stream = stream
         self._seen: dict[Address, int] = {}
@@ -99,15 +93,15 @@ class Master(Component):
         group, short, free = self._group, message.short, self.free
         matches, reserved, bits = group.matches, group.reserved, group.bits
         owned, node_of, send, random = self.owned, group.node_of, self._port.send, self._stream.random
-        queue, size, launches = self._high if short else self._low, len(bits), self._launches
-        if queue.length:
-            self._port.observe(Measured("queued_tasks", self._high.length + self._low.length))
+        queues, kind, size, launches = self._queues, kind_of(message), len(bits), self._launches
+        if queues.length:
+            self._port.observe(Measured("queued_tasks", queues.length))
         for task in message.tasks:
             candidates = free and free & matches[task.constraints]
             if reserved:
                 candidates = candidates & ~reserved or (candidates if short else 0)
             if not candidates:
-                queue.push(task)
+                queues.push(task, kind)
                 self._owners[task.id] = source
                 continue
             if self._by_fewest:
@@ -122,13 +116,13 @@ class Master(Component):
             send(node_of[unit], Launch(launches, task, source))
         self.free, self._launches = free, launches
 
-    def place(self, task: Task, short: bool, distributor: Address) -> None:
-        """Launch a task on an idle unit, or queue it."""
+    def place(self, task: Task, kind: int, distributor: Address) -> None:
+        """Launch a task of a type on an idle unit, or queue it."""
         group = self._group
         candidates = self.free & group.matches[task.constraints]
-        candidates = candidates & ~group.reserved or (candidates if short else 0)
+        candidates = candidates & ~group.reserved or (0 if kind else candidates)
         if not candidates:
-            (self._high if short else self._low).push(task)
+            self._queues.push(task, kind)
             self._owners[task.id] = distributor
             return
         if self._by_fewest:
@@ -154,7 +148,7 @@ class Master(Component):
 
     def serve(self, unit: int) -> None:
         """Give a unit the next task that it may run, or let it idle."""
-        task = self._next(unit) if self._high.length or self._low.length else None
+        task = self._next(unit) if self._queues.length else None
         if task is None:
             self.free |= self._group.bits[unit]
         else:
@@ -163,22 +157,8 @@ class Master(Component):
     def _next(self, unit: int) -> Task | None:
         offered = self._group.constraints[unit]
         if self._group.reserved >> unit & 1:
-            task = self._high.pop_fitting(offered)
-            if task is not None and self._count_all:
-                self._passed += 1
-            return task
-        long_waits = self._low.length > 0
-        if self._high.length and (not long_waits or self._passed < self._passes_max):
-            task = self._high.pop_fitting(offered)
-            if task is not None:
-                self._passed += long_waits or self._count_all
-                return task
-        if long_waits:
-            task = self._low.pop_fitting(offered)
-            if task is not None:
-                self._passed = 0
-                return task
-        return self._high.pop_fitting(offered) if self._high.length else None
+            return self._queues.pop_shortest(offered)
+        return self._queues.pop(offered)
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Drop the tasks that wait, and report them; kill those that run, whose ends nodes report."""
@@ -187,23 +167,20 @@ class Master(Component):
             unit = self.owned.get(task)
             if unit is not None:
                 self._port.send(self._group.node_of[unit], Kill(task))
-        dropped = [task.id for queue in (self._high, self._low) for task in queue.remove(lambda t: t.id in unwanted)]
+        dropped = [task.id for task in self._queues.remove(lambda task: task.id in unwanted)]
         if dropped:
             for task in dropped:
                 del self._owners[task]
                 if recovery is not None:
                     recovery.withdrawn(task)
-            if not (self._low.length or self._count_all):
-                self._passed = 0
             self._port.send(source, Withdrawn(tuple(dropped)))
 
     def forget_all(self) -> None:
         """Begin anew: no unit is idle, nothing runs or waits."""
-        for queue in (self._high, self._low):
-            queue.remove(lambda _: True)
+        self._queues.clear()
         self.owned.clear()
         self._owners.clear()
-        self.free = self._passed = 0
+        self.free = 0
 
     def on_deal(self, message: Deal, source: Address, now: Time) -> None:
         """Place tasks of the present epoch."""
@@ -226,12 +203,12 @@ class Master(Component):
             busy |= 1 << unit
         usable = self._group.matches.every if self._recovery is None else self._recovery.usable()
         assert self.free == usable & ~busy, "units neither free nor owned"
-        for queue, idle in ((self._high, self.free), (self._low, self.free & ~self._group.reserved)):
-            for mask in queue.masks():
-                assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
+        for kind, mask in self._queues.masks():
+            idle = self.free & ~self._group.reserved if kind else self.free
+            assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
 
     def check_rest(self) -> None:
-        assert not len(self.owned) + self._high.length + self._low.length, "tasks are left"
+        assert not len(self.owned) + self._queues.length, "tasks are left"
         if self._recovery is not None:
             self._recovery.check_rest()
         if self._recovery is None or self.leadership.leading:

@@ -14,11 +14,15 @@ from volery.roles.recovery.leases import NODE_MESSAGES, Active
 
 
 class GroupTasks(Message, frozen=True):
-    """Distributor > master: tasks of one job for the master's group, all of a short or all of a long job."""
+    """Distributor > master: tasks of one job for the master's group, all of a short or all of a long job.
+
+    Longer: of a long job, how many limits above the cutoff it exceeds.
+    """
 
     number: int
     short: bool
     tasks: tuple[Task, ...]
+    longer: int = 0
 
 
 class Withdraw(Message, frozen=True):
@@ -54,6 +58,7 @@ class Deal(Message, frozen=True):
     short: bool
     tasks: tuple[Task, ...]
     attempts: tuple[int, ...]
+    longer: int = 0
 
 
 class Lost(Message, frozen=True):
@@ -72,6 +77,11 @@ class Report(Message, frozen=True):
     whole: bool
     settled: bool
     running: tuple[Active, ...]
+
+
+def kind_of(message: GroupTasks | Deal) -> int:
+    """The type of a message's job: 0 short, 1 and above long."""
+    return 0 if message.short else 1 + message.longer
 
 
 MESSAGES: Final[frozenset[type[Message]]] = frozenset({GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed})

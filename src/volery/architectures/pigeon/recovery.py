@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Deal, Lost, Report, Withdrawn
+from volery.architectures.pigeon.messages import Deal, Lost, Report, Withdrawn, kind_of
 from volery.core.component import Sends, role_of, sent_to
 from volery.core.events import Reassignment
 from volery.core.model import Address, JobId, Task, TaskId
@@ -46,19 +46,19 @@ class DistributorRecovery:
     def __init__(self, groups: int) -> None:
         self._group_at = {address: group for group in range(groups) for address in pair_of(group)}
         self._epochs = [0] * groups
-        self._sent: dict[TaskId, tuple[Task, int, bool, int]] = {}
+        self._sent: dict[TaskId, tuple[Task, int, int, int]] = {}
         self._doubted: list[dict[TaskId, None]] = [{} for _ in range(groups)]
 
     def bind(self, distributor: Dealer, port: Port) -> None:
         """Serve a distributor, by its port."""
         self._distributor, self._port = distributor, port
 
-    def deal(self, group: int, short: bool, share: tuple[Task, ...], attempt: int = 0) -> None:
-        """Send tasks to the master that leads a group."""
+    def deal(self, group: int, kind: int, share: tuple[Task, ...], attempt: int = 0) -> None:
+        """Send tasks of a type to the master that leads a group."""
         for task in share:
-            self._sent[task.id] = (task, group, short, attempt)
-        attempts = (attempt,) * len(share)
-        self._port.send(self._distributor.masters[group], Deal(self._epochs[group], short, share, attempts))
+            self._sent[task.id] = (task, group, kind, attempt)
+        deal = Deal(self._epochs[group], not kind, share, (attempt,) * len(share), max(0, kind - 1))
+        self._port.send(self._distributor.masters[group], deal)
 
     def forget(self, task: TaskId) -> None:
         """Drop a task that has a result."""
@@ -96,11 +96,11 @@ class DistributorRecovery:
             sent = self._sent.get(number)
             if sent is None:
                 continue
-            task, group, short, attempt = sent
+            task, group, kind, attempt = sent
             if self._distributor.is_cancelled(task.job):
                 self._distributor.count(number)
             else:
-                self.deal(group, short, (task,), attempt + 1)
+                self.deal(group, kind, (task,), attempt + 1)
 
     def answer_epoch(self, master: Address) -> None:
         """Answer a restarted master with the epoch that is known."""
@@ -113,7 +113,7 @@ class GroupMaster(Protocol):
     free: int
     owned: dict[TaskId, int]
 
-    def place(self, task: Task, short: bool, distributor: Address) -> None: ...
+    def place(self, task: Task, kind: int, distributor: Address) -> None: ...
     def serve(self, unit: int) -> None: ...
     def forget_all(self) -> None: ...
 
@@ -158,7 +158,7 @@ class MasterRecovery:
             return
         for task, attempt in zip(message.tasks, message.attempts, strict=True):
             self._attempts[task.id] = attempt
-            self._master.place(task, message.short, source)
+            self._master.place(task, kind_of(message), source)
 
     def run(self, task: Task, unit: int, distributor: Address) -> None:
         """Launch an attempt on a unit."""

@@ -8,6 +8,8 @@ import pytest
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
 from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch
+from volery.architectures.pigeon.queues import FairQueues
+from volery.core.errors import InputError
 from volery.core.events import TaskFinished
 from volery.core.model import Cluster, Task
 
@@ -88,6 +90,29 @@ def order_of_service(short: int, long: int, **parameters: Any) -> str:
 )
 def test_out_of_every_w_tasks_one_is_long_while_long_ones_wait(weight: int, counting: str, served: str) -> None:
     assert order_of_service(7, 3, weight=weight, weight_counting=counting) == served
+
+
+@pytest.mark.parametrize(
+    ("weights", "served"),
+    [((3, 2), "SSMSSLSSM"), ((3, 0), "SSMSSMSSM"), ((0, 2), "SSSSSSMLM"), ((1, 1), "LLLLLLMMM")],
+)
+def test_a_weight_stands_between_a_type_and_all_longer_ones(weights: tuple[int, ...], served: str) -> None:
+    queues = FairQueues(weights, "paper")
+    for number in range(18):
+        queues.push(Task(number, 0), number % 3)
+    assert "".join("SML"[task.id % 3] for _ in served if (task := queues.pop(0)) is not None) == served
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"longer_cutoffs_s": (5.0,), "longer_weights": (2,), "cutoff_s": 5.0}, "ascend"),
+        ({"longer_cutoffs_s": (5000.0,)}, "one per limit"),
+    ],
+)
+def test_types_of_jobs_without_order_or_weight_are_refused(parameters: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Group(Cluster.uniform(2), **parameters)
 
 
 def test_only_dispatches_that_pass_a_waiting_long_task_count() -> None:
