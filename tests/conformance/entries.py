@@ -36,6 +36,7 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
         "longer_cutoffs_s": (0.2, 1.0),
         "longer_weights": (2, 0),
     },
+    "pigeon:reports_s": {"groups": "4", "reserved": "1", "weight": "3", "cutoff_s": "0.2", "reports_s": "0.02"},
     "pigeon:masters_per_worker": {"groups": "4", "reserved": "1", "masters_per_worker": "2"},
     "pigeon:power": {"groups": "4", "reserved": "1", "power": "speed"},
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},

@@ -440,6 +440,22 @@ def test_of_three_types_one_in_three_is_not_short_and_of_these_one_in_two_is_lon
     assert "".join("LMS"[(task > 3) + (task > 6)] for task in started[1:]) == "SSMSSLSSMLML"
 
 
+@script
+def pigeon_reports_queue_lengths() -> str:
+    """Job 0 is bound to the worker of the first group; jobs 1 to 3 are not, and go to the second group."""
+    jobs = [[10 * SECOND] * 3, *([[SECOND]] * 3)]
+    bound = case([0, *[k * SECOND for k in (2, 4, 4)]], jobs, [bits(1), 0], [[bits(1)] * 3, *([[0]] * 3)])
+    title = "Pigeon, section 6.2: tasks bound to a worker; masters report queue lengths, distributors balance by them"
+    parameters = {"groups": 2, "reserved": 0, "distributors": 1, "reports_s": 1.0}
+    return transcript(title, "pigeon", bound, parameters=parameters, quiet=frozenset({"JobAccepted", "Submit"}))
+
+
+def test_jobs_avoid_the_group_of_which_tasks_wait() -> None:
+    text = pigeon_reports_queue_lengths()
+    assert "master/0 > distributor/0  QueueLengths(lengths=[2 0])" in text
+    assert responses(text)[1:] == [1.0015, 1.0015, 2.0025]
+
+
 def served(text: str) -> str:
     """S or L for each task after the first, in the order of their starts (tasks 1 to 4 are long)."""
     started = [int(task) for task in re.findall(r"runs t([0-9]+)", text)]

@@ -56,6 +56,10 @@ class PigeonConfig(Parameters, frozen=True):
         (), "as weight, one per limit: between the jobs below it and all that are longer (footnote of section 2.2)"
     )
     distribution: Distribution = param("even", "even with random remainder, or weighted by suitable workers")
+    reports_s: Seconds = param(
+        0.0,
+        "period of masters' reports of queue lengths, by which distributors balance (section 6.2), seconds; 0: none",
+    )
     match: MatchPolicy = param("random", "which suitable worker is taken")
     constraint_counting: ConstraintCounting = param(
         "exact", "published-code: weak workers count as strong ones, as in PigeonC's public code"
@@ -122,6 +126,7 @@ class PigeonBuilder:
         self._config = config
         self._streams = streams
         self._distributors = [f"distributor/{number}" for number in range(config.distributors)]
+        self._reports_us = round(config.reports_s * SECOND)
         self._lease = Lease(round(config.detection_s * SECOND))
         self._linking = Linking(MESSAGES | RECOVERY_MESSAGES)
         self._group_of = {node: number for number, group in enumerate(groups) for node in group.node_of}
@@ -138,6 +143,7 @@ class PigeonBuilder:
             cutoffs_us=[round(limit * SECOND) for limit in (self._config.cutoff_s, *self._config.longer_cutoffs_s)],
             stream=self._streams.of(address),
             recovery=recovery,
+            reports_us=self._reports_us,
         )
 
     def master(self, group: Group, stream: Random, recovery: MasterRecovery | None = None) -> Master:
@@ -150,6 +156,7 @@ class PigeonBuilder:
             match=config.match,
             stream=stream,
             recovery=recovery,
+            reports=(self._distributors, self._reports_us) if self._reports_us else None,
         )
 
     def recoverable(self) -> Deployment:
@@ -210,6 +217,7 @@ CAPTIONS = {
     ),
     "Launch": "{sender} has an idle machine in its group: it launches {tasks} on {receiver}.",
     "Completed": "{sender} tells {receiver} that {tasks} has finished; the machine is idle again.",
+    "QueueLengths": "{sender} reports to {receiver} how many tasks wait in its queues.",
     "Withdrawn": "{sender} has let {tasks} go that waited: the job was given up.",
 }
 """Texts of recordings, for readers who do not know the design."""

@@ -7,8 +7,17 @@ from collections.abc import Collection, Sequence
 from random import Random
 from typing import Literal
 
+from volery.architectures.pigeon.balance import QueueView
 from volery.architectures.pigeon.groups import GroupSupply
-from volery.architectures.pigeon.messages import Completed, GroupTasks, Lost, Report, Withdraw, Withdrawn
+from volery.architectures.pigeon.messages import (
+    Completed,
+    GroupTasks,
+    Lost,
+    QueueLengths,
+    Report,
+    Withdraw,
+    Withdrawn,
+)
 from volery.architectures.pigeon.recovery import DistributorRecovery
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
@@ -30,6 +39,7 @@ class Distributor(Component):
             draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
             all tasks where groups are unequal, are always drawn.
         cutoffs_us: the first parts short jobs (at most this) from long ones, the next the types of long jobs.
+        reports_us: period of reports of queue lengths, by which jobs are spread while tasks wait anywhere; 0: none.
 
     Attributes:
         masters: the leading master of each group.
@@ -43,6 +53,7 @@ class Distributor(Component):
         cutoffs_us: Sequence[Time],
         stream: Random,
         recovery: DistributorRecovery | None = None,
+        reports_us: Time = 0,
     ) -> None:
         self._supply = supply
         totals = supply.cumulative(0, True)
@@ -54,6 +65,7 @@ class Distributor(Component):
         self._numbers = [0] * supply.group_count
         self._outstanding: dict[TaskId, JobId] = {}
         self._recovery = recovery
+        self._view = QueueView(supply, reports_us, stream) if reports_us else None
 
     def bind(self, port: Port) -> None:
         super().bind(port)
@@ -61,7 +73,8 @@ class Distributor(Component):
             self._recovery.bind(self, port)
 
     def takes(self) -> Collection[type]:
-        return self.receives.keys() - (RECOVERY if self._recovery is None else {Completed})
+        unused = RECOVERY if self._recovery is None else {Completed}
+        return self.receives.keys() - unused - ({QueueLengths} if self._view is None else set())
 
     def emits(self) -> Sends:
         plain = sent_to("master", GroupTasks)
@@ -73,16 +86,21 @@ class Distributor(Component):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Distribute a job; tasks that fit no worker are reported and the others run."""
         tasks = self._jobs.admit(message, source, 0)
-        self._distribute(tasks, bisect_left(self._cutoffs_us, message.job.estimate_us))
+        self._distribute(tasks, bisect_left(self._cutoffs_us, message.job.estimate_us), now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         tasks = self._jobs.more(message)
         if tasks:
-            self._distribute(tasks, bisect_left(self._cutoffs_us, tasks[0].estimate_us))
+            self._distribute(tasks, bisect_left(self._cutoffs_us, tasks[0].estimate_us), now)
 
-    def _distribute(self, tasks: Sequence[Task], kind: int) -> None:
+    def _distribute(self, tasks: Sequence[Task], kind: int, now: Time) -> None:
         shares: dict[int, list[Task]] = {}
-        if self._even:
+        if self._view is not None and self._view.any_waits():
+            shares, unfit = self._view.spread(tasks, kind, now)
+            for task in unfit:
+                self._jobs.unsatisfiable(task.job)
+            tasks = ()
+        elif self._even:
             plain = [task for task in tasks if not task.constraints]
             self._deal(plain, shares)
             tasks = [task for task in tasks if task.constraints] if len(plain) < len(tasks) else ()
@@ -155,6 +173,12 @@ class Distributor(Component):
         for task in message.tasks:
             self.count(task)
 
+    def on_queue_lengths(self, message: QueueLengths, source: Address, now: Time) -> None:
+        """Note how much waits in the group of a master that leads."""
+        assert self._view is not None, "masters report"
+        if source in self.masters:
+            self._view.learn(self.masters.index(source), message.lengths, now)
+
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """Count the result, of any attempt."""
         assert self._recovery is not None, "results come of attempts"
@@ -163,7 +187,10 @@ class Distributor(Component):
     def on_report(self, message: Report, source: Address, now: Time) -> None:
         """Send to the master that leads now."""
         assert self._recovery is not None, "a master may crash"
+        before = list(self.masters)
         self._recovery.report(message, source)
+        if self._view is not None and source in self.masters and source not in before:
+            self._view.learn(self.masters.index(source), (), now)
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Send the tasks of lost attempts again."""
@@ -188,6 +215,7 @@ class Distributor(Component):
         Cancel: on_cancel,
         Withdrawn: on_withdrawn,
         Completed: on_completed,
+        QueueLengths: on_queue_lengths,
         Result: on_result,
         Report: on_report,
         Lost: on_lost,

@@ -6,8 +6,18 @@ from collections.abc import Collection, Sequence
 from random import Random
 from typing import Final
 
+from volery.architectures.pigeon.balance import REPORT, QueueReports
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Launch, Withdraw, Withdrawn, kind_of
+from volery.architectures.pigeon.messages import (
+    Completed,
+    Deal,
+    GroupTasks,
+    Launch,
+    QueueLengths,
+    Withdraw,
+    Withdrawn,
+    kind_of,
+)
 from volery.architectures.pigeon.queues import FairQueues, WeightCounting
 from volery.architectures.pigeon.recovery import MasterRecovery
 from volery.core.component import Component, Sends, sent_to
@@ -25,6 +35,7 @@ PLAIN: Final = frozenset({GroupTasks, Completed})
 
 PAIRED: Final = {event: handler for event, handler in LEADERSHIP.items() if event not in (Fenced, Drain)}
 """The events of leadership; jobs never move between distributors, and nodes are not drained."""
+REPORT_SENDS: Final = sent_to("distributor", QueueLengths)
 PLAIN_SENDS: Final = sent_to("node", Launch, Kill) | sent_to("distributor", Withdrawn)
 
 
@@ -37,6 +48,7 @@ class Master(Component):
 
     Args:
         weights: W, and those between further types of long jobs.
+        reports: of queue lengths, to these distributors, once per period.
 
     Attributes:
         free: vector of the idle units.
@@ -55,6 +67,7 @@ class Master(Component):
         match: MatchPolicy,
         stream: Random,
         recovery: MasterRecovery | None = None,
+        reports: tuple[Sequence[Address], Time] | None = None,
     ) -> None:
         self._group = group
         self.free = group.matches.every
@@ -65,6 +78,7 @@ class Master(Component):
         self._stream = stream
         self._seen: dict[Address, int] = {}
         self._launches = 0
+        self._reports = None if reports is None else QueueReports(self._queues.lengths, *reports)
         self._recovery = recovery
         if recovery is not None:
             self.leadership = recovery.leadership
@@ -72,6 +86,8 @@ class Master(Component):
 
     def bind(self, port: Port) -> None:
         super().bind(port)
+        if self._reports is not None:
+            self._reports.bind(port)
         if self._recovery is not None:
             self._recovery.bind(port)
 
@@ -80,10 +96,13 @@ class Master(Component):
             self.leadership.start(now)
 
     def takes(self) -> Collection[type]:
-        return {Withdraw} | PLAIN if self._recovery is None else self.receives.keys() - PLAIN
+        if self._recovery is not None:
+            return self.receives.keys() - PLAIN
+        return {Withdraw} | PLAIN | (set() if self._reports is None else {TimerFired})
 
     def emits(self) -> Sends:
-        return PLAIN_SENDS if self._recovery is None else MasterRecovery.sends
+        sends = PLAIN_SENDS if self._recovery is None else MasterRecovery.sends
+        return sends if self._reports is None else sends | REPORT_SENDS
 
     def on_group_tasks(self, message: GroupTasks, source: Address, now: Time) -> None:
         """Launch what fits an idle worker now, queue the rest."""
@@ -115,6 +134,8 @@ class Master(Component):
             launches += 1
             send(node_of[unit], Launch(launches, task, source))
         self.free, self._launches = free, launches
+        if self._reports is not None:
+            self._reports.look(now)
 
     def place(self, task: Task, kind: int, distributor: Address) -> None:
         """Launch a task of a type on an idle unit, or queue it."""
@@ -145,6 +166,8 @@ class Master(Component):
         unit = self.owned.pop(message.task, None)
         if unit is not None:
             self.serve(unit)
+            if self._reports is not None:
+                self._reports.look(now)
 
     def serve(self, unit: int) -> None:
         """Give a unit the next task that it may run, or let it idle."""
@@ -174,26 +197,38 @@ class Master(Component):
                 if recovery is not None:
                     recovery.withdrawn(task)
             self._port.send(source, Withdrawn(tuple(dropped)))
+            if self._reports is not None:
+                self._reports.look(now)
 
     def forget_all(self) -> None:
         """Begin anew: no unit is idle, nothing runs or waits."""
         self._queues.clear()
         self.owned.clear()
         self._owners.clear()
+        if self._reports is not None:
+            self._reports.forget()
         self.free = 0
 
     def on_deal(self, message: Deal, source: Address, now: Time) -> None:
         """Place tasks of the present epoch."""
         assert self._recovery is not None, "there are epochs"
         self._recovery.deal(message, source)
+        if self._reports is not None:
+            self._reports.look(now)
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """A worker is idle, and its result is passed on."""
         assert self._recovery is not None, "results come of attempts"
         self._recovery.result(message, source)
+        if self._reports is not None:
+            self._reports.look(now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Pass the timer on to the leadership."""
+        """Report the queue lengths, or pass the timer on to the leadership."""
+        if event.key == REPORT:
+            assert self._reports is not None, "a timer of the reports"
+            self._reports.send()
+            return
         self.leadership.on_lease_timer(event, now)
 
     def check(self) -> None:
@@ -223,7 +258,7 @@ class Master(Component):
         **PAIRED,
         TimerFired: on_timer,
     }
-    sends = PLAIN_SENDS | MasterRecovery.sends
+    sends = PLAIN_SENDS | REPORT_SENDS | MasterRecovery.sends
 
 
 class Node(Component):

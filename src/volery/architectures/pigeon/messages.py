@@ -79,11 +79,19 @@ class Report(Message, frozen=True):
     running: tuple[Active, ...]
 
 
+class QueueLengths(Message, frozen=True):
+    """Master > distributor: how many tasks of each type of jobs wait, the shortest jobs first."""
+
+    lengths: tuple[int, ...]
+
+
 def kind_of(message: GroupTasks | Deal) -> int:
     """The type of a message's job: 0 short, 1 and above long."""
     return 0 if message.short else 1 + message.longer
 
 
-MESSAGES: Final[frozenset[type[Message]]] = frozenset({GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed})
+MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed, QueueLengths}
+)
 RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Deal, Lost, Report, *NODE_MESSAGES, *LINK_MESSAGES})
 """Those of masters and machines that may crash."""

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
-from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch
+from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch, QueueLengths
 from volery.architectures.pigeon.queues import FairQueues
 from volery.core.errors import InputError
-from volery.core.events import TaskFinished
+from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Cluster, Task
+from volery.sim.effects import TimerSet
 
 WHO = "distributor/0"
 
@@ -31,6 +32,10 @@ class Group(Alone):
     def idle(self, task: int) -> dict[int, str]:
         """The worker of a task is idle again."""
         return started(self.hear(Completed(task), "node/0"))
+
+
+def timers(effects: list[Any]) -> list[int]:
+    return [effect.at for effect in effects if isinstance(effect, TimerSet)]
 
 
 def started(effects: list[Any]) -> dict[int, str]:
@@ -145,6 +150,16 @@ def test_minimum_constraints_takes_the_worker_with_the_fewest() -> None:
     group = Group(Cluster((a, b), (1, 1)), match="min-constraints")
     assert group.give(True, Task(0, 0, b)) == {0: "node/1"}
     assert group.give(True, Task(1, 0, 0b01000)) == {1: "node/0"}
+
+
+def test_queue_lengths_are_reported_once_per_period_while_they_change() -> None:
+    group = Group(Cluster.uniform(1), reports_s=0.5, distributors=2)
+    assert timers(group.hear(GroupTasks(1, True, tasks(0, 0)), WHO)) == [], "nothing waits"
+    assert timers(group.hear(GroupTasks(2, False, tasks(1, 0, 0)), WHO)) == [500_000]
+    assert timers(group.hear(GroupTasks(3, True, tasks(2, 0)), WHO)) == [], "a report is due"
+    sent = messages(group.hear(TimerFired("queue lengths"), "master/0"), QueueLengths)
+    assert sent == [(f"distributor/{number}", QueueLengths((1, 2))) for number in range(2)]
+    assert timers(group.hear(Completed(0), "node/0")) == [500_000]
 
 
 def test_a_repeated_delivery_or_notice_changes_nothing() -> None:
