@@ -229,6 +229,24 @@ def megha2021_masters_die() -> str:
 
 
 QUIET = frozenset({"JobAccepted", "Standing", "Deposed"})
+SUCCEEDING = {"reliable": True, "groups": 1, "reserved": 0, "distributors": 1, "candidates": 4, "update_s": 0.5}
+SIX_TASKS = case([0], [[8 * SECOND] * 6], [0] * 4)
+
+
+@script
+def pigeon_masters_succeed_each_other() -> str:
+    """The second master takes over with its copy of the queue and chooses a second, which takes over in its turn."""
+    title = "Pigeon, section 6.1: updates of the second master, its takeover, and the choice of a new second master"
+    plan = FaultPlan(crashes=(Crash(2 * SECOND, "master/0", LONG), Crash(5 * SECOND, "master/0/standby", LONG)))
+    return transcript(title, "pigeon", SIX_TASKS, parameters=SUCCEEDING, plan=plan, quiet=QUIET)
+
+
+@script
+def pigeon_workers_elect_a_master() -> str:
+    """Leader and second are lost at once; both other workers declare themselves, and one of them leads."""
+    title = "Pigeon, section 6.1: both masters fail, a worker takes over and asks workers and schedulers; an election"
+    plan = FaultPlan(crashes=(Crash(2 * SECOND, "master/0", LONG), Crash(2 * SECOND, "master/0/standby", LONG)))
+    return transcript(title, "pigeon", SIX_TASKS, parameters=SUCCEEDING, plan=plan, quiet=QUIET)
 
 
 def test_a_worker_that_dies_costs_one_attempt_and_its_logical_node_goes_back_once() -> None:
@@ -246,6 +264,21 @@ def test_tasks_outlive_the_masters_that_placed_them() -> None:
     assert "lm/0/standby > gm/0  Report(epoch=1, whole=True" in text
     assert text.index("gm/0 > lm/0/standby  Join()") < text.rindex("Report(epoch=1, whole=True")
     assert counter(text, "repartitions") == 2, "the new leader counts what it takes over"
+
+
+def test_a_second_master_places_the_tasks_of_its_copy_and_no_task_runs_twice() -> None:
+    text = pigeon_masters_succeed_each_other()
+    assert counter(text, "tasks_resumed") == 4
+    assert counter(text, "tasks_sent_again") == 0
+    assert text.count("runs t") == 6
+
+
+def test_workers_that_lost_both_masters_elect_one_and_distributors_send_what_waited() -> None:
+    text = pigeon_workers_elect_a_master()
+    assert len(set(re.findall(r"(master/0/[23]) > .*Declared", text))) == 2
+    assert len(set(re.findall(r"(master/0/[23]) > node/0  Lead", text))) == 1
+    assert counter(text, "tasks_sent_again") == 2
+    assert text.count("runs t") == 6
 
 
 VERSATILE = case([0, 10_000], [[SECOND], [SECOND]], [bits(1, 2, 3, 4), bits(1, 2)], [[bits(1, 2)], [bits(3)]])

@@ -12,7 +12,8 @@ Deviates Idle lists are bit vectors: which of several equal idle workers runs a 
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import combinations, pairwise
 from random import Random
 
 import msgspec
@@ -22,7 +23,8 @@ from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupS
 from volery.architectures.pigeon.master import Master, Node
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.queues import WeightCounting
-from volery.architectures.pigeon.recovery import DistributorRecovery, MasterRecovery, pair_of
+from volery.architectures.pigeon.recovery import DistributorRecovery, Leading, MasterRecovery, pair_of, seats_of
+from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
 from volery.core.bounds import Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment
@@ -32,6 +34,7 @@ from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
 from volery.roles.recovery.channel import Linking
+from volery.roles.recovery.election import Leadership, Led
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 
@@ -65,6 +68,11 @@ class PigeonConfig(Parameters, frozen=True):
         "exact", "published-code: weak workers count as strong ones, as in PigeonC's public code"
     )
     reliable: bool = param(False, "bear faults: two masters per group, leases, reliable messages (section 6.1)")
+    candidates: Count = param(
+        0, "workers of a group that may lead it where reliable is set (section 6.1); 0: two masters that are fixed"
+    )
+    election: Election = param("time", "of candidates without a master: the first to declare, or power: the strongest")
+    update_s: Period = param(1.0, "a second master gets the queues within this, seconds; where there are candidates")
     detection_s: Period = param(1.0, "a peer that does not answer is given up within this, seconds")
 
     def check_types(self) -> None:
@@ -129,6 +137,8 @@ class PigeonBuilder:
         self._reports_us = round(config.reports_s * SECOND)
         self._lease = Lease(round(config.detection_s * SECOND))
         self._linking = Linking(MESSAGES | RECOVERY_MESSAGES)
+        self._update_us = round(config.update_s * SECOND)
+        self._seats = [seats_of(number, group, config.candidates) for number, group in enumerate(groups)]
         self._group_of = {node: number for number, group in enumerate(groups) for node in group.node_of}
 
     def entry(self, job: JobId) -> Address:
@@ -165,9 +175,11 @@ class PigeonBuilder:
         machines = {
             node: machine for group in groups for node, machine in zip(group.node_of, group.machines, strict=True)
         }
-        pairs = [pair_of(number) for number in range(len(groups))]
-        masters = [address for pair in pairs for address in pair]
-        watches = (*pairs, *((master, node) for node in machines for master in pairs[self._group_of[node]]))
+        masters = [address for seats in self._seats for address in seats]
+        watches = (
+            *(pair for seats in self._seats for pair in combinations(seats, 2)),
+            *((master, node) for node in machines for master in self._seats[self._group_of[node]]),
+        )
         components = {address: self._linked(address, 0) for address in [*self._distributors, *masters, *machines]}
         recovery = CrashRecovery(self._linked, watches, self._lease.detection_us)
         return Deployment(components, machines, self.entry, capabilities=(recovery,))
@@ -179,12 +191,21 @@ class PigeonBuilder:
     def _component(self, address: Address, incarnation: int) -> Component:
         role, *numbers = address.split("/")
         if role == "distributor":
-            return self.distributor(address, DistributorRecovery(len(self._groups)))
+            return self.distributor(address, DistributorRecovery(self._seats))
         if role == "node":
-            return GuardedNode(pair_of(self._group_of[address]), self._lease, incarnation, tells_owner=True)
+            node = GroupNode if self._config.candidates else GuardedNode
+            return node(self._seats[self._group_of[address]], self._lease, incarnation, tells_owner=True)
         number = int(numbers[0])
-        group, me = self._groups[number], pair_of(number).index(address)
-        recovery = MasterRecovery(group, number, me, self._distributors, self._lease, incarnation)
+        group, seats = self._groups[number], self._seats[number]
+
+        def lead(master: Led, nodes: Iterable[Address]) -> Leading:
+            me, clients, lease = seats.index(address), self._distributors, self._lease
+            if not self._config.candidates:
+                return Leadership(master, pair_of(number), me, nodes, clients, lease, incarnation)
+            powers = group.powers()[: len(seats)]
+            return Candidacy(master, seats, me, powers, nodes, clients, lease, self._config.election, incarnation)
+
+        recovery = MasterRecovery(group, lead, self._distributors, self._update_us)
         return self.master(group, self._streams.of(address, incarnation), recovery)
 
 
@@ -233,6 +254,12 @@ PIGEON = Architecture(
     hops=3,
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:master", "crash:node"}),
     bearing={"reliable": True, "groups": 3, "reserved": 1, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
+    fuzzed={
+        "candidates": (0, 2, 3, 50),
+        "election": ("time", "power"),
+        "update_s": (0.05, 1.0),
+        "reports_s": (0.0, 0.3),
+    },
     features={"constraints": ""},
     captions=CAPTIONS,
 )

@@ -10,6 +10,7 @@ from typing import Literal
 from volery.architectures.pigeon.balance import QueueView
 from volery.architectures.pigeon.groups import GroupSupply
 from volery.architectures.pigeon.messages import (
+    Claim,
     Completed,
     GroupTasks,
     Lost,
@@ -27,7 +28,7 @@ from volery.roles.recovery.leases import Result, Standing
 from volery.roles.submission import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
-RECOVERY = frozenset({Result, Report, Lost, Standing})
+RECOVERY = frozenset({Result, Report, Lost, Standing, Claim})
 """The messages to a distributor with a recovery."""
 
 
@@ -202,6 +203,11 @@ class Distributor(Component):
         assert self._recovery is not None, "a master may crash"
         self._recovery.answer_epoch(source)
 
+    def on_claim(self, message: Claim, source: Address, now: Time) -> None:
+        """Promise an epoch, or refuse."""
+        assert self._recovery is not None, "a master may crash"
+        self._recovery.claim(message, source)
+
     def check(self) -> None:
         assert len(self._jobs) or not self._outstanding, "tasks without an open job"
 
@@ -220,5 +226,6 @@ class Distributor(Component):
         Report: on_report,
         Lost: on_lost,
         Standing: on_standing,
+        Claim: on_claim,
     }
     sends = ANSWERS | sent_to("master", GroupTasks, Withdraw) | DistributorRecovery.sends

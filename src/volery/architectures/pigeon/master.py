@@ -14,19 +14,23 @@ from volery.architectures.pigeon.messages import (
     GroupTasks,
     Launch,
     QueueLengths,
+    Resume,
+    Update,
     Withdraw,
     Withdrawn,
     kind_of,
 )
 from volery.architectures.pigeon.queues import FairQueues, WeightCounting
-from volery.architectures.pigeon.recovery import MasterRecovery
+from volery.architectures.pigeon.recovery import Leading, MasterRecovery
+from volery.architectures.pigeon.replica import UPDATE
+from volery.architectures.pigeon.succession import SUCCESSION
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Drain, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import MatchPolicy, positions
 from volery.roles.node import Kill
-from volery.roles.recovery.election import LEADERSHIP, Leadership
+from volery.roles.recovery.election import LEADERSHIP
 from volery.roles.recovery.leases import Fenced, Result
 
 PLAIN: Final = frozenset({GroupTasks, Completed})
@@ -55,8 +59,8 @@ class Master(Component):
         owned: the unit of each task that runs.
     """
 
-    leadership: Leadership
-    """Of one of a pair alone."""
+    leadership: Leading
+    """Of a master with a recovery alone."""
 
     def __init__(
         self,
@@ -197,8 +201,7 @@ class Master(Component):
                 if recovery is not None:
                     recovery.withdrawn(task)
             self._port.send(source, Withdrawn(tuple(dropped)))
-            if self._reports is not None:
-                self._reports.look(now)
+            self._look(now)
 
     def forget_all(self) -> None:
         """Begin anew: no unit is idle, nothing runs or waits."""
@@ -213,21 +216,41 @@ class Master(Component):
         """Place tasks of the present epoch."""
         assert self._recovery is not None, "there are epochs"
         self._recovery.deal(message, source)
+        self._look(now)
+
+    def on_resume(self, message: Resume, source: Address, now: Time) -> None:
+        """Place tasks of the copy that an earlier leader has sent."""
+        assert self._recovery is not None, "there are epochs"
+        self._recovery.resume(message, source)
+        self._look(now)
+
+    def on_update(self, message: Update, source: Address, now: Time) -> None:
+        """Keep the queues of the leader."""
+        assert self._recovery is not None, "there are second masters"
+        self._recovery.update(message)
+
+    def _look(self, now: Time) -> None:
+        """Report the queues to those who follow them, within a period."""
         if self._reports is not None:
             self._reports.look(now)
+        if self._recovery is not None:
+            self._recovery.look(now)
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """A worker is idle, and its result is passed on."""
         assert self._recovery is not None, "results come of attempts"
         self._recovery.result(message, source)
-        if self._reports is not None:
-            self._reports.look(now)
+        self._look(now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Report the queue lengths, or pass the timer on to the leadership."""
+        """Report the queues, or pass the timer on to the leadership."""
         if event.key == REPORT:
             assert self._reports is not None, "a timer of the reports"
             self._reports.send()
+            return
+        if event.key == UPDATE:
+            assert self._recovery is not None, "a timer of the replica"
+            self._recovery.update(None)
             return
         self.leadership.on_lease_timer(event, now)
 
@@ -255,7 +278,10 @@ class Master(Component):
         Completed: on_completed,
         Deal: on_deal,
         Result: on_result,
+        Resume: on_resume,
+        Update: on_update,
         **PAIRED,
+        **SUCCESSION,
         TimerFired: on_timer,
     }
     sends = PLAIN_SENDS | REPORT_SENDS | MasterRecovery.sends

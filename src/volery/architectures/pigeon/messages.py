@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.core.model import Address, Message, Task, TaskId
+from volery.core.model import NEVER, Address, Message, Task, TaskId, Time
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import LINK_MESSAGES
 from volery.roles.recovery.leases import NODE_MESSAGES, Active
@@ -70,13 +70,64 @@ class Lost(Message, frozen=True):
 class Report(Message, frozen=True):
     """Master > distributor: I lead in this epoch; what of yours runs here.
 
-    Whole: all that is known, else what has been learnt since. Settled: nothing else of yours is here.
+    Whole: all that is known, else what has been learnt since. Settled: nothing else of yours is here. Kept: tasks and
+    attempts of which this one has a copy, from the queues of an earlier leader; of a settled report.
     """
 
     epoch: int
     whole: bool
     settled: bool
     running: tuple[Active, ...]
+    kept: tuple[tuple[TaskId, int], ...] = ()
+
+
+class Resume(Message, frozen=True):
+    """Distributor > master: place these of the tasks that you have kept, as these attempts."""
+
+    epoch: int
+    tasks: tuple[TaskId, ...]
+    attempts: tuple[int, ...]
+
+
+class Update(Message, frozen=True):
+    """Leader > its second master: all tasks that wait, each with its type, attempt and distributor."""
+
+    epoch: int
+    tasks: tuple[Task, ...]
+    kinds: tuple[int, ...]
+    attempts: tuple[int, ...]
+    owners: tuple[Address, ...]
+
+
+class Claim(Message, frozen=True):
+    """Candidate > distributor: promise me this epoch; with a node that was lost or restarted, confirm it."""
+
+    epoch: int
+    node: Address = ""
+    at_us: Time = NEVER
+
+
+class Granted(Message, frozen=True):
+    """Distributor > candidate: this epoch is promised to you; before it were promised epochs to these candidates."""
+
+    epoch: int
+    formers: tuple[Address, ...]
+    node: Address = ""
+    at_us: Time = NEVER
+
+
+class Lineup(Message, frozen=True):
+    """Leader > candidates: I lead in this epoch, and this is my second master; empty: none is there."""
+
+    epoch: int
+    second: Address
+
+
+class Declared(Message, frozen=True):
+    """Candidate > candidates: I have lost both masters; my worker has this power, and I declared at this time."""
+
+    power: int
+    at_us: Time
 
 
 class QueueLengths(Message, frozen=True):
@@ -93,5 +144,7 @@ def kind_of(message: GroupTasks | Deal) -> int:
 MESSAGES: Final[frozenset[type[Message]]] = frozenset(
     {GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed, QueueLengths}
 )
-RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Deal, Lost, Report, *NODE_MESSAGES, *LINK_MESSAGES})
+RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Deal, Lost, Report, Resume, Update, Claim, Granted, Lineup, Declared, *NODE_MESSAGES, *LINK_MESSAGES}
+)
 """Those of masters and machines that may crash."""
