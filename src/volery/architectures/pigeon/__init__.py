@@ -4,10 +4,13 @@ Roles    Distributor (many, share nothing), Master (one per group), Node (one pe
 Flow     Submit > GroupTasks > Launch > Completed (to the distributor) and Completed (to the master, an idle notice).
 Deviates Idle lists are bit vectors: which of several equal idle workers runs a task changes no result. Jobs go to
          distributors round robin (the code: at random). A job of more than 4,096 tasks is dealt chunk by chunk. Masters
-         fail over (section 6.1 of the paper) where `reliable` is set. The last worker of a group is its master's where
-         `masters_per_worker` is set, and second masters take workers of their own; a master's work has a processor to
-         itself, and does not end with its worker. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT 2023,
-         section 4.2), is a preset. See docs/papers.md.
+         fail over (section 6.1 of the paper) where `reliable` is set: two that are fixed, or workers that succeed each
+         other (`candidates`), where distributors grant the lead and no idle list is copied. The paper names no rule by
+         which distributors use reported queue lengths (`reports_s`, see `balance`), nor for the weights of more than
+         two types of jobs (see `queues`). The last worker of a group is its master's where `masters_per_worker` is set,
+         and second masters take workers of their own; a master's work has a processor to itself, and does not end with
+         its worker. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT 2023, section 4.2), is a preset. See
+         docs/papers.md.
 """
 
 from __future__ import annotations
@@ -239,6 +242,10 @@ CAPTIONS = {
     "Launch": "{sender} has an idle machine in its group: it launches {tasks} on {receiver}.",
     "Completed": "{sender} tells {receiver} that {tasks} has finished; the machine is idle again.",
     "QueueLengths": "{sender} reports to {receiver} how many tasks wait in its queues.",
+    "Update": "{sender} sends {receiver}, its second master, all tasks that wait, in case it fails.",
+    "Claim": "{sender} has lost its master and asks {receiver} to let it lead the group.",
+    "Lineup": "{sender} leads the group now, and tells {receiver} who is its second master.",
+    "Declared": "{sender} has lost both masters and tells {receiver}: the first, or the strongest, of these will lead.",
     "Withdrawn": "{sender} has let {tasks} go that waited: the job was given up.",
 }
 """Texts of recordings, for readers who do not know the design."""
