@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 import tests.scripts.test_deadlines
-import tests.scripts.test_hydra  # noqa: F401 - likewise
+import tests.scripts.test_hydra
+import tests.scripts.test_pigeon  # noqa: F401 - likewise
 from tests.scripts.register import SCRIPTS, bits, case, counter, responses, script
 from tests.scripts.transcript import transcript
 
@@ -229,24 +230,6 @@ def megha2021_masters_die() -> str:
 
 
 QUIET = frozenset({"JobAccepted", "Standing", "Deposed"})
-SUCCEEDING = {"reliable": True, "groups": 1, "reserved": 0, "distributors": 1, "candidates": 4, "update_s": 0.5}
-SIX_TASKS = case([0], [[8 * SECOND] * 6], [0] * 4)
-
-
-@script
-def pigeon_masters_succeed_each_other() -> str:
-    """The second master takes over with its copy of the queue and chooses a second, which takes over in its turn."""
-    title = "Pigeon, section 6.1: updates of the second master, its takeover, and the choice of a new second master"
-    plan = FaultPlan(crashes=(Crash(2 * SECOND, "master/0", LONG), Crash(5 * SECOND, "master/0/standby", LONG)))
-    return transcript(title, "pigeon", SIX_TASKS, parameters=SUCCEEDING, plan=plan, quiet=QUIET)
-
-
-@script
-def pigeon_workers_elect_a_master() -> str:
-    """Leader and second are lost at once; both other workers declare themselves, and one of them leads."""
-    title = "Pigeon, section 6.1: both masters fail, a worker takes over and asks workers and schedulers; an election"
-    plan = FaultPlan(crashes=(Crash(2 * SECOND, "master/0", LONG), Crash(2 * SECOND, "master/0/standby", LONG)))
-    return transcript(title, "pigeon", SIX_TASKS, parameters=SUCCEEDING, plan=plan, quiet=QUIET)
 
 
 def test_a_worker_that_dies_costs_one_attempt_and_its_logical_node_goes_back_once() -> None:
@@ -264,21 +247,6 @@ def test_tasks_outlive_the_masters_that_placed_them() -> None:
     assert "lm/0/standby > gm/0  Report(epoch=1, whole=True" in text
     assert text.index("gm/0 > lm/0/standby  Join()") < text.rindex("Report(epoch=1, whole=True")
     assert counter(text, "repartitions") == 2, "the new leader counts what it takes over"
-
-
-def test_a_second_master_places_the_tasks_of_its_copy_and_no_task_runs_twice() -> None:
-    text = pigeon_masters_succeed_each_other()
-    assert counter(text, "tasks_resumed") == 4
-    assert counter(text, "tasks_sent_again") == 0
-    assert text.count("runs t") == 6
-
-
-def test_workers_that_lost_both_masters_elect_one_and_distributors_send_what_waited() -> None:
-    text = pigeon_workers_elect_a_master()
-    assert len(set(re.findall(r"(master/0/[23]) > .*Declared", text))) == 2
-    assert len(set(re.findall(r"(master/0/[23]) > node/0  Lead", text))) == 1
-    assert counter(text, "tasks_sent_again") == 2
-    assert text.count("runs t") == 6
 
 
 VERSATILE = case([0, 10_000], [[SECOND], [SECOND]], [bits(1, 2, 3, 4), bits(1, 2)], [[bits(1, 2)], [bits(3)]])
@@ -454,39 +422,6 @@ def fair_queue_of_infinite_weight() -> str:
 def fair_queue_of_the_published_code() -> str:
     """The public code lets W + 1 short tasks pass."""
     return fair_queue(3, "published-code", "Pigeon's public code: W + 1 = 4 short tasks pass before a long one")
-
-
-@script
-def fair_queue_of_three_types() -> str:
-    """Short tasks 7 to 12, medium ones 4 to 6, long ones 1 to 3, with weights 3 and 2."""
-    jobs = [[SECOND], *([[LONG]] * 3), *([[100 * SECOND]] * 3), *([[SECOND]] * 6)]
-    queued = case([0] + [1_000] * 12, jobs, [0])
-    title = "Pigeon, section 2.2, footnote: as many queues as types of jobs, with weighted fair queuing"
-    parameters = {"reserved": 0, "distributors": 1, "weight": 3, "cutoff_s": 10.0}
-    more = {"longer_cutoffs_s": (1129.532,), "longer_weights": (2,)}
-    quiet = frozenset({"JobAccepted", "Submit", "GroupTasks", "Launch", "Completed", "JobDone"})
-    return transcript(title, "pigeon", queued, parameters={**parameters, **more}, quiet=quiet)
-
-
-def test_of_three_types_one_in_three_is_not_short_and_of_these_one_in_two_is_long() -> None:
-    started = [int(task) for task in re.findall(r"runs t([0-9]+)", fair_queue_of_three_types())]
-    assert "".join("LMS"[(task > 3) + (task > 6)] for task in started[1:]) == "SSMSSLSSMLML"
-
-
-@script
-def pigeon_reports_queue_lengths() -> str:
-    """Job 0 is bound to the worker of the first group; jobs 1 to 3 are not, and go to the second group."""
-    jobs = [[10 * SECOND] * 3, *([[SECOND]] * 3)]
-    bound = case([0, *[k * SECOND for k in (2, 4, 4)]], jobs, [bits(1), 0], [[bits(1)] * 3, *([[0]] * 3)])
-    title = "Pigeon, section 6.2: tasks bound to a worker; masters report queue lengths, distributors balance by them"
-    parameters = {"groups": 2, "reserved": 0, "distributors": 1, "reports_s": 1.0}
-    return transcript(title, "pigeon", bound, parameters=parameters, quiet=frozenset({"JobAccepted", "Submit"}))
-
-
-def test_jobs_avoid_the_group_of_which_tasks_wait() -> None:
-    text = pigeon_reports_queue_lengths()
-    assert "master/0 > distributor/0  QueueLengths(lengths=[2 0])" in text
-    assert responses(text)[1:] == [1.0015, 1.0015, 2.0025]
 
 
 def served(text: str) -> str:

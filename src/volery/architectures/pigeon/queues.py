@@ -37,7 +37,7 @@ class FairQueues:
         self.length = 0
 
     def lengths(self) -> tuple[int, ...]:
-        """How many tasks of each type wait."""
+        """The number of tasks that wait, of each type."""
         return tuple([queue.length for queue in self._queues])
 
     def masks(self) -> Iterator[tuple[int, int]]:
@@ -96,6 +96,6 @@ class FairQueues:
         return removed
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Take all tasks out, and forget what has passed."""
         self.remove(lambda _: True)
         self._passed = [0] * len(self._passed)

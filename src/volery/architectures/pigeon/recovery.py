@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.messages import Claim, Deal, Granted, Lost, Report, Resume, Update, Withdrawn, kind_of
-from volery.architectures.pigeon.replica import Replica, Waiting
+from volery.architectures.pigeon.replica import QueuedTask, Replica
 from volery.architectures.pigeon.succession import SUCCESSION_SENDS, Candidacy, Promises
 from volery.core.component import Sends, role_of, sent_to
 from volery.core.events import Counted, Event, Reassignment, TimerFired
@@ -193,7 +193,7 @@ class MasterRecovery:
         self.leadership = lead(self, self._masks)
         self._distributors = distributors
         self._active: dict[Address, dict[TaskId, Active]] = {node: {} for node in self._masks}
-        self._waiting: dict[TaskId, Waiting] = {}
+        self._waiting: dict[TaskId, QueuedTask] = {}
         self._replica = Replica(self.leadership, update_us) if isinstance(self.leadership, Candidacy) else None
 
     def join(self, master: GroupMaster) -> None:
@@ -227,7 +227,7 @@ class MasterRecovery:
         for waiting, attempt in zip(self._replica.take(message.tasks), message.attempts, strict=True):
             self._place(waiting._replace(attempt=attempt, owner=source))
 
-    def _place(self, waiting: Waiting) -> None:
+    def _place(self, waiting: QueuedTask) -> None:
         self._waiting[waiting.task.id] = waiting
         self._master.place(waiting.task, waiting.kind, waiting.owner)
 
@@ -236,7 +236,7 @@ class MasterRecovery:
         if not self.leadership.opened or message.epoch != self.leadership.epoch:
             return
         for task, attempt in zip(message.tasks, message.attempts, strict=True):
-            self._place(Waiting(task, kind_of(message), attempt, source))
+            self._place(QueuedTask(task, kind_of(message), attempt, source))
 
     def run(self, task: Task, unit: int, distributor: Address) -> None:
         """Launch an attempt on a unit."""

@@ -12,7 +12,7 @@ from volery.core.port import Port
 UPDATE: Final = "update of the second master"
 
 
-class Waiting(NamedTuple):
+class QueuedTask(NamedTuple):
     """A task in a queue of a master.
 
     Args:
@@ -26,7 +26,7 @@ class Waiting(NamedTuple):
     owner: Address
 
 
-class Lead(Protocol):
+class LeaderView(Protocol):
     """The leadership of a master, as its replica reads it."""
 
     epoch: int
@@ -43,11 +43,11 @@ class Replica:
 
     _port: Port
 
-    def __init__(self, leadership: Lead, period_us: Time) -> None:
+    def __init__(self, leadership: LeaderView, period_us: Time) -> None:
         self._leadership = leadership
         self._period_us = period_us
         self._due = False
-        self._kept: dict[TaskId, Waiting] = {}
+        self._kept: dict[TaskId, QueuedTask] = {}
 
     def bind(self, port: Port) -> None:
         """Take the master's port."""
@@ -59,7 +59,7 @@ class Replica:
             self._due = True
             self._port.set_timer(UPDATE, now + self._period_us)
 
-    def send(self, waiting: Mapping[TaskId, Waiting]) -> None:
+    def send(self, waiting: Mapping[TaskId, QueuedTask]) -> None:
         """Send all that waits to the second master, if there is one."""
         self._due = False
         if self._leadership.leading and self._leadership.second:
@@ -79,12 +79,12 @@ class Replica:
         """Keep the queues of the leader that this one follows."""
         if update.epoch == self._leadership.epoch and not self._leadership.leading:
             rows = zip(update.tasks, update.kinds, update.attempts, update.owners, strict=True)
-            self._kept = {task.id: Waiting(task, kind, attempt, owner) for task, kind, attempt, owner in rows}
+            self._kept = {task.id: QueuedTask(task, kind, attempt, owner) for task, kind, attempt, owner in rows}
 
     def kept_of(self, owner: Address) -> tuple[tuple[TaskId, int], ...]:
         """Tasks of a distributor that are kept, with their attempts."""
         return tuple([(one.task.id, one.attempt) for one in self._kept.values() if one.owner == owner])
 
-    def take(self, tasks: Sequence[TaskId]) -> list[Waiting]:
+    def take(self, tasks: Sequence[TaskId]) -> list[QueuedTask]:
         """Give up tasks that are kept, to be placed."""
         return [self._kept.pop(task) for task in tasks]
