@@ -28,7 +28,7 @@ from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.queues import WeightCounting
 from volery.architectures.pigeon.recovery import DistributorRecovery, Leading, MasterRecovery, pair_of, seats_of
 from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
-from volery.core.bounds import Components, Count, OptionalComponents, Parameters, Period, Seconds, param
+from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
@@ -55,10 +55,10 @@ class PigeonConfig(Parameters, frozen=True):
     weight: Count = param(20, "W: one of W dispatches is long while long tasks wait; 0: infinite")
     weight_counting: WeightCounting = param("paper", "published-code: weight + 1 short ones pass, and all are counted")
     cutoff_s: Seconds = param(1129.532, "jobs with at most this mean task duration are short, seconds")
-    longer_cutoffs_s: tuple[Seconds, ...] = param(
+    longer_cutoffs_s: tuple[float, ...] = param(
         (), "ascending limits above cutoff_s: a type of long jobs, with a queue, below each and above the last, seconds"
     )
-    longer_weights: tuple[Count, ...] = param(
+    longer_weights: tuple[int, ...] = param(
         (), "as weight, one per limit: between the jobs below it and all that are longer (footnote of section 2.2)"
     )
     distribution: Distribution = param("even", "even with random remainder, or weighted by suitable workers")
@@ -85,10 +85,12 @@ class PigeonConfig(Parameters, frozen=True):
             InputError: naming the parameter.
         """
         limits = (self.cutoff_s, *self.longer_cutoffs_s)
-        if any(low >= high for low, high in pairwise(limits)):
+        if not all(low < high <= SECONDS_MAX for low, high in pairwise(limits)):
             raise InputError(
                 "pigeon:longer_cutoffs_s", f"the limits {limits} with cutoff_s do not ascend; give longer ones later"
             )
+        if any(weight < 0 for weight in self.longer_weights):
+            raise InputError("pigeon:longer_weights", f"{self.longer_weights} has a negative weight; 0 is infinite")
         if len(self.longer_weights) != len(self.longer_cutoffs_s):
             raise InputError(
                 "pigeon:longer_weights",

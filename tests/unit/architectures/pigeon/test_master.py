@@ -112,6 +112,7 @@ def test_a_weight_stands_between_a_type_and_all_longer_ones(weights: tuple[int, 
     ("parameters", "says"),
     [
         ({"longer_cutoffs_s": (5.0,), "longer_weights": (2,), "cutoff_s": 5.0}, "ascend"),
+        ({"longer_cutoffs_s": (5000.0,), "longer_weights": (-1,)}, "negative"),
         ({"longer_cutoffs_s": (5000.0,)}, "one per limit"),
     ],
 )
