@@ -7,7 +7,7 @@ import msgspec
 from volery.architectures import configure, lookup, registry
 from volery.core.component import Architecture
 
-VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
+VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     "megha:updates=snapshots": {"heartbeat_s": "0.5"},
     "megha:completion_notice=twice": {"heartbeat_s": "0.3"},
     "megha:eager_retry=false": {},
@@ -36,6 +36,15 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     },
     "pigeon:groups=4": {"reserved": "1", "weight": "3", "match": "min-constraints"},
     "pigeon:weight=0": {"groups": "3", "reserved": "0"},
+    "pigeon:longer_cutoffs_s": {
+        "groups": "3",
+        "reserved": "1",
+        "weight": "3",
+        "cutoff_s": "0.05",
+        "longer_cutoffs_s": (0.2, 1.0),
+        "longer_weights": (2, 0),
+    },
+    "pigeon:reports_s": {"groups": "4", "reserved": "1", "weight": "3", "cutoff_s": "0.2", "reports_s": "0.02"},
     "pigeon:masters_per_worker": {"groups": "4", "reserved": "1", "masters_per_worker": "2"},
     "pigeon:power": {"groups": "4", "reserved": "1", "power": "speed"},
     "pigeon:group_sizes": {"group_sizes": (4, 16, 30), "reserved": "2"},
@@ -93,6 +102,14 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     },
     "megha-2021:shares=a:2+b:1+c:1": {"reliable": "true", "gms": "3", "lms": "2", "heartbeat_s": "0.05"},
     "pigeon:reliable=true": {"groups": "4", "reserved": "1", "distributors": "3"},
+    "pigeon:candidates=4": {
+        "reliable": "true",
+        "groups": "4",
+        "reserved": "1",
+        "distributors": "3",
+        "election": "power",
+        "reports_s": "0.1",
+    },
     "sparrow:reliable=true": {},
     "eagle:reliable=true": {"cutoff_s": "0.2"},
     "phoenix:heartbeat_s=0.02": {"crv_threshold": "0.02", "wait_load": "0", "cutoff_s": "0.2", "schedulers": "2"},

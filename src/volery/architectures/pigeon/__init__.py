@@ -4,31 +4,40 @@ Roles    Distributor (many, share nothing), Master (one per group), Node (one pe
 Flow     Submit > GroupTasks > Launch > Completed (to the distributor) and Completed (to the master, an idle notice).
 Deviates Idle lists are bit vectors: which of several equal idle workers runs a task changes no result. Jobs go to
          distributors round robin (the code: at random). A job of more than 4,096 tasks is dealt chunk by chunk. Masters
-         fail over (section 6.1 of the paper) where `reliable` is set. The last worker of a group is its master's where
-         `masters_per_worker` is set, and second masters take workers of their own; a master's work has a processor to
-         itself, and does not end with its worker. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT 2023,
-         section 4.2), is a preset. See docs/papers.md.
+         fail over (section 6.1 of the paper) where `reliable` is set: two that are fixed, or workers that succeed each
+         other (`candidates`), where distributors grant the lead and no idle list is copied. The paper names no rule by
+         which distributors use reported queue lengths (`reports_s`, see `balance`), nor for the weights of more than
+         two types of jobs (see `queues`). The last worker of a group is its master's where `masters_per_worker` is set,
+         and second masters take workers of their own; a master's work has a processor to itself, and does not end with
+         its worker. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT 2023, section 4.2), is a preset. See
+         docs/papers.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import combinations, pairwise
 from random import Random
 
 import msgspec
 
 from volery.architectures.pigeon.distributor import Distribution, Distributor
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, MasterHosts, Power, divide
-from volery.architectures.pigeon.master import Master, Node, WeightCounting
+from volery.architectures.pigeon.master import Master, Node
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
-from volery.architectures.pigeon.recovery import DistributorRecovery, MasterRecovery, pair_of
-from volery.core.bounds import Components, Count, OptionalComponents, Parameters, Period, Seconds, param
+from volery.architectures.pigeon.queues import WeightCounting
+from volery.architectures.pigeon.recovery import DistributorRecovery, Leading, MasterRecovery, pair_of, seats_of
+from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
+from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment
+from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, JobId
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
 from volery.roles.recovery.channel import Linking
+from volery.roles.recovery.election import Leadership, Led
 from volery.roles.recovery.leases import GuardedNode, Lease
 
 
@@ -46,13 +55,47 @@ class PigeonConfig(Parameters, frozen=True):
     weight: Count = param(20, "W: one of W dispatches is long while long tasks wait; 0: infinite")
     weight_counting: WeightCounting = param("paper", "published-code: weight + 1 short ones pass, and all are counted")
     cutoff_s: Seconds = param(1129.532, "jobs with at most this mean task duration are short, seconds")
+    longer_cutoffs_s: tuple[float, ...] = param(
+        (), "ascending limits above cutoff_s: a type of long jobs, with a queue, below each and above the last, seconds"
+    )
+    longer_weights: tuple[int, ...] = param(
+        (), "as weight, one per limit: between the jobs below it and all that are longer (footnote of section 2.2)"
+    )
     distribution: Distribution = param("even", "even with random remainder, or weighted by suitable workers")
+    reports_s: Seconds = param(
+        0.0,
+        "period of masters' reports of queue lengths, by which distributors balance (section 6.2), seconds; 0: none",
+    )
     match: MatchPolicy = param("random", "which suitable worker is taken")
     constraint_counting: ConstraintCounting = param(
         "exact", "published-code: weak workers count as strong ones, as in PigeonC's public code"
     )
     reliable: bool = param(False, "bear faults: two masters per group, leases, reliable messages (section 6.1)")
+    candidates: Count = param(
+        0, "workers of a group that may lead it where reliable is set (section 6.1); 0: two masters that are fixed"
+    )
+    election: Election = param("time", "of candidates without a master: the first to declare, or power: the strongest")
+    update_s: Period = param(1.0, "a second master gets the queues within this, seconds; where there are candidates")
     detection_s: Period = param(1.0, "a peer that does not answer is given up within this, seconds")
+
+    def check_types(self) -> None:
+        """Refuse types of jobs that are not in order, or without a weight.
+
+        Raises:
+            InputError: naming the parameter.
+        """
+        limits = (self.cutoff_s, *self.longer_cutoffs_s)
+        if not all(low < high <= SECONDS_MAX for low, high in pairwise(limits)):
+            raise InputError(
+                "pigeon:longer_cutoffs_s", f"the limits {limits} with cutoff_s do not ascend; give longer ones later"
+            )
+        if any(weight < 0 for weight in self.longer_weights):
+            raise InputError("pigeon:longer_weights", f"{self.longer_weights} has a negative weight; 0 is infinite")
+        if len(self.longer_weights) != len(self.longer_cutoffs_s):
+            raise InputError(
+                "pigeon:longer_weights",
+                f"{len(self.longer_weights)} weights for {len(self.longer_cutoffs_s)} limits; give one per limit",
+            )
 
 
 GROUP_WORKERS = 100
@@ -64,6 +107,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
     Raises:
         InputError: groups that the cluster cannot be cut into.
     """
+    config.check_types()
     group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
     hosts = MasterHosts(config.masters_per_worker, config.reliable)
     groups = divide(cluster, group_count, config.group_sizes, config.reserved, hosts)
@@ -95,8 +139,11 @@ class PigeonBuilder:
         self._config = config
         self._streams = streams
         self._distributors = [f"distributor/{number}" for number in range(config.distributors)]
+        self._reports_us = round(config.reports_s * SECOND)
         self._lease = Lease(round(config.detection_s * SECOND))
         self._linking = Linking(MESSAGES | RECOVERY_MESSAGES)
+        self._update_us = round(config.update_s * SECOND)
+        self._seats = [seats_of(number, group, config.candidates) for number, group in enumerate(groups)]
         self._group_of = {node: number for number, group in enumerate(groups) for node in group.node_of}
 
     def entry(self, job: JobId) -> Address:
@@ -108,9 +155,10 @@ class PigeonBuilder:
         return Distributor(
             self._supply,
             distribution=self._config.distribution,
-            cutoff_us=round(self._config.cutoff_s * SECOND),
+            cutoffs_us=[round(limit * SECOND) for limit in (self._config.cutoff_s, *self._config.longer_cutoffs_s)],
             stream=self._streams.of(address),
             recovery=recovery,
+            reports_us=self._reports_us,
         )
 
     def master(self, group: Group, stream: Random, recovery: MasterRecovery | None = None) -> Master:
@@ -118,11 +166,12 @@ class PigeonBuilder:
         config = self._config
         return Master(
             group,
-            weight=config.weight,
+            weights=(config.weight, *config.longer_weights),
             weight_counting=config.weight_counting,
             match=config.match,
             stream=stream,
             recovery=recovery,
+            reports=(self._distributors, self._reports_us) if self._reports_us else None,
         )
 
     def recoverable(self) -> Deployment:
@@ -131,9 +180,11 @@ class PigeonBuilder:
         machines = {
             node: machine for group in groups for node, machine in zip(group.node_of, group.machines, strict=True)
         }
-        pairs = [pair_of(number) for number in range(len(groups))]
-        masters = [address for pair in pairs for address in pair]
-        watches = (*pairs, *((master, node) for node in machines for master in pairs[self._group_of[node]]))
+        masters = [address for seats in self._seats for address in seats]
+        watches = (
+            *(pair for seats in self._seats for pair in combinations(seats, 2)),
+            *((master, node) for node in machines for master in self._seats[self._group_of[node]]),
+        )
         components = {address: self._linked(address, 0) for address in [*self._distributors, *masters, *machines]}
         recovery = CrashRecovery(self._linked, watches, self._lease.detection_us)
         return Deployment(components, machines, self.entry, capabilities=(recovery,))
@@ -145,12 +196,21 @@ class PigeonBuilder:
     def _component(self, address: Address, incarnation: int) -> Component:
         role, *numbers = address.split("/")
         if role == "distributor":
-            return self.distributor(address, DistributorRecovery(len(self._groups)))
+            return self.distributor(address, DistributorRecovery(self._seats))
         if role == "node":
-            return GuardedNode(pair_of(self._group_of[address]), self._lease, incarnation, tells_owner=True)
+            node = GroupNode if self._config.candidates else GuardedNode
+            return node(self._seats[self._group_of[address]], self._lease, incarnation, tells_owner=True)
         number = int(numbers[0])
-        group, me = self._groups[number], pair_of(number).index(address)
-        recovery = MasterRecovery(group, number, me, self._distributors, self._lease, incarnation)
+        group, seats = self._groups[number], self._seats[number]
+
+        def lead(master: Led, nodes: Iterable[Address]) -> Leading:
+            me, clients, lease = seats.index(address), self._distributors, self._lease
+            if not self._config.candidates:
+                return Leadership(master, pair_of(number), me, nodes, clients, lease, incarnation)
+            powers = group.powers()[: len(seats)]
+            return Candidacy(master, seats, me, powers, nodes, clients, lease, self._config.election, incarnation)
+
+        recovery = MasterRecovery(group, lead, self._distributors, self._update_us)
         return self.master(group, self._streams.of(address, incarnation), recovery)
 
 
@@ -183,6 +243,11 @@ CAPTIONS = {
     ),
     "Launch": "{sender} has an idle machine in its group: it launches {tasks} on {receiver}.",
     "Completed": "{sender} tells {receiver} that {tasks} has finished; the machine is idle again.",
+    "QueueLengths": "{sender} reports to {receiver} how many tasks wait in its queues.",
+    "Update": "{sender} sends {receiver}, its second master, all tasks that wait, in case it fails.",
+    "Claim": "{sender} has lost its master and asks {receiver} to let it lead the group.",
+    "Lineup": "{sender} leads the group now, and tells {receiver} who is its second master.",
+    "Declared": "{sender} has lost both masters and tells {receiver}: the first, or the strongest, of these will lead.",
     "Withdrawn": "{sender} has let {tasks} go that waited: the job was given up.",
 }
 """Texts of recordings, for readers who do not know the design."""
@@ -198,6 +263,12 @@ PIGEON = Architecture(
     hops=3,
     tolerates=frozenset({"loss", "duplication", "delay", "partition", "crash:master", "crash:node"}),
     bearing={"reliable": True, "groups": 3, "reserved": 1, "distributors": 3, "weight": 3, "cutoff_s": 0.5},
+    fuzzed={
+        "candidates": (0, 2, 3, 50),
+        "election": ("time", "power"),
+        "update_s": (0.05, 1.0),
+        "reports_s": (0.0, 0.3),
+    },
     features={"constraints": ""},
     captions=CAPTIONS,
 )

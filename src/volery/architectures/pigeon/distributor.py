@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from random import Random
 from typing import Literal
 
+from volery.architectures.pigeon.balance import QueueView
 from volery.architectures.pigeon.groups import GroupSupply
-from volery.architectures.pigeon.messages import Completed, GroupTasks, Lost, Report, Withdraw, Withdrawn
+from volery.architectures.pigeon.messages import (
+    Claim,
+    Completed,
+    GroupTasks,
+    Lost,
+    QueueLengths,
+    Report,
+    Withdraw,
+    Withdrawn,
+)
 from volery.architectures.pigeon.recovery import DistributorRecovery
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
@@ -18,7 +28,7 @@ from volery.roles.recovery.leases import Result, Standing
 from volery.roles.submission import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
-RECOVERY = frozenset({Result, Report, Lost, Standing})
+RECOVERY = frozenset({Result, Report, Lost, Standing, Claim})
 """The messages to a distributor with a recovery."""
 
 
@@ -29,7 +39,8 @@ class Distributor(Component):
         distribution: "even" deals the tasks that have no constraint evenly, with a random remainder (Pigeon); "supply"
             draws a master for each task, weighted by the units that satisfy it (PigeonC). Tasks with constraints, and
             all tasks where groups are unequal, are always drawn.
-        cutoff_us: jobs whose estimate is at most this are short.
+        cutoffs_us: the first parts short jobs (at most this) from long ones, the next the types of long jobs.
+        reports_us: period of reports of queue lengths, by which jobs are spread while tasks wait anywhere; 0: none.
 
     Attributes:
         masters: the leading master of each group.
@@ -40,20 +51,22 @@ class Distributor(Component):
         supply: GroupSupply,
         *,
         distribution: Distribution,
-        cutoff_us: Time,
+        cutoffs_us: Sequence[Time],
         stream: Random,
         recovery: DistributorRecovery | None = None,
+        reports_us: Time = 0,
     ) -> None:
         self._supply = supply
         totals = supply.cumulative(0, True)
         equal = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
         self._even = distribution == "even" and equal
-        self._cutoff_us = cutoff_us
+        self._cutoffs_us = tuple(cutoffs_us)
         self._stream = stream
         self.masters = [f"master/{group}" for group in range(supply.group_count)]
         self._numbers = [0] * supply.group_count
         self._outstanding: dict[TaskId, JobId] = {}
         self._recovery = recovery
+        self._view = QueueView(supply, reports_us, stream) if reports_us else None
 
     def bind(self, port: Port) -> None:
         super().bind(port)
@@ -61,7 +74,8 @@ class Distributor(Component):
             self._recovery.bind(self, port)
 
     def takes(self) -> Collection[type]:
-        return self.receives.keys() - (RECOVERY if self._recovery is None else {Completed})
+        unused = RECOVERY if self._recovery is None else {Completed}
+        return self.receives.keys() - unused - ({QueueLengths} if self._view is None else set())
 
     def emits(self) -> Sends:
         plain = sent_to("master", GroupTasks)
@@ -73,33 +87,38 @@ class Distributor(Component):
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Distribute a job; tasks that fit no worker are reported and the others run."""
         tasks = self._jobs.admit(message, source, 0)
-        self._distribute(tasks, message.job.estimate_us <= self._cutoff_us)
+        self._distribute(tasks, bisect_left(self._cutoffs_us, message.job.estimate_us), now)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         tasks = self._jobs.more(message)
         if tasks:
-            self._distribute(tasks, tasks[0].estimate_us <= self._cutoff_us)
+            self._distribute(tasks, bisect_left(self._cutoffs_us, tasks[0].estimate_us), now)
 
-    def _distribute(self, tasks: Sequence[Task], short: bool) -> None:
+    def _distribute(self, tasks: Sequence[Task], kind: int, now: Time) -> None:
         shares: dict[int, list[Task]] = {}
-        if self._even:
+        if self._view is not None and self._view.any_waits():
+            shares, unfit = self._view.spread(tasks, kind, now)
+            for task in unfit:
+                self._jobs.unsatisfiable(task.job)
+            tasks = ()
+        elif self._even:
             plain = [task for task in tasks if not task.constraints]
             self._deal(plain, shares)
             tasks = [task for task in tasks if task.constraints] if len(plain) < len(tasks) else ()
-        self._draw(tasks, short, shares)
+        self._draw(tasks, not kind, shares)
         outstanding = self._outstanding
         for group in sorted(shares):
             share = tuple(shares[group])
             for task in share:
                 outstanding[task.id] = task.job
-            self._hand_out(group, short, share)
+            self._hand_out(group, kind, share)
 
-    def _hand_out(self, group: int, short: bool, share: tuple[Task, ...]) -> None:
+    def _hand_out(self, group: int, kind: int, share: tuple[Task, ...]) -> None:
         if self._recovery is not None:
-            self._recovery.deal(group, short, share)
+            self._recovery.deal(group, kind, share)
             return
         number = self._numbers[group] = self._numbers[group] + 1
-        self._port.send(self.masters[group], GroupTasks(number, short, share))
+        self._port.send(self.masters[group], GroupTasks(number, not kind, share, max(0, kind - 1)))
 
     def _deal(self, tasks: Sequence[Task], shares: dict[int, list[Task]]) -> None:
         """Every master gets as many, the remainder goes to distinct random masters (Pigeon, section 2.2)."""
@@ -155,6 +174,12 @@ class Distributor(Component):
         for task in message.tasks:
             self.count(task)
 
+    def on_queue_lengths(self, message: QueueLengths, source: Address, now: Time) -> None:
+        """Note how much waits in the group of a master that leads."""
+        assert self._view is not None, "masters report"
+        if source in self.masters:
+            self._view.learn(self.masters.index(source), message.lengths, now)
+
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """Count the result, of any attempt."""
         assert self._recovery is not None, "results come of attempts"
@@ -163,7 +188,10 @@ class Distributor(Component):
     def on_report(self, message: Report, source: Address, now: Time) -> None:
         """Send to the master that leads now."""
         assert self._recovery is not None, "a master may crash"
+        before = list(self.masters)
         self._recovery.report(message, source)
+        if self._view is not None and source in self.masters and source not in before:
+            self._view.learn(self.masters.index(source), (), now)
 
     def on_lost(self, message: Lost, source: Address, now: Time) -> None:
         """Send the tasks of lost attempts again."""
@@ -174,6 +202,11 @@ class Distributor(Component):
         """Answer with the epoch that is known."""
         assert self._recovery is not None, "a master may crash"
         self._recovery.answer_epoch(source)
+
+    def on_claim(self, message: Claim, source: Address, now: Time) -> None:
+        """Promise an epoch, or refuse."""
+        assert self._recovery is not None, "a master may crash"
+        self._recovery.claim(message, source)
 
     def check(self) -> None:
         assert len(self._jobs) or not self._outstanding, "tasks without an open job"
@@ -188,9 +221,11 @@ class Distributor(Component):
         Cancel: on_cancel,
         Withdrawn: on_withdrawn,
         Completed: on_completed,
+        QueueLengths: on_queue_lengths,
         Result: on_result,
         Report: on_report,
         Lost: on_lost,
         Standing: on_standing,
+        Claim: on_claim,
     }
     sends = ANSWERS | sent_to("master", GroupTasks, Withdraw) | DistributorRecovery.sends

@@ -58,6 +58,13 @@ class Group:
         self.matches = Matches(self.constraints, anchors, group_count)
         self.bits = [1 << unit for unit in range(len(self.machines))]
 
+    def powers(self) -> list[int]:
+        """The processing power of each machine: its slots times their speed."""
+        powers: dict[int, int] = {}
+        for machine, speed in zip(self.machines, self.speeds, strict=True):
+            powers[machine] = powers.get(machine, 0) + speed
+        return list(powers.values())
+
 
 class MasterHosts(NamedTuple):
     """The workers that masters run on, and that therefore run no tasks (section 4.1).

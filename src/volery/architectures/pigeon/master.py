@@ -1,31 +1,45 @@
-"""Pigeon's master and its nodes: a central scheduler per group, with two weighted fair queues and reserved workers."""
+"""Pigeon's master and its nodes: a central scheduler per group, with weighted fair queues and reserved workers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
+from volery.architectures.pigeon.balance import REPORT, QueueReports
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Completed, Deal, GroupTasks, Launch, Withdraw, Withdrawn
-from volery.architectures.pigeon.recovery import MasterRecovery
+from volery.architectures.pigeon.messages import (
+    Completed,
+    Deal,
+    GroupTasks,
+    Launch,
+    QueueLengths,
+    Resume,
+    Update,
+    Withdraw,
+    Withdrawn,
+    kind_of,
+)
+from volery.architectures.pigeon.queues import FairQueues, WeightCounting
+from volery.architectures.pigeon.recovery import Leading, MasterRecovery
+from volery.architectures.pigeon.replica import UPDATE
+from volery.architectures.pigeon.succession import SUCCESSION
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Drain, Measured, TaskFinished, TimerFired
 from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import MatchPolicy, positions
-from volery.policies.queues import ConstraintQueue
 from volery.roles.node import Kill
-from volery.roles.recovery.election import LEADERSHIP, Leadership
+from volery.roles.recovery.election import LEADERSHIP
 from volery.roles.recovery.leases import Fenced, Result
 
-WeightCounting = Literal["paper", "published-code"]
 PLAIN: Final = frozenset({GroupTasks, Completed})
 """The messages to a master without a recovery alone."""
 
 
 PAIRED: Final = {event: handler for event, handler in LEADERSHIP.items() if event not in (Fenced, Drain)}
 """The events of leadership; jobs never move between distributors, and nodes are not drained."""
+REPORT_SENDS: Final = sent_to("distributor", QueueLengths)
 PLAIN_SENDS: Final = sent_to("node", Launch, Kill) | sent_to("distributor", Withdrawn)
 
 
@@ -33,44 +47,42 @@ class Master(Component):
     """Runs tasks of its group on idle workers, short ones first, and lets no long one starve.
 
     A short task takes a low-priority worker, then a reserved one, else it joins the high-priority queue; a long task
-    takes a low-priority worker or joins the low-priority queue. An idle reserved worker serves short tasks only. An
-    idle low-priority worker serves one long task after weight - 1 short ones (Pigeon, section 2.2); a task that does
-    not fit it is passed over (PigeonC, section 4.2).
+    takes a low-priority worker or joins the queue of its type. An idle reserved worker serves short tasks only, an
+    idle low-priority worker all types by their weights (Pigeon, section 2.2).
 
     Args:
-        weight: W; 0 = infinite: long tasks wait until no short one does.
+        weights: W, and those between further types of long jobs.
+        reports: of queue lengths, to these distributors, once per period.
 
     Attributes:
         free: vector of the idle units.
         owned: the unit of each task that runs.
     """
 
-    leadership: Leadership
-    """Of one of a pair alone."""
+    leadership: Leading
+    """Of a master with a recovery alone."""
 
     def __init__(
         self,
         group: Group,
         *,
-        weight: int,
+        weights: Sequence[int],
         weight_counting: WeightCounting,
         match: MatchPolicy,
         stream: Random,
         recovery: MasterRecovery | None = None,
+        reports: tuple[Sequence[Address], Time] | None = None,
     ) -> None:
         self._group = group
         self.free = group.matches.every
-        self._high = ConstraintQueue()
-        self._low = ConstraintQueue()
+        self._queues = FairQueues(weights, weight_counting)
         self.owned: dict[TaskId, int] = {}
         self._owners: dict[TaskId, Address] = {}
-        self._count_all = weight_counting == "published-code"
-        self._passes_max = (weight + 1 if self._count_all else weight - 1) if weight else 1 << 62
-        self._passed = 0
         self._by_fewest = match == "min-constraints"
         self._stream = stream
         self._seen: dict[Address, int] = {}
         self._launches = 0
+        self._reports = None if reports is None else QueueReports(self._queues.lengths, *reports)
         self._recovery = recovery
         if recovery is not None:
             self.leadership = recovery.leadership
@@ -78,6 +90,8 @@ class Master(Component):
 
     def bind(self, port: Port) -> None:
         super().bind(port)
+        if self._reports is not None:
+            self._reports.bind(port)
         if self._recovery is not None:
             self._recovery.bind(port)
 
@@ -86,10 +100,13 @@ class Master(Component):
             self.leadership.start(now)
 
     def takes(self) -> Collection[type]:
-        return {Withdraw} | PLAIN if self._recovery is None else self.receives.keys() - PLAIN
+        if self._recovery is not None:
+            return self.receives.keys() - PLAIN
+        return {Withdraw} | PLAIN | (set() if self._reports is None else {TimerFired})
 
     def emits(self) -> Sends:
-        return PLAIN_SENDS if self._recovery is None else MasterRecovery.sends
+        sends = PLAIN_SENDS if self._recovery is None else MasterRecovery.sends
+        return sends if self._reports is None else sends | REPORT_SENDS
 
     def on_group_tasks(self, message: GroupTasks, source: Address, now: Time) -> None:
         """Launch what fits an idle worker now, queue the rest."""
@@ -99,15 +116,15 @@ class Master(Component):
         group, short, free = self._group, message.short, self.free
         matches, reserved, bits = group.matches, group.reserved, group.bits
         owned, node_of, send, random = self.owned, group.node_of, self._port.send, self._stream.random
-        queue, size, launches = self._high if short else self._low, len(bits), self._launches
-        if queue.length:
-            self._port.observe(Measured("queued_tasks", self._high.length + self._low.length))
+        queues, kind, size, launches = self._queues, kind_of(message), len(bits), self._launches
+        if queues.length:
+            self._port.observe(Measured("queued_tasks", queues.length))
         for task in message.tasks:
             candidates = free and free & matches[task.constraints]
             if reserved:
                 candidates = candidates & ~reserved or (candidates if short else 0)
             if not candidates:
-                queue.push(task)
+                queues.push(task, kind)
                 self._owners[task.id] = source
                 continue
             if self._by_fewest:
@@ -121,14 +138,16 @@ class Master(Component):
             launches += 1
             send(node_of[unit], Launch(launches, task, source))
         self.free, self._launches = free, launches
+        if self._reports is not None:
+            self._reports.look(now)
 
-    def place(self, task: Task, short: bool, distributor: Address) -> None:
-        """Launch a task on an idle unit, or queue it."""
+    def place(self, task: Task, kind: int, distributor: Address) -> None:
+        """Launch a task of a type on an idle unit, or queue it."""
         group = self._group
         candidates = self.free & group.matches[task.constraints]
-        candidates = candidates & ~group.reserved or (candidates if short else 0)
+        candidates = candidates & ~group.reserved or (0 if kind else candidates)
         if not candidates:
-            (self._high if short else self._low).push(task)
+            self._queues.push(task, kind)
             self._owners[task.id] = distributor
             return
         if self._by_fewest:
@@ -151,10 +170,12 @@ class Master(Component):
         unit = self.owned.pop(message.task, None)
         if unit is not None:
             self.serve(unit)
+            if self._reports is not None:
+                self._reports.look(now)
 
     def serve(self, unit: int) -> None:
         """Give a unit the next task that it may run, or let it idle."""
-        task = self._next(unit) if self._high.length or self._low.length else None
+        task = self._next(unit) if self._queues.length else None
         if task is None:
             self.free |= self._group.bits[unit]
         else:
@@ -163,22 +184,8 @@ class Master(Component):
     def _next(self, unit: int) -> Task | None:
         offered = self._group.constraints[unit]
         if self._group.reserved >> unit & 1:
-            task = self._high.pop_fitting(offered)
-            if task is not None and self._count_all:
-                self._passed += 1
-            return task
-        long_waits = self._low.length > 0
-        if self._high.length and (not long_waits or self._passed < self._passes_max):
-            task = self._high.pop_fitting(offered)
-            if task is not None:
-                self._passed += long_waits or self._count_all
-                return task
-        if long_waits:
-            task = self._low.pop_fitting(offered)
-            if task is not None:
-                self._passed = 0
-                return task
-        return self._high.pop_fitting(offered) if self._high.length else None
+            return self._queues.pop_shortest(offered)
+        return self._queues.pop(offered)
 
     def on_withdraw(self, message: Withdraw, source: Address, now: Time) -> None:
         """Drop the tasks that wait, and report them; kill those that run, whose ends nodes report."""
@@ -187,36 +194,64 @@ class Master(Component):
             unit = self.owned.get(task)
             if unit is not None:
                 self._port.send(self._group.node_of[unit], Kill(task))
-        dropped = [task.id for queue in (self._high, self._low) for task in queue.remove(lambda t: t.id in unwanted)]
+        dropped = [task.id for task in self._queues.remove(lambda task: task.id in unwanted)]
         if dropped:
             for task in dropped:
                 del self._owners[task]
                 if recovery is not None:
                     recovery.withdrawn(task)
-            if not (self._low.length or self._count_all):
-                self._passed = 0
             self._port.send(source, Withdrawn(tuple(dropped)))
+            self._look(now)
 
     def forget_all(self) -> None:
         """Begin anew: no unit is idle, nothing runs or waits."""
-        for queue in (self._high, self._low):
-            queue.remove(lambda _: True)
+        self._queues.clear()
         self.owned.clear()
         self._owners.clear()
-        self.free = self._passed = 0
+        if self._reports is not None:
+            self._reports.forget()
+        self.free = 0
 
     def on_deal(self, message: Deal, source: Address, now: Time) -> None:
         """Place tasks of the present epoch."""
         assert self._recovery is not None, "there are epochs"
         self._recovery.deal(message, source)
+        self._look(now)
+
+    def on_resume(self, message: Resume, source: Address, now: Time) -> None:
+        """Place tasks of the copy that an earlier leader has sent."""
+        assert self._recovery is not None, "there are epochs"
+        self._recovery.resume(message, source)
+        self._look(now)
+
+    def on_update(self, message: Update, source: Address, now: Time) -> None:
+        """Keep the queues of the leader."""
+        assert self._recovery is not None, "there are second masters"
+        self._recovery.update(message)
+
+    def _look(self, now: Time) -> None:
+        """Report the queues to those who follow them, within a period."""
+        if self._reports is not None:
+            self._reports.look(now)
+        if self._recovery is not None:
+            self._recovery.look(now)
 
     def on_result(self, message: Result, source: Address, now: Time) -> None:
         """A worker is idle, and its result is passed on."""
         assert self._recovery is not None, "results come of attempts"
         self._recovery.result(message, source)
+        self._look(now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Pass the timer on to the leadership."""
+        """Report the queues, or pass the timer on to the leadership."""
+        if event.key == REPORT:
+            assert self._reports is not None, "a timer of the reports"
+            self._reports.send()
+            return
+        if event.key == UPDATE:
+            assert self._recovery is not None, "a timer of the replica"
+            self._recovery.update(None)
+            return
         self.leadership.on_lease_timer(event, now)
 
     def check(self) -> None:
@@ -226,12 +261,12 @@ class Master(Component):
             busy |= 1 << unit
         usable = self._group.matches.every if self._recovery is None else self._recovery.usable()
         assert self.free == usable & ~busy, "units neither free nor owned"
-        for queue, idle in ((self._high, self.free), (self._low, self.free & ~self._group.reserved)):
-            for mask in queue.masks():
-                assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
+        for kind, mask in self._queues.masks():
+            idle = self.free & ~self._group.reserved if kind else self.free
+            assert not idle & self._group.matches[mask], f"idle {positions(idle)} while {mask:#x} waits"
 
     def check_rest(self) -> None:
-        assert not len(self.owned) + self._high.length + self._low.length, "tasks are left"
+        assert not len(self.owned) + self._queues.length, "tasks are left"
         if self._recovery is not None:
             self._recovery.check_rest()
         if self._recovery is None or self.leadership.leading:
@@ -243,10 +278,13 @@ class Master(Component):
         Completed: on_completed,
         Deal: on_deal,
         Result: on_result,
+        Resume: on_resume,
+        Update: on_update,
         **PAIRED,
+        **SUCCESSION,
         TimerFired: on_timer,
     }
-    sends = PLAIN_SENDS | MasterRecovery.sends
+    sends = PLAIN_SENDS | REPORT_SENDS | MasterRecovery.sends
 
 
 class Node(Component):

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.core.model import Address, Message, Task, TaskId
+from volery.core.model import NEVER, Address, Message, Task, TaskId, Time
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import LINK_MESSAGES
 from volery.roles.recovery.leases import NODE_MESSAGES, Active
 
 
 class GroupTasks(Message, frozen=True):
-    """Distributor > master: tasks of one job for the master's group, all of a short or all of a long job."""
+    """Distributor > master: tasks of one job for the master's group, all of a short or all of a long job.
+
+    Longer: of a long job, how many limits above the cutoff it exceeds.
+    """
 
     number: int
     short: bool
     tasks: tuple[Task, ...]
+    longer: int = 0
 
 
 class Withdraw(Message, frozen=True):
@@ -54,6 +58,7 @@ class Deal(Message, frozen=True):
     short: bool
     tasks: tuple[Task, ...]
     attempts: tuple[int, ...]
+    longer: int = 0
 
 
 class Lost(Message, frozen=True):
@@ -65,15 +70,81 @@ class Lost(Message, frozen=True):
 class Report(Message, frozen=True):
     """Master > distributor: I lead in this epoch; what of yours runs here.
 
-    Whole: all that is known, else what has been learnt since. Settled: nothing else of yours is here.
+    Whole: all that is known, else what has been learnt since. Settled: nothing else of yours is here. Kept: tasks and
+    attempts of which this one has a copy, from the queues of an earlier leader; of a settled report.
     """
 
     epoch: int
     whole: bool
     settled: bool
     running: tuple[Active, ...]
+    kept: tuple[tuple[TaskId, int], ...] = ()
 
 
-MESSAGES: Final[frozenset[type[Message]]] = frozenset({GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed})
-RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset({Deal, Lost, Report, *NODE_MESSAGES, *LINK_MESSAGES})
+class Resume(Message, frozen=True):
+    """Distributor > master: place these of the tasks that you have kept, as these attempts."""
+
+    epoch: int
+    tasks: tuple[TaskId, ...]
+    attempts: tuple[int, ...]
+
+
+class Update(Message, frozen=True):
+    """Leader > its second master: all tasks that wait, each with its type, attempt and distributor."""
+
+    epoch: int
+    tasks: tuple[Task, ...]
+    kinds: tuple[int, ...]
+    attempts: tuple[int, ...]
+    owners: tuple[Address, ...]
+
+
+class Claim(Message, frozen=True):
+    """Candidate > distributor: promise me this epoch; with a node that was lost or restarted, confirm it."""
+
+    epoch: int
+    node: Address = ""
+    at_us: Time = NEVER
+
+
+class Granted(Message, frozen=True):
+    """Distributor > candidate: this epoch is promised to you; before it were promised epochs to these candidates."""
+
+    epoch: int
+    formers: tuple[Address, ...]
+    node: Address = ""
+    at_us: Time = NEVER
+
+
+class Lineup(Message, frozen=True):
+    """Leader > candidates: I lead in this epoch, and this is my second master; empty: none is there."""
+
+    epoch: int
+    second: Address
+
+
+class Declared(Message, frozen=True):
+    """Candidate > candidates: I have lost both masters; my worker has this power, and I declared at this time."""
+
+    power: int
+    at_us: Time
+
+
+class QueueLengths(Message, frozen=True):
+    """Master > distributor: how many tasks of each type of jobs wait, the shortest jobs first."""
+
+    lengths: tuple[int, ...]
+
+
+def kind_of(message: GroupTasks | Deal) -> int:
+    """The type of a message's job: 0 short, 1 and above long."""
+    return 0 if message.short else 1 + message.longer
+
+
+MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed, QueueLengths}
+)
+RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
+    {Deal, Lost, Report, Resume, Update, Claim, Granted, Lineup, Declared, *NODE_MESSAGES, *LINK_MESSAGES}
+)
 """Those of masters and machines that may crash."""

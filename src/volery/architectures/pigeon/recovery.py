@@ -1,30 +1,40 @@
 """Recovery of masters and machines that crash (Pigeon, section 6.1), as parts of distributors and masters.
 
-Each master has a standby. It receives every result, and takes over when the first is lost; when both are, the next
-incarnation asks every worker for its status and compares what runs with the tasks that the distributors have sent.
-Distributors do not crash: the paper does not treat them.
+A leader begins with the status of every worker, and compares what runs with the tasks that the distributors have sent.
+Who leads is decided elsewhere: of two fixed masters by `volery.roles.recovery.election`, of many workers by
+`succession`. Distributors do not crash: the paper does not treat them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Deal, Lost, Report, Withdrawn
+from volery.architectures.pigeon.messages import Claim, Deal, Granted, Lost, Report, Resume, Update, Withdrawn, kind_of
+from volery.architectures.pigeon.replica import QueuedTask, Replica
+from volery.architectures.pigeon.succession import SUCCESSION_SENDS, Candidacy, Promises
 from volery.core.component import Sends, role_of, sent_to
-from volery.core.events import Reassignment
-from volery.core.model import Address, JobId, Task, TaskId
+from volery.core.events import Counted, Event, Reassignment, TimerFired
+from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Kill
-from volery.roles.recovery.election import Leadership, pair_sends, seated
-from volery.roles.recovery.leases import Active, Deposed, Forget, Lease, Result, Run, Status
+from volery.roles.recovery.election import Led, pair_sends, seated
+from volery.roles.recovery.leases import Active, Deposed, Forget, Result, Run, Status
 
 
 def pair_of(group: int) -> tuple[Address, Address]:
     """The addresses of the two masters of a group."""
     return f"master/{group}", f"master/{group}/standby"
+
+
+def seats_of(number: int, group: Group, candidates: int) -> tuple[Address, ...]:
+    """The addresses of the masters of a group: a fixed pair, or one at each of so many workers."""
+    if not candidates:
+        return pair_of(number)
+    count = min(candidates, len(set(group.machines)))
+    return (*pair_of(number), *(f"master/{number}/{place}" for place in range(2, count)))[:count]
 
 
 class Dealer(Protocol):
@@ -39,26 +49,28 @@ class Dealer(Protocol):
 class DistributorRecovery:
     """The tasks that a distributor has sent and has no result of; it sends those again that no worker has."""
 
-    sends: ClassVar[Sends] = sent_to("master", Deal, Deposed) | sent_to("node", Forget)
+    sends: ClassVar[Sends] = sent_to("master", Deal, Deposed, Resume, Granted) | sent_to("node", Forget)
     _distributor: Dealer
     _port: Port
 
-    def __init__(self, groups: int) -> None:
-        self._group_at = {address: group for group in range(groups) for address in pair_of(group)}
+    def __init__(self, seats: Sequence[Sequence[Address]]) -> None:
+        groups = len(seats)
+        self._group_at = {address: group for group in range(groups) for address in seats[group]}
         self._epochs = [0] * groups
-        self._sent: dict[TaskId, tuple[Task, int, bool, int]] = {}
+        self._promises = Promises([of_group[0] for of_group in seats])
+        self._sent: dict[TaskId, tuple[Task, int, int, int]] = {}
         self._doubted: list[dict[TaskId, None]] = [{} for _ in range(groups)]
 
     def bind(self, distributor: Dealer, port: Port) -> None:
         """Serve a distributor, by its port."""
         self._distributor, self._port = distributor, port
 
-    def deal(self, group: int, short: bool, share: tuple[Task, ...], attempt: int = 0) -> None:
-        """Send tasks to the master that leads a group."""
+    def deal(self, group: int, kind: int, share: tuple[Task, ...], attempt: int = 0) -> None:
+        """Send tasks of a type to the master that leads a group."""
         for task in share:
-            self._sent[task.id] = (task, group, short, attempt)
-        attempts = (attempt,) * len(share)
-        self._port.send(self._distributor.masters[group], Deal(self._epochs[group], short, share, attempts))
+            self._sent[task.id] = (task, group, kind, attempt)
+        deal = Deal(self._epochs[group], not kind, share, (attempt,) * len(share), max(0, kind - 1))
+        self._port.send(self._distributor.masters[group], deal)
 
     def forget(self, task: TaskId) -> None:
         """Drop a task that has a result."""
@@ -83,7 +95,10 @@ class DistributorRecovery:
             self._doubted[group].pop(active.task, None)
         if message.settled:
             doubted, self._doubted[group] = self._doubted[group], {}
-            self._send_again(doubted)
+            kept = dict(message.kept)
+            resumed = [task for task in doubted if task in self._sent and self._sent[task][3] == kept.get(task)]
+            self._resume(group, [task for task in resumed if not self._give_up(task)])
+            self._send_again(task for task in doubted if task not in resumed)
 
     def lost(self, message: Lost, source: Address) -> None:
         """Send the tasks of lost attempts again."""
@@ -91,20 +106,56 @@ class DistributorRecovery:
             sent = self._sent
             self._send_again(a.task for a in message.attempts if a.task in sent and sent[a.task][3] == a.attempt)
 
+    def _give_up(self, task: TaskId) -> bool:
+        """Count a task of a job that was cancelled as a result; returns whether it is one."""
+        if self._distributor.is_cancelled(self._sent[task][0].job):
+            self._distributor.count(task)
+            return True
+        return False
+
+    def _resume(self, group: int, tasks: Sequence[TaskId]) -> None:
+        """Name the tasks of which the master has a copy; they need not be sent again."""
+        attempts = []
+        for number in tasks:
+            task, _, kind, attempt = self._sent[number]
+            attempts.append(attempt + 1)
+            self._sent[number] = (task, group, kind, attempt + 1)
+        if tasks:
+            self._port.observe(Counted("tasks_resumed", len(tasks)))
+            self._port.send(
+                self._distributor.masters[group], Resume(self._epochs[group], tuple(tasks), tuple(attempts))
+            )
+
     def _send_again(self, tasks: Iterable[TaskId]) -> None:
         for number in tasks:
-            sent = self._sent.get(number)
-            if sent is None:
-                continue
-            task, group, short, attempt = sent
-            if self._distributor.is_cancelled(task.job):
-                self._distributor.count(number)
-            else:
-                self.deal(group, short, (task,), attempt + 1)
+            if number in self._sent and not self._give_up(number):
+                task, group, kind, attempt = self._sent[number]
+                self._port.observe(Counted("tasks_sent_again", 1))
+                self.deal(group, kind, (task,), attempt + 1)
 
     def answer_epoch(self, master: Address) -> None:
         """Answer a restarted master with the epoch that is known."""
-        self._port.send(master, Deposed(self._epochs[self._group_at[master]]))
+        group = self._group_at[master]
+        self._port.send(master, Deposed(max(self._epochs[group], self._promises.epoch(group))))
+
+    def claim(self, message: Claim, source: Address) -> None:
+        """Promise an epoch to a candidate, or refuse."""
+        self._port.send(source, self._promises.answer(self._group_at[source], message, source))
+
+
+class Leading(Protocol):
+    """The leadership of a master: of two that are fixed, or of many candidates."""
+
+    epoch: int
+    leading: bool
+    opened: bool
+    settled: bool
+
+    def bind(self, port: Port) -> None: ...
+    def start(self, now: Time) -> None: ...
+    def handle(self, event: Event, source: Address, now: Time) -> None: ...
+    def on_lease_timer(self, event: TimerFired, now: Time) -> None: ...
+    def usable(self, node: Address) -> bool: ...
 
 
 class GroupMaster(Protocol):
@@ -113,33 +164,37 @@ class GroupMaster(Protocol):
     free: int
     owned: dict[TaskId, int]
 
-    def place(self, task: Task, short: bool, distributor: Address) -> None: ...
+    def place(self, task: Task, kind: int, distributor: Address) -> None: ...
     def serve(self, unit: int) -> None: ...
     def forget_all(self) -> None: ...
 
 
 class MasterRecovery:
-    """One master of a pair: it serves while it leads; distributors fill its queues again when it begins to."""
+    """One master of a group: it serves while it leads; distributors fill its queues again when it begins to."""
 
     sends: ClassVar[Sends] = (
-        pair_sends("master", "distributor")
-        | sent_to("node", Run, Kill)
+        sent_to("node", Run, Kill)
         | sent_to("distributor", Result, Withdrawn, Lost, Report)
+        | pair_sends("master", "distributor")
+        | SUCCESSION_SENDS
+        | sent_to("master", Update)
     )
     _master: GroupMaster
     _port: Port
 
     def __init__(
-        self, group: Group, number: int, me: int, distributors: Sequence[Address], lease: Lease, incarnation: int
-    ) -> None:
+        self, group: Group, lead: Callable[[Led, Iterable[Address]], Leading], distributors: Sequence[Address],
+        update_us: Time,
+    ) -> None:  # fmt: skip
         self._group = group
         self._masks: dict[Address, int] = {}
         for unit, node in enumerate(group.node_of):
             self._masks[node] = self._masks.get(node, 0) | 1 << unit
-        self.leadership = Leadership(self, pair_of(number), me, self._masks, distributors, lease, incarnation)
+        self.leadership = lead(self, self._masks)
         self._distributors = distributors
         self._active: dict[Address, dict[TaskId, Active]] = {node: {} for node in self._masks}
-        self._attempts: dict[TaskId, int] = {}
+        self._waiting: dict[TaskId, QueuedTask] = {}
+        self._replica = Replica(self.leadership, update_us) if isinstance(self.leadership, Candidacy) else None
 
     def join(self, master: GroupMaster) -> None:
         """Serve a master; it has nothing until it leads."""
@@ -151,24 +206,47 @@ class MasterRecovery:
         """Take the master's port."""
         self._port = port
         self.leadership.bind(port)
+        if self._replica is not None:
+            self._replica.bind(port)
+
+    def look(self, now: Time) -> None:
+        """Update the second master: something may have changed."""
+        if self._replica is not None:
+            self._replica.look(now)
+
+    def update(self, message: Update | None) -> None:
+        """Keep the update of a leader, or send one."""
+        assert self._replica is not None, "a leader has a second master"
+        self._replica.send(self._waiting) if message is None else self._replica.keep(message)
+
+    def resume(self, message: Resume, source: Address) -> None:
+        """Place tasks that an earlier leader has sent here, unless another leads since."""
+        if not self.leadership.opened or message.epoch != self.leadership.epoch:
+            return
+        assert self._replica is not None, "kept tasks were reported"
+        for waiting, attempt in zip(self._replica.take(message.tasks), message.attempts, strict=True):
+            self._place(waiting._replace(attempt=attempt, owner=source))
+
+    def _place(self, waiting: QueuedTask) -> None:
+        self._waiting[waiting.task.id] = waiting
+        self._master.place(waiting.task, waiting.kind, waiting.owner)
 
     def deal(self, message: Deal, source: Address) -> None:
         """Place tasks, unless they are of another epoch."""
         if not self.leadership.opened or message.epoch != self.leadership.epoch:
             return
         for task, attempt in zip(message.tasks, message.attempts, strict=True):
-            self._attempts[task.id] = attempt
-            self._master.place(task, message.short, source)
+            self._place(QueuedTask(task, kind_of(message), attempt, source))
 
     def run(self, task: Task, unit: int, distributor: Address) -> None:
         """Launch an attempt on a unit."""
-        node, attempt = self._group.node_of[unit], self._attempts.pop(task.id)
+        node, attempt = self._group.node_of[unit], self._waiting.pop(task.id).attempt
         self._active[node][task.id] = Active(task.id, task.job, attempt, distributor, unit)
         self._port.send(node, Run(self.leadership.epoch, task, attempt, distributor, unit))
 
     def withdrawn(self, task: TaskId) -> None:
         """A task that waited will never run."""
-        del self._attempts[task]
+        del self._waiting[task]
 
     def result(self, message: Result, source: Address) -> None:
         """A worker is idle; its result is passed on, for the worker may crash before it has."""
@@ -189,7 +267,7 @@ class MasterRecovery:
 
     def forget_all(self) -> None:
         self._master.forget_all()
-        self._attempts.clear()
+        self._waiting.clear()
         for known in self._active.values():
             known.clear()
 
@@ -258,7 +336,9 @@ class MasterRecovery:
         listed = list(running)
         for distributor in self._distributors:
             mine = tuple(active for active in listed if active.owner == distributor)
-            self._port.send(distributor, Report(self.leadership.epoch, whole, self.leadership.settled, mine))
+            settled = self.leadership.settled
+            kept = self._replica.kept_of(distributor) if settled and self._replica is not None else ()
+            self._port.send(distributor, Report(self.leadership.epoch, whole, settled, mine, kept))
 
     def usable(self) -> int:
         """The units on which tasks may be placed now."""
@@ -267,5 +347,5 @@ class MasterRecovery:
         return sum(mask for node, mask in self._masks.items() if self.leadership.usable(node))
 
     def check_rest(self) -> None:
-        assert not self._attempts, "tasks are left"
+        assert not self._waiting, "tasks are left"
         assert self.leadership.settled or not self.leadership.leading, "workers have not answered"

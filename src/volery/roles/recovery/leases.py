@@ -179,7 +179,7 @@ class GuardedNode(Component):
     """One worker machine.
 
     Args:
-        pair: the masters; the first leads in the beginning.
+        pair: the masters, two or more; the first leads in the beginning.
         lease: how long it goes on without one.
         tells_owner: results go to the owner as well.
     """
@@ -192,7 +192,7 @@ class GuardedNode(Component):
     _port: LinkPort
     """It stands on links."""
 
-    def __init__(self, pair: tuple[Address, Address], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
+    def __init__(self, pair: tuple[Address, ...], lease: Lease, incarnation: int, *, tells_owner: bool) -> None:
         self._pair = pair
         self._lease = lease
         self._incarnation = incarnation

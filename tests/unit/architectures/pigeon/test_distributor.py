@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit.architectures.parts import Alone, messages, submit, tasks
 
-from volery.architectures.pigeon.messages import Completed, GroupTasks
+from volery.architectures.pigeon.messages import Completed, GroupTasks, QueueLengths
 from volery.core.events import JobAccepted, JobDone, MoreTasks, Submit
 from volery.core.model import CHUNK_TASKS, Cluster, Job
 
@@ -55,6 +55,39 @@ def test_further_chunks_are_dealt_in_the_same_class() -> None:
     sent = messages(one.hear(MoreTasks(0, CHUNK_TASKS, many[CHUNK_TASKS:])), GroupTasks)
     assert sorted(task.id for _, message in sent for task in message.tasks) == [CHUNK_TASKS, CHUNK_TASKS + 1]
     assert not any(message.short for _, message in sent)
+
+
+def counts(effects: list[Any]) -> dict[str, int]:
+    return {master: len(got) for master, got in dealt(effects).items()}
+
+
+def test_tasks_go_where_the_fewest_wait_while_any_are_reported_to_wait() -> None:
+    """Section 6.2; four groups of three workers, of which two report 6 and 3 waiting tasks."""
+    one = distributor(reports_s=1.0)
+    one.hear(QueueLengths((0, 6)), "master/0")
+    one.hear(QueueLengths((3, 0)), "master/1")
+    estimate_us = 99_000_000
+    assert counts(one.hear(submit(0, *[0] * 9, estimate_us=estimate_us))) == {
+        "master/1": 1,
+        "master/2": 4,
+        "master/3": 4,
+    }
+    again = counts(one.hear(submit(1, *[0] * 6, estimate_us=estimate_us)))
+    assert again == {"master/1": 2, "master/2": 2, "master/3": 2}, "what was sent within the period waits, too"
+
+
+def test_long_tasks_that_wait_do_not_keep_short_ones_away() -> None:
+    one = distributor(reports_s=1.0)
+    one.hear(QueueLengths((0, 6)), "master/0")
+    assert counts(one.hear(submit(0, *[0] * 4))) == {f"master/{group}": 1 for group in range(4)}
+
+
+def test_tasks_are_dealt_evenly_when_no_task_waits_anywhere() -> None:
+    one = distributor(reports_s=1.0)
+    for lengths in ((0, 6), (0, 0)):
+        one.hear(QueueLengths(lengths), "master/0")
+    one.hear(submit(0, *[0] * 3))
+    assert counts(one.hear(submit(1, *[0] * 4))) == {f"master/{group}": 1 for group in range(4)}
 
 
 def test_a_job_is_done_when_the_last_result_has_come() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from tests.unit.architectures.parts import Alone, launched, messages, tasks
 
-from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch
-from volery.core.events import TaskFinished
+from volery.architectures.pigeon.messages import Completed, GroupTasks, Launch, QueueLengths
+from volery.architectures.pigeon.queues import FairQueues
+from volery.core.errors import InputError
+from volery.core.events import TaskFinished, TimerFired
 from volery.core.model import Cluster, Task
+from volery.sim.effects import TimerSet
 
 WHO = "distributor/0"
 
@@ -29,6 +32,10 @@ class Group(Alone):
     def idle(self, task: int) -> dict[int, str]:
         """The worker of a task is idle again."""
         return started(self.hear(Completed(task), "node/0"))
+
+
+def timers(effects: list[Any]) -> list[int]:
+    return [effect.at for effect in effects if isinstance(effect, TimerSet)]
 
 
 def started(effects: list[Any]) -> dict[int, str]:
@@ -90,6 +97,30 @@ def test_out_of_every_w_tasks_one_is_long_while_long_ones_wait(weight: int, coun
     assert order_of_service(7, 3, weight=weight, weight_counting=counting) == served
 
 
+@pytest.mark.parametrize(
+    ("weights", "served"),
+    [((3, 2), "SSMSSLSSM"), ((3, 0), "SSMSSMSSM"), ((0, 2), "SSSSSSMLM"), ((1, 1), "LLLLLLMMM")],
+)
+def test_a_weight_stands_between_a_type_and_all_longer_ones(weights: tuple[int, ...], served: str) -> None:
+    queues = FairQueues(weights, "paper")
+    for number in range(18):
+        queues.push(Task(number, 0), number % 3)
+    assert "".join("SML"[task.id % 3] for _ in served if (task := queues.pop(0)) is not None) == served
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"longer_cutoffs_s": (5.0,), "longer_weights": (2,), "cutoff_s": 5.0}, "ascend"),
+        ({"longer_cutoffs_s": (5000.0,), "longer_weights": (-1,)}, "negative"),
+        ({"longer_cutoffs_s": (5000.0,)}, "one per limit"),
+    ],
+)
+def test_types_of_jobs_without_order_or_weight_are_refused(parameters: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Group(Cluster.uniform(2), **parameters)
+
+
 def test_only_dispatches_that_pass_a_waiting_long_task_count() -> None:
     """The paper's counting: short tasks that were served while no long one waited are not held against it."""
     group = Group(Cluster.uniform(1), weight=2)
@@ -120,6 +151,16 @@ def test_minimum_constraints_takes_the_worker_with_the_fewest() -> None:
     group = Group(Cluster((a, b), (1, 1)), match="min-constraints")
     assert group.give(True, Task(0, 0, b)) == {0: "node/1"}
     assert group.give(True, Task(1, 0, 0b01000)) == {1: "node/0"}
+
+
+def test_queue_lengths_are_reported_once_per_period_while_they_change() -> None:
+    group = Group(Cluster.uniform(1), reports_s=0.5, distributors=2)
+    assert timers(group.hear(GroupTasks(1, True, tasks(0, 0)), WHO)) == [], "nothing waits"
+    assert timers(group.hear(GroupTasks(2, False, tasks(1, 0, 0)), WHO)) == [500_000]
+    assert timers(group.hear(GroupTasks(3, True, tasks(2, 0)), WHO)) == [], "a report is due"
+    sent = messages(group.hear(TimerFired("queue lengths"), "master/0"), QueueLengths)
+    assert sent == [(f"distributor/{number}", QueueLengths((1, 2))) for number in range(2)]
+    assert timers(group.hear(Completed(0), "node/0")) == [500_000]
 
 
 def test_a_repeated_delivery_or_notice_changes_nothing() -> None:

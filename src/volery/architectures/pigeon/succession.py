@@ -1,0 +1,460 @@
+"""Succession of masters (Pigeon, section 6.1): any worker of a group may lead it; the leader chooses a second master.
+
+Roles    The leader; its second, which receives the leader's state periodically; the other workers of the group.
+Loss     The second claims the lead when it loses the leader; a leader that loses its second chooses another. A worker
+         that has lost both declares itself to the others, and the best of those that declared claims: the earliest, or
+         the one with the most processing power. It waits half a detection time for others, and twice that if one of
+         these is better; nodes go on meanwhile.
+Epochs   The candidates own epochs in turn. Each distributor promises an epoch to one claimant and refuses lower ones;
+         a candidate leads when a majority has promised. Distributors do not crash, so no two leaders are unaware of
+         each other for ever. Nodes obey the highest epoch that they have received (see `roles.recovery.leases`).
+Leases   A leader gives up the tasks of a node that was lost for a lease once a majority of the distributors confirms
+         that nobody has claimed the lead since. If the node has never answered this leader, all former leaders must
+         first answer that they follow, and have lost that node for a lease, too. A node that was restarted is led after
+         the same confirmation, so that a deposed leader never launches there.
+Deviates The paper elects by messages among workers alone; here these decide who claims, and distributors who leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from msgspec.structs import replace
+
+from volery.architectures.pigeon.messages import Claim, Declared, Granted, Lineup
+from volery.core.component import Handler, Sends, sent_to
+from volery.core.events import Event, PeerBack, PeerLost, TimerFired
+from volery.core.model import Address, Time
+from volery.core.port import Port
+from volery.roles.node import NO_EPOCH
+from volery.roles.recovery.channel import Renewed
+from volery.roles.recovery.election import CLAIM, LEADERSHIP, Led
+from volery.roles.recovery.leases import Deposed, GuardedNode, Lead, Lease, Result, Standing, Status, Unseat
+
+Election = Literal["time", "power"]
+Rank = tuple[int, Time, int]
+"""Of a declaration: power or nothing, time, place."""
+SUCCESSION: Final[Mapping[type, Handler]] = dict.fromkeys((Granted, Lineup, Declared), LEADERSHIP[Standing])
+"""The events of a candidate, beside those of `LEADERSHIP`."""
+SUCCESSION_SENDS: Final[Sends] = (
+    sent_to("master", Standing, Lineup, Declared)
+    | sent_to("node", Lead, Unseat)
+    | sent_to("distributor", Claim, Standing)
+)
+
+
+class GroupNode(GuardedNode):
+    """A worker of a group that many may lead: it sends results to the one that does, and to the owner."""
+
+    __slots__ = ()
+
+    def _tell(self, result: Result) -> None:
+        if self._master:
+            self._port.send(self._master, result)
+        self._port.send(result.active.owner, result)
+
+
+class Promises:
+    """The epochs that a distributor has promised, per group."""
+
+    def __init__(self, first: Sequence[Address]) -> None:
+        self._epochs = [0] * len(first)
+        self._leaders = [{address: None} for address in first]
+
+    def epoch(self, group: int) -> int:
+        """The highest epoch that was promised."""
+        return self._epochs[group]
+
+    def answer(self, group: int, claim: Claim, source: Address) -> Granted | Deposed:
+        """Promise a higher epoch, confirm the one that was promised last, or refuse."""
+        promised, leaders = self._epochs[group], self._leaders[group]
+        if claim.epoch > promised or (claim.node and claim.epoch == promised):
+            self._epochs[group] = claim.epoch
+            leaders[source] = None
+            return Granted(claim.epoch, tuple(leaders), claim.node, claim.at_us)
+        return Deposed(promised)
+
+
+class Candidacy:
+    """The part of one candidate in the leadership of its group; `volery.roles.recovery.election.Leadership` is for two.
+
+    Args:
+        master: the component, which is called back; it gives `bind` its port.
+        seats: the candidates; the first leads in the beginning, the second is its second.
+        me: its place among them.
+        powers: of each candidate's worker.
+        nodes: the machines of the group.
+        distributors: these promise epochs.
+        lease: of the nodes.
+        election: who claims of those that have lost both masters: the first to declare, or the most powerful.
+
+    Attributes:
+        epoch: the highest known.
+        leading, opened, settled: as of a `Leadership`.
+        second: the second master; empty: none is known.
+    """
+
+    _port: Port
+
+    def __init__(
+        self,
+        master: Led,
+        seats: Sequence[Address],
+        me: int,
+        powers: Sequence[int],
+        nodes: Iterable[Address],
+        distributors: Sequence[Address],
+        lease: Lease,
+        election: Election,
+        incarnation: int,
+    ) -> None:
+        self._master = master
+        self._seats = tuple(seats)
+        self._me = me
+        self._powers = dict(zip(seats, powers, strict=True))
+        self._nodes = dict.fromkeys(nodes)
+        self._distributors = tuple(distributors)
+        self._lease = lease
+        self._by_power = election == "power"
+        self._restarted = incarnation > 0
+        self.epoch = NO_EPOCH if incarnation else 0
+        self.leading = self.opened = self.settled = not incarnation and me == 0
+        self.second: Address = "" if incarnation or len(seats) == 1 else seats[1]
+        self._claiming = False
+        self._declared: Rank | None = None
+        self._rival: Rank | None = None
+        self._election_us = lease.detection_us // 2
+        self._votes: dict[Address, None] = {}
+        self._formers: dict[Address, None] = {}
+        self._silent: dict[Address, None] = {}
+        self._away: dict[Address, None] = {}
+        self._missing: dict[Address, None] = {}
+        self._unheard: dict[Address, None] = {}
+        self._lost: dict[Address, None] = {}
+        self._expired: dict[Address, Time] = {}
+        self._questions: dict[Address, Standing] = {}
+        self._asked: dict[Address, dict[Address, None]] = {}
+        self._confirming: dict[Address, tuple[Time, dict[Address, None]]] = {}
+        self._handlers: dict[type, Callable[[Any, Address, Time], None]] = {
+            Granted: self.on_granted,
+            Lineup: self.on_lineup,
+            Declared: self.on_declared,
+            Standing: self.on_standing,
+            Deposed: self.on_deposed,
+            Status: self.on_status,
+            PeerLost: self.on_peer_lost,
+            PeerBack: self.on_peer_back,
+            Renewed: self.on_renewed,
+        }
+
+    def bind(self, port: Port) -> None:
+        """Take the master's port."""
+        self._port = port
+
+    def handle(self, event: Event, source: Address, now: Time) -> None:
+        """Take one of the events of `LEADERSHIP` and `SUCCESSION`."""
+        self._handlers[type(event)](event, source, now)
+
+    def start(self, now: Time) -> None:
+        """A restarted candidate asks who leads."""
+        if self._restarted:
+            for address in (*self._others(), *self._distributors):
+                self._port.send(address, Standing(self.epoch, False))
+
+    def reachable(self, node: Address) -> bool:
+        """Find out whether a node is known to be there."""
+        return not (node in self._missing or node in self._unheard or node in self._lost)
+
+    usable = reachable
+
+    def _others(self) -> list[Address]:
+        return [seat for seat in self._seats if seat != self._seats[self._me]]
+
+    def _leader(self) -> Address:
+        return self._seats[self.epoch % len(self._seats)]
+
+    def _claim(self, above: int) -> None:
+        """Ask the distributors to promise the next epoch of this candidate."""
+        was_leading, count = self.leading, len(self._seats)
+        self.epoch = above + 1 + (self._me - above - 1) % count
+        self.leading = self.opened = self.settled = False
+        self._claiming, self._declared = True, None
+        self.second = ""
+        self._votes.clear()
+        self._formers.clear()
+        self._confirming.clear()
+        self._port.cancel_timer(CLAIM)
+        if was_leading:
+            self._master.forget_all()
+        for distributor in self._distributors:
+            self._port.send(distributor, Claim(self.epoch))
+
+    def on_granted(self, message: Granted, source: Address, now: Time) -> None:
+        """Lead when a majority has promised the epoch."""
+        if message.epoch != self.epoch:
+            return
+        if message.node:
+            self._confirmed(message, source)
+        elif self._claiming:
+            self._votes[source] = None
+            self._formers.update(dict.fromkeys(message.formers))
+            self._formers.pop(self._seats[self._me], None)
+            if self._is_majority(self._votes):
+                self._lead(now)
+
+    def _is_majority(self, votes: Mapping[Address, None]) -> bool:
+        return 2 * len(votes) > len(self._distributors)
+
+    def _lead(self, now: Time) -> None:
+        self._claiming, self.leading = False, True
+        self._silent = dict(self._formers)
+        self._missing = dict(self._nodes)
+        self._unheard.clear()
+        self._asked.clear()
+        self._master.forget_all()
+        for node in self._nodes:
+            self._port.send(node, Lead(self.epoch))
+        self._appoint()
+        if not self._silent:
+            self._renew_leases(now)
+        self._look()
+
+    def _appoint(self) -> None:
+        """Choose the second master: of those that are there the most powerful, then the first."""
+        here = [seat for seat in self._others() if seat not in self._away]
+        self.second = max(here, key=lambda seat: self._powers[seat], default="")
+        for seat in self._others():
+            self._port.send(seat, Lineup(self.epoch, self.second))
+
+    def _follow(self, epoch: int, now: Time) -> None:
+        """Another leads, or an earlier incarnation of this one did."""
+        was_leading = self.leading
+        self.epoch, self.second, self._rival, self._declared = epoch, "", None, None
+        self.leading = self.opened = self.settled = self._claiming = False
+        self._confirming.clear()
+        self._port.cancel_timer(CLAIM)
+        if was_leading:
+            self._master.forget_all()
+        if self._leader() == self._seats[self._me]:
+            self._claim(epoch)
+        elif self._leader() in self._away:
+            self._port.set_timer(CLAIM, now + self._lease.lease_us)
+
+    def on_lineup(self, message: Lineup, source: Address, now: Time) -> None:
+        """Follow the leader, and note who is its second."""
+        if message.epoch < self.epoch:
+            self._port.send(source, Standing(self.epoch, False))
+            return
+        if message.epoch > self.epoch:
+            self._follow(message.epoch, now)
+        self.second = message.second
+        self._port.send(source, Standing(self.epoch, False))
+        self._consider(now)
+
+    def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
+        """A node obeys, or a distributor has promised, a later epoch, or this one of an earlier incarnation."""
+        if message.epoch > self.epoch:
+            self._follow(message.epoch, now)
+        elif message.epoch == self.epoch and (self.leading or self._claiming):
+            self._claim(self.epoch)
+
+    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+        """A candidate follows, asks who leads, or asks or answers about a node."""
+        if message.epoch > self.epoch:
+            self._follow(message.epoch, now)
+        if message.leading:
+            if message.epoch == self.epoch:
+                self._answer(message, source)
+        elif not self.leading or message.epoch > self.epoch:
+            return
+        elif message.epoch < self.epoch:
+            self._port.send(source, Lineup(self.epoch, self.second))
+        elif message.node:
+            asked = self._asked.get(message.node)
+            if asked is not None and self._expired.get(message.node) == message.at_us:
+                asked.pop(source, None)
+                if not asked:
+                    self._confirm(message.node, message.at_us)
+        elif source in self._silent:
+            del self._silent[source]
+            if not self._silent:
+                self._renew_leases(now)
+
+    def _answer(self, asked: Standing, leader: Address) -> None:
+        """Send the leader that a node was lost to this one for a lease; keep the question until it was."""
+        if asked.node in self._expired:
+            self._port.send(leader, replace(asked, leading=False))
+        else:
+            self._questions[asked.node] = asked
+
+    def _confirm(self, node: Address, at_us: Time) -> None:
+        """Ask the distributors whether this one still leads."""
+        self._confirming[node] = (at_us, {})
+        for distributor in self._distributors:
+            self._port.send(distributor, Claim(self.epoch, node, at_us))
+
+    def _confirmed(self, message: Granted, source: Address) -> None:
+        at_us, votes = self._confirming.get(message.node, (0, {}))
+        if message.node not in self._confirming or at_us != message.at_us:
+            return
+        votes[source] = None
+        if not self._is_majority(votes):
+            return
+        node = message.node
+        del self._confirming[node]
+        if node in self._lost and self._expired.get(node) == at_us:
+            self._missing.pop(node, None)
+            self._asked.pop(node, None)
+            self._unheard[node] = None
+            self._master.node_dead(node)
+            self._look()
+        self._port.send(node, Lead(self.epoch))
+
+    def on_status(self, message: Status, source: Address, now: Time) -> None:
+        """Adopt the status of a node, unless its epoch is another."""
+        if not self.leading:
+            return
+        if message.epoch != self.epoch:
+            if message.epoch > self.epoch:
+                self._follow(message.epoch, now)
+            elif message.epoch == NO_EPOCH:
+                self._confirm(source, now)
+            else:
+                self._port.send(source, Lead(self.epoch))
+            return
+        known = self._master.known_at(source)
+        running = [
+            active if (mine := known.get(active.task)) is None or mine.attempt != active.attempt else mine
+            for active in message.running
+        ]
+        found = self._master.seats(source, running)
+        if len(found) < len(running):  # its next status will be without the others
+            left = {active.task for active in running} - {active.task for active in found}
+            self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
+            return
+        self._missing.pop(source, None)
+        self._unheard.pop(source, None)
+        self._expired.pop(source, None)
+        self._asked.pop(source, None)
+        self._confirming.pop(source, None)
+        self._port.cancel_timer(("lease", source))
+        self._master.node_reported(source, replace(message, running=tuple(found)))
+        self._look()
+
+    def _look(self) -> None:
+        reported = len(self._missing) < len(self._nodes)
+        if self.leading and not self.opened and reported and all(node in self._lost for node in self._missing):
+            self.opened = True
+            self.settled = not self._missing
+            self._master.all_reachable_reported()
+        elif self.leading and not self.settled and not self._missing:
+            self.settled = True
+            self._master.all_reported()
+
+    def _consider(self, now: Time) -> None:
+        """Claim the lead as the second of a leader that is lost; declare oneself where both are."""
+        if self.leading or self._claiming or self.epoch == NO_EPOCH or self._leader() not in self._away:
+            return
+        if self.second == self._seats[self._me]:
+            self._claim(self.epoch)
+        elif (not self.second or self.second in self._away) and self._declared is None:
+            me = self._seats[self._me]
+            self._declared = self._rank(me, now)
+            for seat in self._others():
+                self._port.send(seat, Declared(self._powers[me], now))
+            behind = self._rival is not None and self._rival < self._declared
+            self._port.set_timer(CLAIM, now + (2 if behind else 1) * self._election_us)
+
+    def _rank(self, seat: Address, at_us: Time) -> Rank:
+        """The place of a declaration: the smallest claims."""
+        return (-self._powers[seat] if self._by_power else 0, at_us, self._seats.index(seat))
+
+    def on_declared(self, message: Declared, source: Address, now: Time) -> None:
+        """A candidate has lost both masters; a better one goes first."""
+        rank = self._rank(source, message.at_us)
+        self._rival = rank if self._rival is None else min(rank, self._rival)
+        if self._declared is not None and rank < self._declared:
+            self._port.set_timer(CLAIM, now + 2 * self._election_us)
+
+    def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
+        """Replace a second; claim or declare without a leader; wait for a lost node."""
+        peer = event.peer
+        if peer in self._powers:
+            self._away[peer] = None
+            if self.leading and peer == self.second:
+                self._appoint()
+            self._consider(now)
+            return
+        self._lost[peer] = None
+        self._port.set_timer(("lease", peer), now + self._lease.lease_us)
+        if self.leading:
+            self._master.node_away(peer)
+            self._look()
+
+    def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
+        """Tell a candidate who leads; go on with a node that has kept its session."""
+        peer = event.peer
+        if peer in self._powers:
+            self._away.pop(peer, None)
+            if self.leading:
+                self._appoint() if not self.second else self._port.send(peer, Lineup(self.epoch, self.second))
+            return
+        self._lost.pop(peer, None)
+        self._expired.pop(peer, None)
+        self._port.cancel_timer(("lease", peer))
+        if self.leading and self.reachable(peer):
+            self._master.node_back(peer)
+
+    def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
+        """A node or a candidate has begun anew, and knows nothing."""
+        peer = message.peer
+        if peer in self._nodes and self.leading:
+            self._unheard[peer] = None
+            self._master.node_away(peer)
+        elif peer in self._powers and self.leading:
+            self._appoint()
+            for node, asked in self._asked.items():
+                if peer in asked:
+                    self._port.send(peer, Standing(self.epoch, True, node, self._expired[node]))
+        elif peer in self._powers and peer == self.second:
+            self.second = ""
+            self._consider(now)
+        elif self.second == self._seats[self._me] and peer == self._leader() and not self._claiming:
+            self._claim(self.epoch)
+
+    def on_lease_timer(self, event: TimerFired, now: Time) -> None:
+        """A lease has expired, or it is time to claim what nobody leads."""
+        if event.key == CLAIM:
+            self._on_claim_timer(now)
+            return
+        assert isinstance(event.key, tuple), "a timer of the candidacy"
+        node = str(event.key[1])
+        if node not in self._lost:
+            return
+        self._expired[node] = now
+        if not self.leading:
+            question = self._questions.pop(node, None)
+            if question is not None and question.epoch == self.epoch:
+                self._answer(question, self._leader())
+        elif not self._silent:
+            formers = self._formers if node in self._missing else {}
+            self._asked[node] = dict(formers)
+            for former in formers:
+                self._port.send(former, Standing(self.epoch, True, node, now))
+            if not formers:
+                self._confirm(node, now)
+
+    def _on_claim_timer(self, now: Time) -> None:
+        declared, self._declared = self._declared is not None, None
+        waits = self.leading or self._claiming or self._leader() not in self._away
+        if declared and not waits and (not self.second or self.second in self._away):
+            self._claim(self.epoch)
+        else:
+            self._consider(now)
+
+    def _renew_leases(self, now: Time) -> None:
+        """Count leases anew: until now a former leader may have led the nodes."""
+        self._expired.clear()
+        for node in self._lost:
+            self._port.set_timer(("lease", node), now + self._lease.lease_us)
