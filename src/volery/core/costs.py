@@ -30,12 +30,14 @@ class EventCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         task_us: more, per task that it carries.
         rested_us: more, at most, after a rest; once per turn.
         entry_us: more, per machine whose state it contains.
+        change_us: more, per slot that it frees or takes; a snapshot of slots frees all that are free.
     """
 
     event_us: Microseconds = 0.0
     task_us: Microseconds = 0.0
     rested_us: Microseconds = 0.0
     entry_us: Microseconds = 0.0
+    change_us: Microseconds = 0.0
 
 
 OTHER = "other"
@@ -114,6 +116,12 @@ def entries_in(event: Any) -> int:
     """The count of machines whose state an event contains: its `entries`."""
     entries: int = getattr(event, "entries", 0)
     return entries
+
+
+def changes_in(event: Any) -> int:
+    """The count of slots that an event frees or takes: its `changed_slots`."""
+    slots: int = getattr(event, "changed_slots", 0)
+    return slots
 
 
 def carried(messages: Iterable[Any]) -> int:

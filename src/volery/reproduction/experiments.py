@@ -67,8 +67,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         stands_for: the workload of the source that this one, made here, stands in for.
         is_source: where the source defines this workload completely, although a generator of ours makes it.
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
-        requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file; a file of requests may
-            lie beside the experiments.
+        requests, capacity, slot_request, users, slots, racks, reference_mhz, history: as in a study's file; a file of
+            requests may lie beside the experiments.
         delay_us: of its messages, in place of the network's.
         hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
         crashes: of components, as in a study's file.
@@ -88,6 +88,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     estimates: str = "mean"
     requests: Name = "none"
     capacity: str = ""
+    slot_request: str = ""
     users: Name | None = None
     slots: AtLeastOne = 1
     racks: AtLeastOne = 1

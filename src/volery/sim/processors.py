@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 from volery.core.component import Component, role_of
-from volery.core.costs import EventCost, Frames, HostCosts, carried, entries_in, tasks_in
+from volery.core.costs import EventCost, Frames, HostCosts, carried, changes_in, entries_in, tasks_in
 from volery.core.events import Event, Fact, TaskFinished, TimerFired
 from volery.core.model import COALESCE_US, SUBMITTER, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port, Problem
@@ -287,6 +287,8 @@ class Processor:
         cost = self.costs.sends.get(type(message).__name__) if self.costs.sends else None
         if cost is not None:
             self._made_us += cost.event_us + cost.task_us * tasks_in(message) + cost.entry_us * entries_in(message)
+            if cost.change_us:
+                self._made_us += cost.change_us * changes_in(message)
 
     def put(self, peer: Processor, letter: Letter, coalescable: bool = False) -> None:
         """Send to another processor when the turn has ended, or a little later where the message is coalescable."""
@@ -356,6 +358,8 @@ class Processor:
             used_us += cost_us((entry.role, name), cost, tasks, now)
             if cost.entry_us:
                 used_us += cost.entry_us * entries_in(event)
+            if cost.change_us:
+                used_us += cost.change_us * changes_in(event)
             if source == SUBMITTER and entry.role != SUBMITTER and self._with_submitter:
                 used_us += cost_us((SUBMITTER, name), self.costs.of(SUBMITTER, name), tasks, now)
             if type(event) is TaskFinished:

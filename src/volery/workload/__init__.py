@@ -108,11 +108,14 @@ def load_workload(
     # The readers of tables bring 45 MB of libraries, which runs on other work shall not pay for.
     from volery.workload.formats import fitting, format_of
     from volery.workload.formats.own import TR
+    from volery.workload.formats.summaries import SUMMARY, rebuilt
     from volery.workload.replay import SUFFIXES, read_tasks
 
     form = fitting(path)
     if form is None and bare_name(path).endswith(SUFFIXES):
         form = format_of(path)  # raises, and lists the known formats
+    if form is SUMMARY:
+        return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:
         read, passed = read_tasks(path, form, job_count, only)
         trace = apply_quirks(read, durations, arrivals)

@@ -45,12 +45,16 @@ class ConstraintModel(msgspec.Struct, frozen=True):
     """The numbers of data/sharma2011.json; that file states where they come from.
 
     Args:
+        names: properties that constraints stand for, by the number of the constraint, where a source prints them.
+        kinds: properties of machines that constraints of this model are about, with those who say so.
         task_frequency_percent: per statistical cluster and constraint, how many in 100 tasks need it.
         cluster_weight_by_task_type: per task type, how often each statistical cluster occurs.
         machine_frequency: per constraint, the share of machines that satisfy it.
     """
 
     provenance: dict[str, str]
+    names: dict[int, str]
+    kinds: dict[str, str]
     task_frequency_percent: tuple[tuple[float, ...], ...]
     cluster_weight_by_task_type: tuple[tuple[float, ...], ...]
     machine_frequency: tuple[float, ...]

@@ -177,9 +177,10 @@ def test_each_component_of_a_role_may_have_a_processor_of_its_own() -> None:
 
 
 class Told(Message, frozen=True):
-    """Of so many machines."""
+    """Of so many machines, and slots."""
 
     entries: int
+    changed_slots: int = 0
 
 
 def test_a_message_costs_its_sender_and_its_receiver_by_the_machines_that_it_tells_of() -> None:
@@ -187,7 +188,7 @@ def test_a_message_costs_its_sender_and_its_receiver_by_the_machines_that_it_tel
 
     def react(port: Port, event: Event, source: Address, now: Time) -> None:
         if isinstance(event, Submit):
-            port.send("far/0", Told(30))
+            port.send("far/0", Told(30, 10))
             port.send("submitter", JobDone(0))
         if isinstance(event, Told):
             port.send("end/0", Note(1))
@@ -195,10 +196,15 @@ def test_a_message_costs_its_sender_and_its_receiver_by_the_machines_that_it_tel
             seen.append(now)
 
     trace = trace_of("t", [0], [[]])
-    for send, entry, expected in ((0.0, 0.0, 1000), (2.0, 0.0, 1060), (0.0, 3.0, 1090)):
+    free = EventCost()
+    cases = (
+        (free, free, 1000), (EventCost(entry_us=2), free, 1060), (free, EventCost(entry_us=3), 1090),
+        (EventCost(change_us=2), free, 1020), (free, EventCost(change_us=3), 1030),
+    )  # fmt: skip
+    for send, entry, expected in cases:
         hosts = {
-            "near": HostCosts({"entry": {}}, sends={"Told": EventCost(entry_us=send)}),
-            "far": HostCosts({"far": {"Told": EventCost(entry_us=entry)}}),
+            "near": HostCosts({"entry": {}}, sends={"Told": send}),
+            "far": HostCosts({"far": {"Told": entry}}),
         }
         play({name: Actor(react) for name in ("entry/0", "far/0", "end/0")}, trace, options=Options(hosts=hosts))
         assert seen.pop() == expected

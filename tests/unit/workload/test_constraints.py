@@ -27,7 +27,17 @@ def test_the_model_has_21_constraints_10_clusters_and_4_types() -> None:
     assert model.machine_frequency[20] == 1
     for weights in model.cluster_weight_by_task_type:
         assert sum(weights) == pytest.approx(1)
-    assert set(model.provenance) == {"origin", "task_numbers", "machine_numbers", "unknown"}
+    assert set(model.provenance) == {"origin", "task_numbers", "machine_numbers", "names", "unknown"}
+
+
+def test_the_model_names_what_the_paper_names() -> None:
+    """IoT 2023, section 2.3: constraint 0 is an architecture, others are about four more kinds."""
+    model = sharma2011()
+    assert model.names == {0: "machine architecture (c.1.1)"}
+    said = {kind for kind, source in model.kinds.items() if "IoT 2023" in source}
+    assert said == {
+        "machine architecture", "platform family", "number of disks, minimum", "number of cores", "Ethernet speed"
+    }  # fmt: skip
 
 
 def test_tasks_need_each_constraint_as_often_as_the_model_says() -> None:

@@ -121,6 +121,11 @@ class StateUpdate(Message, frozen=True):
     changes: tuple[Change, ...] = ()
     snapshot: bool = False
 
+    @property
+    def changed_slots(self) -> int:
+        """Number of slots in its changes."""
+        return sum(int.from_bytes(bits).bit_count() for one in self.changes for bits in (one.freed, one.taken))
+
 
 class Refusal(Message, frozen=True):
     """LM > GM: these placements were invalid, an inconsistency; the state rides along.
@@ -140,6 +145,11 @@ class Refusal(Message, frozen=True):
     def entries(self) -> int:
         """Number of machines in its states."""
         return self.update.entries
+
+    @property
+    def changed_slots(self) -> int:
+        """Number of slots in its changes."""
+        return self.update.changed_slots
 
 
 class Preempt(Message, frozen=True):

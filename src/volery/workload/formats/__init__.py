@@ -15,9 +15,10 @@ from volery.workload.formats.google import GOOGLE
 from volery.workload.formats.microsoft import AZURE, PHILLY
 from volery.workload.formats.own import TABLE, TR
 from volery.workload.formats.source import Format, Noticed, head_of
+from volery.workload.formats.summaries import SUMMARY
 from volery.workload.table import batches
 
-FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS)
+FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY)
 """In this order the first that fits is taken."""
 
 

@@ -38,6 +38,8 @@ S = 1_000_000
 USAGE = ",collection_id,instance_index,resource_request,constraint,start_time,end_time,user,priority,spread\n"
 TEXTS: dict[str, str] = {
     "tr": "5 2 1.5 1 2\n6.5 1 3 3\n",
+    "job-summary": "job_id,arrival_s,ntasks,mean_task_s,max_task_s_floor,ideal_completion_s,source\n"
+    "1,0,2,1.5,2,2,a\n2,10,1,3.25,3,13,a\n3,,,,,24,b\n",
     "swf": "; Version: 2.2\n1 0 -1 30 4 -1 -1 -1 -1 -1 -1 1 -1 -1 -1 -1 -1 -1\n"
     "2 10 5 30 4 -1 -1 4 60 2048 1 3 -1 -1 -1 -1 -1 -1\n3 20 0 -1 1 -1 -1 1 -1 -1 5 -1 1 1 1 1 1 -1\n"
     "3 20 0 7 1 -1 -1 1 -1 -1 2 -1 1 1 1 1 1 -1\n",
@@ -83,6 +85,13 @@ DAMAGE = ["", "-", "9" * 20, '"', ",", "nan", "\n", "1e400", "\0", "x"]
 T0 = 1_507_532_400 * S
 """2017-10-09 07:00:00 UTC."""
 ROWS: dict[str, list[TaskRow]] = {
+    "job-summary": [
+        TaskRow("1", "0", None, 0, None, None, 500_000, 1_500_000, parents=[], line=2),
+        TaskRow("1", "1", None, 0, None, None, 2_500_000, 1_500_000, parents=[], line=2),
+        TaskRow("2", "0", None, 10 * S, None, None, 3_250_000, 3_250_000, parents=[], line=3),
+        TaskRow("3", "0", None, 20 * S, None, None, 500_000, 2_500_000, parents=[], line=4),
+        TaskRow("3", "1", None, 20 * S, None, None, 4_500_000, 2_500_000, parents=[], line=4),
+    ],
     "tr": [
         TaskRow("1", "0", None, 5 * S, None, None, S, 1_500_000, parents=[], line=1),
         TaskRow("1", "1", None, 5 * S, None, None, 2 * S, 1_500_000, parents=[], line=1),
@@ -260,6 +269,7 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
     ("name", "old", "new", "problem"),
     [
         ("tr", "5 2 1.5 1 2", "5 3 1.5 1 2", r"source:1: is no row of \.tr: it has 2 durations where field 2 says"),
+        ("job-summary", "2,10,1,", "2,10,0,", "source:3: is no row of a summary of jobs: a time is negative, or"),
         ("swf", "2 10 5", "2 10", "source:3: is no row of SWF: 17 fields where there are 18"),
         ("swf", "2 10 5", "2 soon 5", "source:3: is no row of SWF: could not convert .*'soon'; mend or delete"),
         ("gwf", "0, 2, 40", "0, 2", "source:3: has 6 fields where 7 are expected; mend the row"),
