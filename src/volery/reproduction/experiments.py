@@ -66,8 +66,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         stands_for: the workload of the source that this one, made here, stands in for.
         is_source: where the source defines this workload completely, although a generator of ours makes it.
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
-        requests, capacity, users, slots, racks, reference_mhz, history: as in a study's file; a file of requests may
-            lie beside the experiments.
+        requests, capacity, users, slots, racks, reference_mhz, variability, outages, history: as in a study's file; a
+            file of requests may lie beside the experiments.
         delay_us: of its messages, in place of the network's.
     """
 
@@ -89,6 +89,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     slots: AtLeastOne = 1
     racks: AtLeastOne = 1
     reference_mhz: AtLeastZero = 0
+    variability: str = ""
+    outages: str = ""
     history: str = ""
     delay_us: AtLeastZero | None = None
 

@@ -31,9 +31,10 @@ from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
+from volery.study.outages import outage_plan
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec
-from volery.workload.clusters import in_order_of, parse_amounts
+from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
 
 CURVE_POINTS = 1000
 
@@ -101,6 +102,8 @@ def read_inputs(run: RunSpec) -> Inputs:
         racks=run.racks,
         reference_mhz=run.reference_mhz,
     )
+    if run.variability:
+        cluster = msgspec.structs.replace(cluster, variability=parse_variability(run.variability, run.seed))
     if cluster.speeds and run.durations == "whole-seconds":
         cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
     in_one_slot = None
@@ -173,9 +176,12 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     wall, cpu = time.perf_counter(), time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
     graphs = architectures.lookup(run.architecture).graphs
+    built = build(run, inputs.cluster) if deployment is None else deployment
+    arrivals = inputs.trace.arrival_us
+    plan = outage_plan(run.outages, built, run.seed, arrivals[-1]) if run.outages and arrivals else None
     try:
         records = sim.simulate(
-            build(run, inputs.cluster) if deployment is None else deployment,
+            built,
             inputs.trace,
             inputs.cluster,
             network=sim.Network(run.delay_us, links, run.jitter_us),
@@ -185,6 +191,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
                 hosts=msgspec.convert(run.hosts, HOSTS),
                 frames=msgspec.convert(run.frames, FRAMES),
                 graphs=graphs,
+                plan=plan,
             ),
             progress=watch,
         )
