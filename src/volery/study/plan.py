@@ -160,7 +160,9 @@ def inputs_key(run: RunSpec) -> str:
     if run.estimates != "mean":
         content["estimates"] = run.estimates
     content |= {
-        name: getattr(run, name) for name in ("capacity", "slot_request", "reference_mhz", "variability") if getattr(run, name)
+        name: getattr(run, name)
+        for name in ("capacity", "slot_request", "reference_mhz", "variability")
+        if getattr(run, name)
     }
     return _digest(content | {name: getattr(run, name) for name in names})
 

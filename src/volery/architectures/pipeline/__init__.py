@@ -15,6 +15,8 @@ Deviates Which policies there are, and what their parameters are, is ours where 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from random import Random
 from typing import Any, Literal
 
@@ -89,6 +91,7 @@ class PipelineConfig(Parameters, frozen=True):
     billing_s: Seconds = param(3600.0, "a machine is paid for by whole intervals; 0: to the microsecond")
     machine_price: Ratio = param(0.0, "of a machine for an hour, in any currency")
     unit_price: Ratio = param(1.0, "more for each of its processors, or slots")
+    prices: str = param("", "factors of the prices in successive hours, repeated, as 1+1+0.4; empty: constant")
     scale_s: Period = param(60.0, "time between two decisions of R7")
     rest_s: Seconds = param(3600.0, "after so long without news and jobs there is what was there at first")
     M1: str = param("none", "which tasks go to the broker; needs broker_machines")
@@ -283,8 +286,16 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     boot_us, every_us, rest_us, interval_us = [
         round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
     ]
-    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, config.unit_price / per_processor)
+    unit_price, factors = config.unit_price / per_processor, tuple(_factors(config.prices))
+    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, unit_price, factors)
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
+
+
+def _factors(text: str) -> Iterator[float]:
+    for word in text.split("+") if text else ():
+        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", word):
+            raise InputError("pipeline:prices", f"{word!r} is no factor; write one per hour, as 1+1+0.4")
+        yield float(word)
 
 
 def _cycle(

@@ -171,6 +171,7 @@ class Supply(msgspec.Struct, frozen=True):
         changed_us: when machines were last provisioned or released because of stage R7; -1: never.
         peaks: for each hour since the run began, the most that was held and asked for at any decision, 0 where there
             was none; the last hour is the one that lasts.
+        price: factor of the prices of machines now.
     """
 
     on: int
@@ -182,6 +183,7 @@ class Supply(msgspec.Struct, frozen=True):
     boot_us: Time
     changed_us: Time = -1
     peaks: Sequence[int] = ()
+    price: float = 1.0
 
     @property
     def units(self) -> int:

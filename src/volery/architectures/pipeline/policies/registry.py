@@ -105,6 +105,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "none": elasticity.AllOn,
         "static": elasticity.Static,
         "react": elasticity.React,
+        "thrift": elasticity.Thrift,
         "threshold": elasticity.Threshold,
         "hist": elasticity.Hist,
         "plan": elasticity.PlanScaler,
