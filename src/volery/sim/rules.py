@@ -10,7 +10,7 @@ from random import Random
 
 import msgspec
 
-from volery.core.capabilities import Replication, Resumption
+from volery.core.capabilities import Overcommitment, Replication, Resumption
 from volery.core.events import Fact, Power, Switched, TaskFinished
 from volery.core.locality import PER_MILLE, Pace
 from volery.core.model import NEVER, Amounts, Cluster, JobId, Task, TaskId, Time, Variability
@@ -123,10 +123,11 @@ class CapacityRule(LaunchRule):
 
     Args:
         cluster: with capacities.
+        factor: of these, up to which requests may add up; see `Overcommitment`.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._capacities = cluster.capacities
+    def __init__(self, cluster: Cluster, factor: int = 1) -> None:
+        self._capacities = [tuple([factor * amount for amount in offered]) for offered in cluster.capacities]
         self._packing = packing = packing_of(cluster)
         self._names = (*cluster.resources, *[f"of device {device}" for device in range(packing.device_count)])
         self._free: dict[LabPort, int] = {}
@@ -203,19 +204,22 @@ class PowerRule(LaunchRule):
             port.lab.records.observe(Switched(port.lab.now, port.machine, "off"))
 
 
-def machine_rules(lab: Lab, pace: PaceRule, billing: Billing | None) -> list[LaunchRule]:
+def machine_rules(
+    lab: Lab, pace: PaceRule, billing: Billing | None, overcommitment: Overcommitment | None = None
+) -> list[LaunchRule]:
     """The rules that the machines of a run need.
 
     Args:
         lab: of the run.
         pace: of its machines.
         billing: of machines that come and go; None: all are always on.
+        overcommitment: of requests; None: there is none.
     """
     cluster, rules = lab.cluster, list[LaunchRule]()
     if billing is not None:
         rules.append(PowerRule(billing))
     if cluster.resources:
-        rules.append(CapacityRule(cluster))
+        rules.append(CapacityRule(cluster, overcommitment.factor if overcommitment is not None else 1))
     if cluster.speeds or cluster.variability is not None or lab.trace.replicas or lab.trace.preference:
         rules.append(pace)
     return rules
