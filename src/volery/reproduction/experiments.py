@@ -32,8 +32,9 @@ from volery.workload import parse_estimates
 from volery.workload.models import PLAIN
 
 Picture = Literal[
-    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times"
-]
+    "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times",
+    "task_response", "makespan",
+]  # fmt: skip
 RESULTS, EXPLANATIONS, PAPERS, FINDINGS = "results", "explanations", "papers.toml", "findings.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
 EXPERIMENTS_VARIABLE: Final = "VOLERY_EXPERIMENTS"
