@@ -138,7 +138,12 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:R3=delay/node_wait_s:0.1/rack_wait_s:0.05": {"T11": "restart"},
     "pipeline:R3=delay": {"T2": "drf", "R5": "first-fit", "T3": "strict"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
-    "pipeline:T8=delete/files:20": {"lrms": "2", "T6": "overrun/period_s:0.1", "J2": "per-user", "J7": "delete/files:9"},
+    "pipeline:T8=delete/files:20": {
+        "lrms": "2",
+        "T6": "overrun/period_s:0.1",
+        "J2": "per-user",
+        "J7": "delete/files:9",
+    },
     "pipeline:T6=reclaim/period_s:0.1/settle_s:0": {"T11": "restart", "use_least": "0.2", "use_jumps": "0.2"},
 }
 
