@@ -139,6 +139,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "pipeline:R3=delay": {"T2": "drf", "R5": "first-fit", "T3": "strict"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
     "pipeline:T8=delete/files:20": {
+        "alloc_s": "0.3",
         "lrms": "2",
         "T6": "overrun/period_s:0.1",
         "J2": "per-user",

@@ -5,7 +5,7 @@ Andreadis, Versluis, Mastenbroek, Iosup: A Reference Architecture for Datacenter
 Roles    Scheduler (one), Node (one per machine); with lrms > 0 LocalManager (many) between the two, and with
          broker_machines > 0 a further LocalManager that is the broker.
 Parts    Cycle (T2 to T4, T10, T11) with targets (machines, or managers), queue and iteration; Speculation (T9),
-         Migration (T12), Monitor (T6), Autoscaler (R6, R7), DelayScheduling (R3), Broker (M1).
+         Migration (T12), Monitor (T6), Allocs (R5), Autoscaler (R6, R7), DelayScheduling (R3), Broker (M1).
 Flow     Submit > J2, J3, J5 > T1 > (cycle: T2, T3, R2-R5, T4 per task) > Launch > (T5) > (Report: T6) > Completed > T7,
          J6, J7 > (T8) > Cleaned.
          Two levels: .. > (cycle: T2, T3, M4, M5) > Pass (M6) > (cycle of the LRM: T2, T3, R2-R5, T4) > Launch > ..
@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from volery.architectures.pipeline.allocs import Allocs
 from volery.architectures.pipeline.assembly import Assembly
 from volery.architectures.pipeline.attempts import Migration, Speculation
 from volery.architectures.pipeline.autoscaler import Autoscaler, Rental
@@ -88,6 +89,7 @@ class PipelineConfig(Parameters, frozen=True):
     T10: str = param("none", "who loses a running task to one that fits nowhere")
     T11: str = param("none", "what becomes of a task whose machine has died")
     T12: str = param("none", "which running tasks go on elsewhere; implies progress=keep")
+    alloc_s: Seconds = param(0.0, "time for which room of a task that has ended is kept for further tasks of its job")
     use_least: Share = param(1.0, "share of its request that a task uses at least; needs T6")
     use_most: Share = param(1.0, "share of its request that a task uses at most: each draws its own")
     use_jumps: Share = param(0.0, "probability that a task draws anew at a report")
@@ -168,6 +170,8 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             "pipeline:T6", "what is reclaimed may be taken back at any time: reclaim cannot be combined with T9, or T3 "
             "other than skip; remove one of them",
         )  # fmt: skip
+    if config.alloc_s and (config.T9 != "none" or reserving):
+        raise InputError("pipeline:alloc_s", f"allocs cannot be combined with T9, {BOTH}; remove one of them")
     if config.use_least > config.use_most:
         raise InputError("pipeline:use_least", f"{config.use_least} is more than use_most={config.use_most}; lower it")
     if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or reserving):
@@ -215,6 +219,7 @@ def assembly(config: PipelineConfig) -> Assembly:
         config.task_cost_us,
         config.J4,
         config.T3 in BACKFILLING and config.backfilling == "per-instant",
+        round(config.alloc_s * SECOND),
     )
 
 
@@ -338,7 +343,8 @@ def _cycle(
     speculation = None if isinstance(copying, NoCopies) else Speculation(copying)
     migration = Migration(moving) if moving.every_us() else None
     monitor = Monitor(parts.policies["T6"]) if parts.policies["T6"].every_us() else None
-    return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay, monitor)
+    allocs = Allocs(parts.alloc_us) if parts.alloc_us else None
+    return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay, monitor, allocs)
 
 
 def _scheduler(cycle: Cycle, parts: Assembly, broker: Broker | None, delay: DelayScheduling | None = None) -> Scheduler:
@@ -350,7 +356,7 @@ def _upper(parts: Assembly) -> Assembly:
     """The assembly of a scheduler above local managers: what runs is theirs."""
     iteration = "skip" if parts.iteration in BACKFILLING else parts.iteration
     policies = {**parts.policies, "T6": NoMonitor(), "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
-    return msgspec.structs.replace(parts, iteration=iteration, policies=policies, per_instant=False)
+    return msgspec.structs.replace(parts, iteration=iteration, policies=policies, per_instant=False, alloc_us=0)
 
 
 def node_address(machine: int) -> Address:

@@ -21,6 +21,7 @@ class Assembly(msgspec.Struct, frozen=True):
         task_us: what it costs more for each task that is tried.
         per_instant: without a period, whether there is one cycle after all that happens in an instant, not after each
             event.
+        alloc_us: how long the room of a task that has ended is kept for its job; 0: it is not.
         ways: how many tasks are tried at once (stage J4); it divides what they cost.
     """
 
@@ -31,6 +32,7 @@ class Assembly(msgspec.Struct, frozen=True):
     task_us: Time = 0
     ways: int = 1
     per_instant: bool = False
+    alloc_us: Time = 0
 
     def cost_us(self, tried: int) -> Time:
         """The cost of a cycle in which so many tasks are tried."""

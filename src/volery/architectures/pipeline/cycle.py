@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from random import Random
 
+from volery.architectures.pipeline.allocs import Allocs
 from volery.architectures.pipeline.assembly import Assembly, TaskSource
 from volery.architectures.pipeline.attempts import (
     AfterEviction,
@@ -30,7 +31,7 @@ from volery.architectures.pipeline.queues import queue_of
 from volery.architectures.pipeline.targets import Targets
 from volery.core.component import Sends
 from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason
-from volery.core.model import NEVER, Address, Key, Task, TaskId, Time
+from volery.core.model import NEVER, Address, JobId, Key, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Completed, Kill
@@ -49,6 +50,7 @@ class Cycle:
         autoscaler: stages R6 and R7; None: all machines are always on.
         delay: stage R3 by distance; None: none.
         monitor: stage T6; None: nodes report ends alone.
+        allocs: room that is kept for jobs; None: none is.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Cycle:
         autoscaler: Autoscaler | None = None,
         delay: DelayScheduling | None = None,
         monitor: Monitor | None = None,
+        allocs: Allocs | None = None,
     ) -> None:
         policies = assembly.policies
         self.targets, self.nodes = targets, targets.nodes
@@ -83,8 +86,10 @@ class Cycle:
         self._sent = self._numbered = 0
         self._due = self._busy = self._deciding = False
         self._speculation, self._migration, self._autoscaler, self._delay = speculation, migration, autoscaler, delay
-        self._monitor = monitor
-        self._parts = [part for part in (speculation, migration, autoscaler, delay, monitor) if part is not None]
+        self._monitor, self._allocs = monitor, allocs
+        self._parts = [
+            part for part in (speculation, migration, autoscaler, delay, monitor, allocs) if part is not None
+        ]
         for part in self._parts:
             part.attach(self)
 
@@ -135,6 +140,8 @@ class Cycle:
             self._delay.maybe_block(waiting.kind)
         if self._autoscaler is not None:
             self._autoscaler.happened(self.state.now)
+        if self._allocs is not None:
+            self._allocs.take(waiting)
 
     def changed(self, now: Time) -> None:
         """Let there be a cycle: something that it reads has changed."""
@@ -313,9 +320,14 @@ class Cycle:
             self._end_copies(running, now)
         if running.clean_us and not message.killed:
             running.ending = running.cleaning = True
-        else:
+        elif message.killed or self._allocs is None or not self._allocs.keep(running, now):
             self.release(running, now)
         return running.waiting
+
+    def job_done(self, job: JobId, now: Time) -> None:
+        """Give back what is kept for a job."""
+        if self._allocs is not None:
+            self._allocs.done(job, now)
 
     def cleaned(self, message: Cleaned, now: Time) -> None:
         """Use a machine again on which the files of a task are deleted (stage T8)."""
@@ -400,6 +412,8 @@ class Cycle:
             others = running.task.id in self.state.copies
             self.release(running, now)
             if running.cleaning:
+                if self._allocs is not None:
+                    self._allocs.forget(running)
                 continue
             if running.ending:
                 self._source.finish(running.waiting, now)
@@ -475,6 +489,6 @@ class Cycle:
         self.state.check()
         self.queue.check()
         self.targets.check(self.queue.classes.blocked, self.state.online & ~self.iteration.withheld())
-        for part in (self._autoscaler, self._delay, self._monitor):
+        for part in (self._autoscaler, self._delay, self._monitor, self._allocs):
             if part is not None:
                 part.check()

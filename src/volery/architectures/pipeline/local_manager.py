@@ -150,6 +150,7 @@ class LocalManager(Component):
         self._open[job.id] -= 1
         if not self._open[job.id]:
             del self._open[job.id], self._state.jobs[job.id]
+            self._cycle.job_done(job.id, now)
         self._port.send(self._above, Completed(waiting.task.id, PASSED))
 
     def admit(self, now: Time) -> None:

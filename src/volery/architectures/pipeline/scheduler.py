@@ -231,6 +231,7 @@ class Scheduler(Component):
         if self._jobs.is_open(record.id) or record.id not in self._state.jobs:
             return
         del self._state.jobs[record.id]
+        self._cycle.job_done(record.id, now)
         self._unqueued.pop(record.id, None)
         self._graphs.pop(record.id, None)
         self._early.pop(record.id, None)
