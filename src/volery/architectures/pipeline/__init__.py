@@ -76,10 +76,10 @@ class PipelineConfig(Parameters, frozen=True):
     J4: Components = param(1, "tasks that are decided on at once; divides what they cost (task_cost_us)")
     J5: str = param("none", "what a job needs before its tasks are queued")
     T2: str = param("by-job", "order of tasks")
-    T3: Literal["skip", "strict", "easy", "conservative"] = param(
+    T3: Literal["skip", "strict", "easy", "conservative", "every"] = param(
         "skip",
         "behind a task that does not fit: all are tried, none, those that do not delay it, or those "
-        "that delay nobody before them",
+        "that delay nobody before them; every: as skip, but also tasks that are like one that did not fit",
     )
     T5: str = param("none", "what a task needs on its machine before it runs")
     T6: str = param("none", "what follows from reports on running tasks")

@@ -15,7 +15,7 @@ class Assembly(msgspec.Struct, frozen=True):
 
     Args:
         policies: by the id of their stage: of all stages that have policies.
-        iteration: how stage T3 goes on where a task does not fit: skip, strict, easy or conservative.
+        iteration: how stage T3 goes on where a task does not fit: skip, strict, easy, conservative or every.
         cycle_us: the period of cycles; 0: whenever something has changed.
         decision_us: what a cycle costs.
         task_us: what it costs more for each task that is tried.

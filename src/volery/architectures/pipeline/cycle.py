@@ -195,7 +195,10 @@ class Cycle:
                 if self._monitor is not None and self._monitor.place(waiting, among, now):
                     continue
                 if self._preempting is None or not self.preempt(self._preempting, waiting, now):
-                    classes.block(waiting.kind)
+                    if self._assembly.iteration == "every":
+                        self._set_aside(waiting)
+                    else:
+                        classes.block(waiting.kind)
                 continue
             target = targets.select(waiting, candidates)
             if target >= 0:
