@@ -232,8 +232,8 @@ def test_a_tr_file_holds_no_workflow(tmp_path: Path) -> None:
 
 def test_a_workflow_of_workflows_is_one_graph() -> None:
     """Two chains of two beside a lone task: the second chain begins after the end of the first."""
-    outer, pair, one = [(), (0,), ()], [(), (0,)], [()]
-    assert expanded(outer, [pair, pair, one]) == [(), (0,), (1,), (2,), ()]
+    outer, pair = [(), (0,), ()], chain(2)
+    assert expanded(outer, [pair, pair, chain(1)]) == [(), (0,), (1,), (2,), ()]
     assert expanded([(), (0,)], [[(), ()], [(), ()]]) == [(), (), (0, 1), (0, 1)]
     assert nested(8, 3, chain) == chain(8), "a chain of chains is a chain"
     assert nested(9, 2, fork_join) == expanded(fork_join(3), [fork_join(3)] * 3)
