@@ -145,7 +145,6 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
         "J2": "per-user",
         "J7": "delete/files:9",
     },
-    "pipeline:T6=reclaim/period_s:0.1/settle_s:0": {"T11": "restart", "use_least": "0.2", "use_jumps": "0.2"},
 }
 
 HOPS = {
