@@ -200,6 +200,23 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             "Cluster",
         ),
     ] = 0
+    variability: Annotated[
+        str,
+        field(
+            "Speed of machines over time: each draws a factor from 1 - spread to 1 + spread for every period, s.",
+            "period=S,spread=X",
+            "Cluster",
+        ),
+    ] = ""
+    outages: Annotated[
+        str,
+        field(
+            "Crashes of groups of neighbouring machines: mean time between those of a group, mean time until "
+            "the restart, s.",
+            "group=N,every=S,down=S",
+            "Cluster",
+        ),
+    ] = ""
     history: Annotated[
         str,
         field(
@@ -252,6 +269,8 @@ class SettingFields(TypedDict, total=False):
     slot_request: str
     racks: int
     reference_mhz: int
+    variability: str
+    outages: str
     history: str | Path
     warmup: str | float
     window: Sequence[str | float] | None

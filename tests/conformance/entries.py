@@ -172,6 +172,13 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     "pipeline:R3=delay/node_wait_s:0.1/rack_wait_s:0.05": {"T11": "restart"},
     "pipeline:R3=delay": {"T2": "drf", "R5": "first-fit", "T3": "strict"},
     "pipeline:T5=stage-in/mb:1": {"J5": "stage-in/latency_s:0.001"},
+    "pipeline:T8=delete/files:20": {
+        "alloc_s": "0.3",
+        "lrms": "2",
+        "T6": "overrun/period_s:0.1",
+        "J2": "per-user",
+        "J7": "delete/files:9",
+    },
 }
 
 HOPS = {
@@ -179,6 +186,7 @@ HOPS = {
     "pipeline:lrms=2": 4,
     "pipeline:T11=checkpoint/period_s:0.1": 4,
     "pipeline:T9=straggler/times:0.5": 4,
+    "pipeline:T8=delete/files:20": 4,
 }
 """Variants that take another number of hops than the entry that they are of."""
 

@@ -142,6 +142,8 @@ def _print_flow(found: Flow) -> None:
     console.print("-o FILE.svg draws it.")
 
 
+DRAWN_MAX = 2
+"""Architectures of one picture."""
 LEGEND = "F full match   ~ partial match   . no match   ? undetermined (the text to be had has lost the columns)"
 
 
@@ -151,6 +153,7 @@ def show_stages(
         bool, typer.Option("--paper", help="Put the fourteen mappings of Andreadis et al., SC18, beside ours.")
     ] = False,
     html: Annotated[Path | None, option("Write a heat map as a page.", form="FILE")] = None,
+    output: Picture = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which of the 33 stages of the reference architecture for datacenter scheduling each design has."""
@@ -164,6 +167,8 @@ def show_stages(
         from volery.report.page import write_page
 
         write_page(html, mappings.render(ours, theirs))
+    if output is not None:
+        _draw_stages(output, ours if names else [])
     if as_json:
         print_json(_stages_content(ours, theirs, with_paper))
         return
@@ -176,6 +181,18 @@ def show_stages(
         console.print("volery stages ARCH ... names the methods and the policies.")
     if html is not None:
         console.print(f"heat map: {html}", soft_wrap=True)
+
+
+def _draw_stages(output: Path, ours: Sequence[MappingRow]) -> None:
+    """Draw the named architectures, each behind the paper's mapping of that name."""
+    from volery.report import mappings
+    from volery.report.stageplot import stages_svg
+
+    if not 1 <= len(ours) <= DRAWN_MAX:
+        raise InputError("--output", f"a picture shows from 1 to {DRAWN_MAX} architectures; name them, as borg")
+    known = {row.name.lower(): row for row in mappings.from_paper()}
+    rows = [one for row in ours for one in (known.get(row.name), row) if one is not None]
+    write_svg(output, stages_svg(rows))
 
 
 def _configured(text: str) -> Architecture:

@@ -71,6 +71,15 @@ class Resumption(msgspec.Struct, frozen=True):
     checkpoint_us: Time = 0
 
 
+class Overcommitment(msgspec.Struct, frozen=True):
+    """The requests of the tasks on a machine may add up to `factor` times what it offers (in the lab alone).
+
+    The design gives away what tasks have reserved and do not use; amounts alone, no slots.
+    """
+
+    factor: int
+
+
 class Replication(msgspec.Struct, frozen=True):
     """Up to `attempts_max` attempts of a task run at once, and the first to finish counts (in the lab alone)."""
 

@@ -126,6 +126,20 @@ class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):
     preference: Preference = INDIFFERENT
 
 
+class Variability(msgspec.Struct, frozen=True):
+    """The speed of machines over time: each machine draws one factor for each period, and keeps it until the next.
+
+    Args:
+        seed: of the factors.
+        period_us: length of a period.
+        spread_permille: factors are uniform in 1000 - spread to 1000 + spread thousandths.
+    """
+
+    seed: int
+    period_us: Time
+    spread_permille: int
+
+
 class Cluster(msgspec.Struct, frozen=True):
     """The machines, in order; a machine's place in the order is its number.
 
@@ -140,6 +154,7 @@ class Cluster(msgspec.Struct, frozen=True):
         reference_speed: of the machine for which durations and estimates hold; 0 where no speeds are given.
         racks: per machine, the number of its rack; nothing: all stand in one.
         tick_us: with speeds, how long an attempt takes is rounded down to a multiple of this.
+        variability: of the speed over time, which schedulers do not know in advance; None: speeds are constant.
     """
 
     constraints: tuple[int, ...]
@@ -151,6 +166,7 @@ class Cluster(msgspec.Struct, frozen=True):
     reference_speed: int = 0
     racks: tuple[int, ...] = ()
     tick_us: Time = 1
+    variability: Variability | None = None
 
     def __post_init__(self) -> None:
         """Refuse a cluster that nothing could run on."""

@@ -42,6 +42,8 @@ LIVE: Final = (4, 3)
 """In storms whose seeds leave this remainder designs have the parameters of federations."""
 GONE: Final = (3, (1,))
 """In storms whose seeds leave one of these remainders entries that others can stand in for go, and do not come back."""
+TOGETHER: Final = (11, (1, 9))
+"""In storms whose seeds leave one of these remainders a group of machines crashes at once; none was kept before."""
 REWEIGHS_MAX: Final = 5
 WEIGHT_MAX: Final = 8
 RESOURCES: Final = ("cpu_milli", "memory_mb")
@@ -168,9 +170,28 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         tie_shuffle=stream.choice((None, seed)),
         plan=_plan(stream, architecture.tolerates, addresses, mortal, scenario),
     )
+    if "crash:node" in architecture.tolerates and mortal and seed % TOGETHER[0] in TOGETHER[1]:
+        scenario = _with_a_group(scenario, list(deployment.machines))
     standins = recovery.standins if recovery is not None else ()
     replaceable = [one for one in standins if f"gone:{role_of(one)}" in architecture.tolerates]
     return _without(scenario, replaceable) if len(replaceable) > 1 and seed % GONE[0] in GONE[1] else scenario
+
+
+def _with_a_group(scenario: Scenario, nodes: Sequence[Address]) -> Scenario:
+    """With neighbouring machines that crash together, and restart one by one or together.
+
+    A stream of its own leaves all else as it is; a machine that crashes in the storm already is left out of the group.
+    """
+    stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/group")
+    size = stream.randint(2, max(2, len(nodes) // 2))
+    low = stream.randrange(len(nodes))
+    start, end = _span(stream, 8 * SECOND)
+    late_us = stream.choice((0, SECOND))
+    busy = {crash.address for crash in scenario.plan.crashes}
+    group = [node for node in nodes[low : low + size] if node not in busy]
+    crashes = [Crash(start, node, min(HEAL_US, end + int(late_us * stream.random()))) for node in group]
+    plan = msgspec.structs.replace(scenario.plan, crashes=(*scenario.plan.crashes, *crashes))
+    return msgspec.structs.replace(scenario, plan=plan)
 
 
 def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:

@@ -53,6 +53,43 @@ class Slowdown(msgspec.Struct, frozen=True):
     p99: float | None
 
 
+BINS = 100
+
+
+class Histogram(msgspec.Struct, frozen=True):
+    """A distribution as counts of equal bins, and how much of it stands in few of them.
+
+    Args:
+        most: the upper edge of the last bin; the first one begins at zero.
+        counts: of `BINS` bins.
+        peaks_5, peaks_10, peaks_20: shares of the values in the so many fullest bins (0 to 1).
+    """
+
+    most: float
+    counts: tuple[int, ...]
+    peaks_5: float
+    peaks_10: float
+    peaks_20: float
+
+
+def histogram(values: npt.NDArray[np.int64], *, unit: float = 1.0) -> Histogram | None:
+    """Counts of values that are not negative; None where there is none above zero.
+
+    Args:
+        values: the sample.
+        unit: as in `distribution`.
+    """
+    if not values.size or values.max() <= 0:
+        return None
+    counts, _ = np.histogram(values, bins=BINS, range=(0, float(values.max())))
+    largest = np.sort(counts)[::-1].cumsum() / values.size
+    return Histogram(
+        float(values.max()) / unit,
+        tuple(counts.tolist()),
+        *[float(largest[bins - 1]) for bins in (5, 10, 20)],
+    )
+
+
 EMPTY = Distribution(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 

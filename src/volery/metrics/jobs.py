@@ -18,7 +18,7 @@ from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, has_workflows, spans_us
 from volery.metrics.columns import Flags, Longs, arrival_of_task_us, largest_per_job, ready_us, tasks_per_job, view
-from volery.metrics.distribution import Distribution, distribution
+from volery.metrics.distribution import Distribution, Histogram, distribution, histogram
 from volery.metrics.windows import Window
 
 LATEST = np.iinfo(np.int64).max
@@ -111,6 +111,7 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
         waiting_s: JWT, per job: its first start - its submission.
         published_length: NJSL, per job, as the published code of the experiments has it (no unit): JMS // (last finish
             - first start), where one second is the least to divide by; None in runs kept by earlier versions.
+        response_bins, makespan_bins: the distributions of TRT and JMS; None in runs kept by earlier versions.
     """
 
     workflows: int
@@ -119,6 +120,8 @@ class WorkflowSummary(msgspec.Struct, frozen=True):
     schedule_length: Distribution
     waiting_s: Distribution
     published_length: Distribution | None = None
+    response_bins: Histogram | None = None
+    makespan_bins: Histogram | None = None
 
 
 def ideal_of_workflows_us(trace: Trace, ran: Flags, *, at_once: bool = False) -> Longs:
@@ -148,6 +151,7 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
     spans = (largest_per_job(finish, trace, NEVER) - submit)[measured]
     paths_us = ideal_of_workflows_us(trace, finish != NEVER, at_once=True) if trace.submit_us else ideal_us
     ideal, idle = paths_us[measured], (began - submit)[measured]
+    of_responses, of_spans = histogram(response, unit=SECOND), histogram(spans, unit=SECOND)
     counts = np.diff(view(trace.parent_first)) if has_workflows(trace) else np.zeros(trace.task_count, dtype=np.int64)
     return WorkflowSummary(
         int((largest_per_job(counts, trace, 0) > 0).sum()),
@@ -156,6 +160,8 @@ def workflow_summary(records: Records, ideal_us: Longs, measured: Flags) -> Work
         distribution(spans[ideal > 0] / ideal[ideal > 0], overwrite=True),
         distribution(idle, unit=SECOND),
         distribution(spans // np.maximum(spans - idle, SECOND), overwrite=True),
+        of_responses,
+        of_spans,
     )
 
 

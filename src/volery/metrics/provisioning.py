@@ -32,7 +32,7 @@ class ProvisioningSummary(msgspec.Struct, frozen=True):
         machine_h: hours for which machines were provisioned, boots included.
         used_machine_h: hours for which at least one task ran on them.
         paid_machine_h: hours that were paid for: whole intervals, the last one begun included.
-        cost: prices x hours that were paid for.
+        cost: prices x hours that were paid for, by the prices of these hours.
         unit_h: hours x units for which machines were provisioned.
         used_unit_h: hours x units that tasks held.
         supply_mean: mean of s.
@@ -83,6 +83,7 @@ def provisioning_summary(records: Records, cluster: Cluster) -> ProvisioningSumm
     spans = list(_spans(records, end))
     hours = np.array([(span.end_us - span.begin_us) / HOUR for span in spans])
     paid = np.array([billing.paid_us(span.end_us - span.begin_us) / HOUR for span in spans])
+    weighed = [billing.weighed_h(span.begin_us, span.end_us - span.begin_us) for span in spans]
     each = np.array([units[span.machine] for span in spans])
     run, held, one = _runs(records, billing), _held(records, cluster), units_per_processor(cluster.resources)
     elasticity = _elasticity(records, billing, units, held, spans, begin, end)
@@ -92,7 +93,7 @@ def provisioning_summary(records: Records, cluster: Cluster) -> ProvisioningSumm
         machine_h=float(hours.sum()),
         used_machine_h=_busy_us(run) / HOUR,
         paid_machine_h=float(paid.sum()),
-        cost=float(sum(hour * billing.price(int(count)) for hour, count in zip(paid, each, strict=True))),
+        cost=float(sum(hour * billing.price(int(count)) for hour, count in zip(weighed, each, strict=True))),
         unit_h=float((hours * each).sum()) / one,
         used_unit_h=float(((run[:, 2] - run[:, 1]) * held[run[:, 3]]).sum()) / HOUR / one,
         supply_mean=elasticity.pop("supply") / one,

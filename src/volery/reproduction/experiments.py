@@ -33,7 +33,7 @@ from volery.workload.models import PLAIN
 
 Picture = Literal[
     "delay_cdf", "utilisation_cdf", "utilisation_ratio", "constraint_load", "conflicts", "analysis", "stage_times",
-    "demand",
+    "task_response", "makespan", "demand",
 ]  # fmt: skip
 RESULTS, EXPLANATIONS, PAPERS, FINDINGS = "results", "explanations", "papers.toml", "findings.toml"
 TRACES_VARIABLE: Final = "VOLERY_TRACES"
@@ -67,8 +67,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         stands_for: the workload of the source that this one, made here, stands in for.
         is_source: where the source defines this workload completely, although a generator of ours makes it.
         constraints, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
-        requests, capacity, slot_request, users, slots, racks, reference_mhz, history: as in a study's file; a file of
-            requests may lie beside the experiments.
+        requests, capacity, slot_request, users, slots, racks, reference_mhz, variability, outages, history: as in a
+            study's file; a file of requests may lie beside the experiments.
         delay_us: of its messages, in place of the network's.
         hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
         crashes: of components, as in a study's file.
@@ -93,6 +93,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     slots: AtLeastOne = 1
     racks: AtLeastOne = 1
     reference_mhz: AtLeastZero = 0
+    variability: str = ""
+    outages: str = ""
     history: str = ""
     delay_us: AtLeastZero | None = None
     hosts: dict[str, HostCosts] = {}

@@ -11,6 +11,7 @@ from volery.core.model import SECOND
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Floats
 from volery.metrics.demand import runnable_tasks
+from volery.metrics.distribution import Histogram
 from volery.report import plots
 from volery.report.axes import AnalysisLine, analysis_curves
 from volery.report.pictures import stage_times
@@ -22,6 +23,11 @@ from volery.reproduction.values import full_label
 from volery.study.runs import read_inputs
 
 CURVE_POINTS: Final = 400
+BINNED: Final = {
+    "task_response": ("response_bins", "task_response_s", "task response time (s)"),
+    "makespan": ("makespan_bins", "makespan_s", "makespan of a job (s)"),
+}
+"""By picture, the histogram and the distribution of `WorkflowSummary` that it draws, and its axis."""
 
 
 def draw(found: Reproduction) -> Iterator[tuple[str, str]]:
@@ -58,6 +64,8 @@ def _of_workload(found: Reproduction, workload: Workload, kind: str) -> str:
     if kind == "delay_cdf":
         series = _series(found, workload, "jobs", "delay_s")
         return plots.delay_cdf(series, title=title) if series else ""
+    if kind in BINNED:
+        return _violins(found, workload, kind, title)
     series = _series(found, workload, "curve", "utilisation")
     return _utilisation_cdf(series, title) if series else ""
 
@@ -84,6 +92,32 @@ def _demand(found: Reproduction, workload: Workload, title: str) -> str:
         axes.set_ylabel("slots that tasks require")
         axes.set_ylim(bottom=0)
         return plots.svg_text(figure, 2)
+
+
+def _violins(found: Reproduction, workload: Workload, kind: str, title: str) -> str:
+    """Distributions of the first seed side by side, each with a bar at its mean; workflows alone have them."""
+    bins, mean, axis = BINNED[kind]
+    shown: list[tuple[str, Histogram, float]] = []
+    for label, reading, _ in found.experiment.variants():
+        of = full_label(label, reading)
+        place = (of, workload.label, found.experiment.population[0].label)
+        for summary in found.summaries(found.planned.runs.get(place, [])[:1]):
+            one = getattr(summary.workflows, bins, None)
+            if summary.workflows is not None and one is not None:
+                shown.append((of, one, getattr(summary.workflows, mean).mean))
+    if not shown:
+        return ""
+    with plots.style():
+        figure, axes = plots.new_figure(0, title)
+        for place_, (_, one, middle) in enumerate(reversed(shown)):
+            edges = np.linspace(0, one.most, len(one.counts) + 1)
+            high = np.array([*one.counts, one.counts[-1]]) / (2.2 * max(one.counts))
+            axes.fill_between(edges, place_ - high, place_ + high, step="post", color=plots.colour(0), linewidth=0)
+            axes.plot([middle, middle], [place_ - 0.4, place_ + 0.4], color=plots.colour(1), linewidth=2)
+        axes.set_yticks(range(len(shown)), [plots.literal(of) for of, _, _ in reversed(shown)])
+        axes.set_xlabel(f"{axis}; the bar is at the mean")
+        axes.grid(visible=False, axis="y")
+        return plots.svg_text(figure, 0)
 
 
 def _series(found: Reproduction, workload: Workload, part: str, column: str) -> list[Series]:

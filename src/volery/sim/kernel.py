@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from volery.core.assignment import Assignments
-from volery.core.capabilities import CrashRecovery, Replication, Resumption
+from volery.core.capabilities import CrashRecovery, Overcommitment, Replication, Resumption
 from volery.core.component import Component, Deployment, role_of
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
@@ -86,7 +86,9 @@ class Kernel:
         if replication is not None:
             attempts = copies = Copies(lab, resumption, replication, self._pace.done_us)
             rules.append(CopyRule(copies))
-        return attempts, rules + machine_rules(lab, self._pace, lab.records.billing)
+        return attempts, rules + machine_rules(
+            lab, self._pace, lab.records.billing, deployment.capability(Overcommitment)
+        )
 
     def _extended(self, deployment: Deployment, options: Options) -> list[Extension]:
         """The extensions that the options ask for, the innermost first."""

@@ -6,14 +6,17 @@ here, and beside the table when they have ended. Only runs of designs that repli
 
 from __future__ import annotations
 
+from random import Random
+
 import msgspec
 
-from volery.core.capabilities import Replication, Resumption
+from volery.core.capabilities import Overcommitment, Replication, Resumption
 from volery.core.events import Fact, Power, Switched, TaskFinished
-from volery.core.locality import Pace
-from volery.core.model import NEVER, Amounts, Cluster, JobId, Task, TaskId, Time
+from volery.core.locality import PER_MILLE, Pace
+from volery.core.model import NEVER, Amounts, Cluster, JobId, Task, TaskId, Time, Variability
 from volery.core.records import LostAttempt
 from volery.core.resources import packing_of
+from volery.core.streams import Streams
 from volery.core.tariff import Billing
 from volery.sim.execution import Attempts, BrokenRule, LabPort, LaunchRule, ProgressOf, launch_of
 from volery.sim.lab import Lab
@@ -22,11 +25,55 @@ FOLLOWS: dict[Power, tuple[Power, ...]] = {"off": ("booting", "on"), "booting": 
 """States to which a machine may be switched, by its state."""
 
 
+class VaryingSpeed:
+    """Speeds of machines over time, as factors in thousandths for consecutive periods.
+
+    Args:
+        variability: of the cluster.
+    """
+
+    def __init__(self, variability: Variability) -> None:
+        self._period_us = variability.period_us
+        self._spread = variability.spread_permille
+        self._streams = Streams(variability.seed)
+        self._drawn: dict[int, tuple[Random, list[int]]] = {}
+
+    def permille(self, machine: int, period: int) -> int:
+        """The factor of a machine in a period, which depends on seed and machine alone."""
+        if machine not in self._drawn:
+            self._drawn[machine] = self._streams.of(f"variability/{machine}"), []
+        stream, factors = self._drawn[machine]
+        while len(factors) <= period:
+            factors.append(stream.randint(PER_MILLE - self._spread, PER_MILLE + self._spread))
+        return factors[period]
+
+    def run_us(self, machine: int, at_us: Time, work_us: Time) -> Time:
+        """The time from `at_us` on until a machine has done so much work, rounded up."""
+        start_us, left = at_us, work_us * PER_MILLE
+        while True:
+            period = at_us // self._period_us
+            factor, lasts_us = self.permille(machine, period), (period + 1) * self._period_us - at_us
+            if left <= lasts_us * factor:
+                return at_us - start_us + -(-left // factor)
+            left -= lasts_us * factor
+            at_us += lasts_us
+
+    def work_us(self, machine: int, at_us: Time, run_us: Time) -> Time:
+        """The work that a machine does from `at_us` on in so much time, rounded down."""
+        until_us, done = at_us + run_us, 0
+        while at_us < until_us:
+            period = at_us // self._period_us
+            lasts_us = min(until_us, (period + 1) * self._period_us) - at_us
+            done += lasts_us * self.permille(machine, period)
+            at_us += lasts_us
+        return done // PER_MILLE
+
+
 class PaceRule(LaunchRule):
     """True durations on the machine on which the next attempt starts.
 
-    They depend on the machine's speed, on the place of the task's input, and on the job's preferences; they are rounded
-    down to microseconds.
+    They depend on the machine's speed, also over time, on the place of the task's input, and on the job's preferences;
+    they are rounded down to microseconds.
 
     Args:
         lab: of the run.
@@ -40,6 +87,9 @@ class PaceRule(LaunchRule):
         self._machine = 0
         self._first: dict[JobId, int] = {}
         self._percent: dict[TaskId, int] = {}
+        self._lab = lab
+        self._varying = None if lab.cluster.variability is None else VaryingSpeed(lab.cluster.variability)
+        self._begun_us: dict[TaskId, Time] = {}
 
     def before(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
         """Note the machine; where the first of the job starts decides which machines are together."""
@@ -54,10 +104,16 @@ class PaceRule(LaunchRule):
     def __getitem__(self, task: TaskId) -> Time:
         """The duration of the next attempt."""
         at_best_us = self._pace.attempt_us(task, self._left_us[task], self._machine)
-        return at_best_us * self._percent[task] // 100 if self._trace.preference else at_best_us
+        steady_us = at_best_us * self._percent[task] // 100 if self._trace.preference else at_best_us
+        if self._varying is None:
+            return steady_us
+        self._begun_us[task] = self._lab.now
+        return self._varying.run_us(self._machine, self._lab.now, steady_us)
 
     def done_us(self, task: TaskId, run_us: Time, machine: int) -> Time:
         """The part of the duration that is done after the last attempt has run so long."""
+        if self._varying is not None:
+            run_us = self._varying.work_us(machine, self._begun_us[task], run_us)
         done_us = self._pace.done_us(task, run_us, machine)
         return done_us * 100 // self._percent[task] if self._trace.preference else done_us
 
@@ -67,10 +123,11 @@ class CapacityRule(LaunchRule):
 
     Args:
         cluster: with capacities.
+        factor: of these, up to which requests may add up; see `Overcommitment`.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._capacities = cluster.capacities
+    def __init__(self, cluster: Cluster, factor: int = 1) -> None:
+        self._capacities = [tuple([factor * amount for amount in offered]) for offered in cluster.capacities]
         self._packing = packing = packing_of(cluster)
         self._names = (*cluster.resources, *[f"of device {device}" for device in range(packing.device_count)])
         self._free: dict[LabPort, int] = {}
@@ -147,20 +204,23 @@ class PowerRule(LaunchRule):
             port.lab.records.observe(Switched(port.lab.now, port.machine, "off"))
 
 
-def machine_rules(lab: Lab, pace: PaceRule, billing: Billing | None) -> list[LaunchRule]:
+def machine_rules(
+    lab: Lab, pace: PaceRule, billing: Billing | None, overcommitment: Overcommitment | None = None
+) -> list[LaunchRule]:
     """The rules that the machines of a run need.
 
     Args:
         lab: of the run.
         pace: of its machines.
         billing: of machines that come and go; None: all are always on.
+        overcommitment: of requests; None: there is none.
     """
     cluster, rules = lab.cluster, list[LaunchRule]()
     if billing is not None:
         rules.append(PowerRule(billing))
     if cluster.resources:
-        rules.append(CapacityRule(cluster))
-    if cluster.speeds or lab.trace.replicas or lab.trace.preference:
+        rules.append(CapacityRule(cluster, overcommitment.factor if overcommitment is not None else 1))
+    if cluster.speeds or cluster.variability is not None or lab.trace.replicas or lab.trace.preference:
         rules.append(pace)
     return rules
 

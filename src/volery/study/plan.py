@@ -119,6 +119,8 @@ def run_key(run: RunSpec) -> str:
     content |= {name: getattr(run, name) for name in ("seed", "cutoff_s", "delay_us", "jitter_us", "links", "costs")}
     if takes_cutoff_of_trace(run):
         content["cutoff"] = "of the trace"
+    if run.outages:
+        content["outages"] = run.outages
     if run.hosts:
         content["hosts"] = run.hosts
     if run.frames is not None:
@@ -160,7 +162,9 @@ def inputs_key(run: RunSpec) -> str:
     if run.estimates != "mean":
         content["estimates"] = run.estimates
     content |= {
-        name: getattr(run, name) for name in ("capacity", "slot_request", "reference_mhz") if getattr(run, name)
+        name: getattr(run, name)
+        for name in ("capacity", "slot_request", "reference_mhz", "variability")
+        if getattr(run, name)
     }
     return _digest(content | {name: getattr(run, name) for name in names})
 

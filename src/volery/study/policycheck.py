@@ -54,6 +54,8 @@ BUDGET_US: Final = 1_000
 """CPU time of a decision: at a thousandth of a second a scheduler places a thousand tasks per second."""
 PERIODIC: Final = {Stage.T12: 100, Stage.R6: 100, Stage.R7: 100}
 """Stages that decide once a period for all machines: how many times the budget that may take."""
+TIMES: Final = {Stage.J5: "stage_us", Stage.T5: "stage_us", Stage.J7: "clean_us", Stage.T8: "clean_us"}
+"""Stages whose policies give a time, and their method."""
 TIMED_CALLS: Final = 200
 IMPURE_MODULES: Final = {
     "asyncio", "datetime", "multiprocessing", "os", "random", "requests", "secrets", "socket", "subprocess",
@@ -202,10 +204,8 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
             numbers = None if machines_of is None else list(machines_of)
             wrong = numbers is not None and not all(isinstance(one, int) for one in numbers)
             yield numbers, "machines are numbers" if wrong else ""
-    elif stage in (Stage.J5, Stage.T5):
-        for what in (*tasks, *example.state.jobs.values()):
-            staged = decide.stage_us(view, what)
-            yield staged, "" if isinstance(staged, int) and staged >= 0 else f"{staged!r} is no time in microseconds"
+    elif stage in TIMES or stage is Stage.T6:
+        yield from _upkeep(stage, decide, example)
     elif stage is Stage.T9:
         for run in view.running():
             pair: tuple[Any, Any] = decide.copies(view, run), decide.ask_us(view, run)
@@ -243,6 +243,20 @@ def decisions(stage: Stage, policy: Policy, example: Example) -> Iterator[tuple[
             yield keys[0], f"keys cannot be compared: {error}"
         for key in keys:
             yield repr(key), ""
+
+
+def _upkeep(stage: Stage, decide: Any, example: Example) -> Iterator[tuple[Any, str]]:
+    """Times for files before and after a task or job, and decisions on reports."""
+    view = example.view
+    if stage is Stage.T6:
+        for run in view.running():
+            kept = decide.every_us(), decide.ends(view, run), decide.reserved(view, run), decide.tolerant(run.job)
+            right = isinstance(kept[0], int) and isinstance(kept[2], int) and 0 <= kept[2] <= 1000
+            yield kept, "" if right and all(isinstance(one, bool) for one in kept[1::2]) else f"{kept!r} is no decision"
+        return
+    for what in (*example.state.waiting.values(), *example.state.jobs.values()):
+        span = getattr(decide, TIMES[stage])(view, what)
+        yield span, "" if isinstance(span, int) and span >= 0 else f"{span!r} is no time in microseconds"
 
 
 def _selected(found: Any, machines: Candidates) -> tuple[Any, str]:

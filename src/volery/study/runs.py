@@ -32,9 +32,10 @@ from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
 from volery.sim.faults import crashes_of
+from volery.study.outages import outage_plan
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec
-from volery.workload.clusters import in_order_of, parse_amounts
+from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
 
 CURVE_POINTS = 1000
 
@@ -102,6 +103,8 @@ def read_inputs(run: RunSpec) -> Inputs:
         racks=run.racks,
         reference_mhz=run.reference_mhz,
     )
+    if run.variability:
+        cluster = msgspec.structs.replace(cluster, variability=parse_variability(run.variability, run.seed))
     if cluster.speeds and run.durations == "whole-seconds":
         cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
     in_one_slot = None
@@ -174,9 +177,12 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     wall, cpu = time.perf_counter(), time.thread_time()
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
     graphs = architectures.lookup(run.architecture).graphs
+    built = build(run, inputs.cluster) if deployment is None else deployment
+    arrivals = inputs.trace.arrival_us
+    plan = outage_plan(run.outages, built, run.seed, arrivals[-1]) if run.outages and arrivals else None
     try:
         records = sim.simulate(
-            build(run, inputs.cluster) if deployment is None else deployment,
+            built,
             inputs.trace,
             inputs.cluster,
             network=sim.Network(run.delay_us, links, run.jitter_us),
@@ -187,6 +193,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
                 frames=msgspec.convert(run.frames, FRAMES),
                 graphs=graphs,
                 plan=crashes_of(run.crashes, "crashes") if run.crashes else None,
+                plan=plan,
             ),
             progress=watch,
         )

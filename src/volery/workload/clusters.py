@@ -9,12 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from volery.core.errors import InputError
-from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, Amounts, Cluster
+from volery.core.model import AMOUNT_MAX, CONSTRAINT_BITS_MAX, SECOND, Amounts, Cluster, Variability
 from volery.core.trace import Trace
 from volery.workload.constraints import PROFILES, check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
 from volery.workload.models import check_names
+from volery.workload.spec import Spec
 
 WORKERS_MAX = 10_000_000
 SLOTS_MAX = 1_000_000
@@ -65,6 +66,17 @@ def load_cluster(
     check_model(constraints)
     cluster = _without_racks(workers, slots, constraints, machines, seed, resources, capacity, reference_mhz)
     return cluster if racks == 1 else msgspec.structs.replace(cluster, racks=machine_racks(workers, racks))
+
+
+def parse_variability(text: str, seed: int) -> Variability:
+    """Read `period=300,spread=0.2`: every 300 s each machine draws a speed between 80 and 120 %.
+
+    Raises:
+        InputError: a key is unknown, or a value out of range.
+    """
+    spec = Spec(f"variability:{text}", ("period", "spread"))
+    spread_permille = round(spec.at_least_zero("spread", 0.2, most=0.99) * 1000)
+    return Variability(seed, round(spec.positive("period", 300.0) * SECOND), spread_permille)
 
 
 def _without_racks(

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
-from volery.core.model import SECOND
+from volery.core.model import SECOND, split_evenly
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
@@ -174,6 +174,38 @@ def layered(size: int, draw: Draw, shape: float, degree: int) -> Parents:
     return parents
 
 
+def expanded(outer: Sequence[Sequence[int]], inner: Sequence[Parents]) -> Parents:
+    """A workflow whose tasks are workflows themselves, as one graph of the innermost tasks.
+
+    The first tasks of each wait for the last tasks of those for which it waits as a whole.
+
+    Args:
+        outer: per task of the higher level, those that it waits for, which come before it.
+        inner: per task of the higher level, the workflow that it is.
+    """
+    found: Parents = []
+    last: list[tuple[int, ...]] = []
+    for waits, graph in zip(outer, inner, strict=True):
+        low = len(found)
+        above = tuple([task for one in waits for task in last[one]])
+        found += [tuple([low + place for place in places]) or above for places in graph]
+        awaited = {place for places in graph for place in places}
+        last.append(tuple([low + place for place in range(len(graph)) if place not in awaited]))
+    return found
+
+
+def nested(size: int, levels: int, made: Callable[[int], Parents]) -> Parents:
+    """A hierarchical workflow of a size: each level has about the same number of tasks in a workflow.
+
+    Args:
+        made: a flat workflow of a size.
+    """
+    if levels <= 1 or size <= 1:
+        return made(size)
+    parts = split_evenly(size, max(1, round(size ** (1 / levels))))
+    return expanded(made(len(parts)), [nested(len(part), levels - 1, made) for part in parts])
+
+
 SHAPES: Final[dict[str, Callable[[int, Draw, float, int], Parents]]] = {
     "chain": lambda size, *_: chain(size),
     "fork-join": lambda size, *_: fork_join(size),
@@ -183,15 +215,15 @@ SHAPES: Final[dict[str, Callable[[int, Draw, float, int], Parents]]] = {
 
 def _workflow(text: str, seed: int) -> Trace:
     """`workflow`: jobs arrive at random, their tasks wait for each other; the expected load on `workers` is `load`."""
-    keys = ("jobs", "fanout", "mean", "load", "workers", "shape", "degree")
+    keys = ("jobs", "fanout", "mean", "load", "workers", "shape", "degree", "levels")
     spec = Spec(text, keys, word="SHAPE, for example workflow:layered,fanout=20")
     if spec.word not in SHAPES:
         raise InputError(text, f"{spec.word!r} is not a shape{suggestion(spec.word, SHAPES)}")
     plain, sizes = _random_jobs(spec, seed, jobs=500, workers=100)
-    shape, degree = spec.positive("shape", 1.0), spec.count("degree", 3)
+    shape, degree, levels = spec.positive("shape", 1.0), spec.count("degree", 3), spec.count("levels", 1, most=10)
     draw, parents = Streams(seed).of("workload/graph").random, list[tuple[int, ...]]()
     for size in sizes.tolist():
-        made = SHAPES[spec.word](size, draw, shape, degree)
+        made = nested(size, levels, lambda count: SHAPES[spec.word](count, draw, shape, degree))
         low = len(parents)
         parents += [tuple([low + place for place in places]) for places in made]
     return with_parents(plain, parents)

@@ -143,6 +143,17 @@ def test_the_heat_map_of_ours_alone_has_one_panel(tmp_path: Path, capsys: pytest
     assert "Condor" not in page
 
 
+def test_a_picture_shows_borg_as_the_paper_maps_it_beside_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, "stages", "borg", "-o", tmp_path / "borg.svg")[0] == 0
+    drawn = (tmp_path / "borg.svg").read_text(encoding="utf-8")
+    assert "square 1: Borg, as the paper maps it" in drawn
+    assert "square 2: borg, as the code declares it" in drawn
+    status, _, problem = said(capsys, "stages", "-o", tmp_path / "all.svg")
+    assert (status, "name them" in problem) == (2, True)
+
+
 def test_an_unknown_name_is_answered_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = matrix(capsys, "sparow", "--json")
     assert status == 2

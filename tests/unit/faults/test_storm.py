@@ -227,6 +227,16 @@ def shares_of(storm: Scenario) -> tuple[Share, ...]:
     return shares.under({})
 
 
+def test_a_group_of_neighbours_crashes_at_once_in_storms_of_some_seeds() -> None:
+    pipeline = lookup("pipeline")
+    for seed in (1, 9, 12):
+        crashes = draw(pipeline, seed).plan.crashes
+        at_us = {crash.at_us: [one.address for one in crashes if one.at_us == crash.at_us] for crash in crashes}
+        numbers = [int(address.removeprefix("node/")) for address in max(at_us.values(), key=len)]
+        assert len(numbers) > 1
+        assert max(numbers) - min(numbers) < 50 // 2
+
+
 def test_storms_of_designs_that_vary_have_amounts_and_users_and_settings() -> None:
     drawn = [draw(lookup("megha-2021"), seed) for seed in range(40)]
     assert {bool(storm.capacities) for storm in drawn} == {True, False}

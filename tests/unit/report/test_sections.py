@@ -124,8 +124,9 @@ def test_a_seed_without_a_counter_that_another_has_counts_as_zero() -> None:
     assert found.stolen_probes_per_task == pytest.approx(1.0)
 
 
-def flowing(*times: float, seed: int = 0) -> RunSummary:
-    summary = WorkflowSummary(3, *(Distribution(3, value, *[9.0] * 5) for value in times))
+def flowing(response: float, makespan: float, length: float, waiting: float, seed: int = 0) -> RunSummary:
+    means = [Distribution(3, value, *[9.0] * 5) for value in (response, makespan, length, waiting)]
+    summary = WorkflowSummary(3, means[0], means[1], means[2], means[3])
     return msgspec.structs.replace(sample_run(seed=seed), workflows=summary)
 
 

@@ -13,7 +13,7 @@ from volery.conformance.cases import trace_of
 from volery.core.capabilities import Replication
 from volery.core.component import Deployment
 from volery.core.events import Event, JobDone, Power, Submit, Switched, TaskFinished, TimerFired
-from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Preference, Task, Time
+from volery.core.model import NEVER, SECOND, SUBMITTER, Address, Cluster, Preference, Task, Time, Variability
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -21,9 +21,11 @@ from volery.core.tariff import HOUR, Billing
 from volery.core.trace import Trace
 from volery.sim import Options, simulate
 from volery.sim.execution import BrokenRule
+from volery.sim.rules import VaryingSpeed
 
 GPU, LEFT, RIGHT = 1, 2, 4
 MACHINES = Cluster((LEFT, LEFT, RIGHT | GPU), (1, 1, 1))
+VARYING = msgspec.structs.replace(MACHINES, variability=Variability(0, SECOND, 300))
 
 
 def preferring(wish: Preference, tasks: int) -> Trace:
@@ -50,6 +52,17 @@ def test_tasks_that_want_to_be_together_are_slow_away_from_the_first() -> None:
 def test_speeds_and_preferences_multiply() -> None:
     cluster = msgspec.structs.replace(MACHINES, speeds=(100, 200, 200), reference_speed=200)
     assert runs_us(preferring(Preference(GPU, 0, 150), 3), cluster) == {0: 3 * SECOND, 1: 1_500_000, 2: SECOND}
+
+
+def test_a_varying_machine_does_as_much_work_as_its_factors_say() -> None:
+    """What 30 s of work take is what does 30 s of work, and the factors are those of seed and machine alone."""
+    speeds, same = [VaryingSpeed(Variability(3, 10 * SECOND, 500)) for _ in range(2)]
+    for machine, at_us in ((0, 0), (1, 0), (1, 7_654_321)):
+        run_us = speeds.run_us(machine, at_us, 30 * SECOND)
+        assert speeds.work_us(machine, at_us, run_us) in (30 * SECOND, 30 * SECOND + 1)
+        assert 20 * SECOND <= run_us <= 60 * SECOND
+    assert [same.permille(1, period) for period in range(4)] == [speeds.permille(1, period) for period in range(4)]
+    assert len(set(runs_us(trace_of("job", [0], [[30 * SECOND] * 3]), VARYING).values())) == 3
 
 
 def test_a_trace_without_preferences_keeps_its_digest_and_one_with_them_has_another() -> None:

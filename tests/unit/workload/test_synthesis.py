@@ -16,7 +16,7 @@ from volery.core.workflows import levels
 from volery.workload import synthesize, write_tr
 from volery.workload.columns import view
 from volery.workload.presets import PRESETS
-from volery.workload.synthesis import is_spec
+from volery.workload.synthesis import chain, expanded, fork_join, is_spec, nested
 
 
 def load(trace: Trace, workers: int) -> float:
@@ -228,3 +228,19 @@ def test_a_tr_file_holds_no_workflow(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no constraints, requests, users or workflows"):
         write_tr(synthesize("workflow:chain,jobs=2"), tmp_path / "a.tr")
     assert not (tmp_path / "a.tr").exists()
+
+
+def test_a_workflow_of_workflows_is_one_graph() -> None:
+    """Two chains of two beside a lone task: the second chain begins after the end of the first."""
+    outer, pair = [(), (0,), ()], chain(2)
+    assert expanded(outer, [pair, pair, chain(1)]) == [(), (0,), (1,), (2,), ()]
+    assert expanded([(), (0,)], [[(), ()], [(), ()]]) == [(), (), (0, 1), (0, 1)]
+    assert nested(8, 3, chain) == chain(8), "a chain of chains is a chain"
+    assert nested(9, 2, fork_join) == expanded(fork_join(3), [fork_join(3)] * 3)
+
+
+def test_hierarchical_workflows_have_the_tasks_of_flat_ones() -> None:
+    flat, deep = (synthesize(f"workflow:layered,fanout=20,jobs=9{levels}") for levels in ("", ",levels=3"))
+    assert flat.duration_us == deep.duration_us
+    assert flat.parents != deep.parents
+    assert synthesize("workflow:layered,fanout=20,jobs=9,levels=1").parents == flat.parents

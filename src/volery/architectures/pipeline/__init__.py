@@ -5,32 +5,41 @@ Andreadis, Versluis, Mastenbroek, Iosup: A Reference Architecture for Datacenter
 Roles    Scheduler (one), Node (one per machine); with lrms > 0 LocalManager (many) between the two, and with
          broker_machines > 0 a further LocalManager that is the broker.
 Parts    Cycle (T2 to T4, T10, T11) with targets (machines, or managers), queue and iteration; Speculation (T9),
-         Migration (T12), Autoscaler (R6, R7), DelayScheduling (R3), Broker (M1).
-Flow     Submit > J2, J3, J5 > T1 > (cycle: T2, T3, R2-R5, T4 per task) > Launch > (T5) > Completed > T7, J6.
+         Migration (T12), Monitor (T6), Allocs (R5), Autoscaler (R6, R7), DelayScheduling (R3), Broker (M1).
+Flow     Submit > J2, J3, J5 > T1 > (cycle: T2, T3, R2-R5, T4 per task) > Launch > (T5) > (Report: T6) > Completed > T7,
+         J6, J7 > (T8) > Cleaned.
          Two levels: .. > (cycle: T2, T3, M4, M5) > Pass (M6) > (cycle of the LRM: T2, T3, R2-R5, T4) > Launch > ..
 Deviates Which policies there are, and what their parameters are, is ours where the paper names none; see
          docs/reference/pipeline.md. Jobs are handled one after another; a job's order (J3) decides between tasks that
-         the order of tasks (T2) leaves alike. R4 counts what was asked for, never what is used.
+         the order of tasks (T2) leaves alike. R4 counts what was asked for; T6=reclaim gives away what is not used.
+         What tasks use is a model of the nodes (use_least to use_most), since no trace format here has it; progress is
+         the time for which a task has run. Files of an attempt that was ended are deleted at once.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from random import Random
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from volery.architectures.pipeline.allocs import Allocs
+from volery.architectures.pipeline.assembly import Assembly
 from volery.architectures.pipeline.attempts import Migration, Speculation
 from volery.architectures.pipeline.autoscaler import Autoscaler, Rental
-from volery.architectures.pipeline.cycle import Assembly, Cycle
+from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import BACKFILLING
 from volery.architectures.pipeline.local_manager import BROKER, Broker, LocalManager
 from volery.architectures.pipeline.messages import MESSAGES
-from volery.architectures.pipeline.node import Node
+from volery.architectures.pipeline.monitor import Monitor
+from volery.architectures.pipeline.node import Node, Upkeep, Use
 from volery.architectures.pipeline.policies import Policy, parse
 from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies, NoMigration, NoPreemption
 from volery.architectures.pipeline.policies.order import PoorestUser
+from volery.architectures.pipeline.policies.reports import NoMonitor
 from volery.architectures.pipeline.scheduler import Scheduler
 from volery.architectures.pipeline.targets import MachineInventory, MachineTargets, ManagerTargets, Targets
 from volery.core.bounds import (
@@ -44,7 +53,7 @@ from volery.core.bounds import (
     WholeMicroseconds,
     param,
 )
-from volery.core.capabilities import CrashRecovery, DueShares, Replication, Resumption
+from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -56,6 +65,8 @@ from volery.core.tariff import Billing
 from volery.policies.locality import ByTime
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
 
 class PipelineConfig(Parameters, frozen=True):
     """A policy per stage, as NAME or NAME/parameter:value/...; `volery policy list` names them."""
@@ -65,16 +76,23 @@ class PipelineConfig(Parameters, frozen=True):
     J4: Components = param(1, "tasks that are decided on at once; divides what they cost (task_cost_us)")
     J5: str = param("none", "what a job needs before its tasks are queued")
     T2: str = param("by-job", "order of tasks")
-    T3: Literal["skip", "strict", "easy", "conservative"] = param(
+    T3: Literal["skip", "strict", "easy", "conservative", "every"] = param(
         "skip",
         "behind a task that does not fit: all are tried, none, those that do not delay it, or those "
-        "that delay nobody before them",
+        "that delay nobody before them; every: as skip, but also tasks that are like one that did not fit",
     )
     T5: str = param("none", "what a task needs on its machine before it runs")
+    T6: str = param("none", "what follows from reports on running tasks")
+    T8: str = param("none", "what is deleted on a machine after a task; it is taken meanwhile")
+    J7: str = param("none", "what is deleted after a job; it counts as its user's eligible job meanwhile")
     T9: str = param("none", "how many attempts of a task run at once")
     T10: str = param("none", "who loses a running task to one that fits nowhere")
     T11: str = param("none", "what becomes of a task whose machine has died")
     T12: str = param("none", "which running tasks go on elsewhere; implies progress=keep")
+    alloc_s: Seconds = param(0.0, "time for which room of a task that has ended is kept for further tasks of its job")
+    use_least: Share = param(1.0, "share of its request that a task uses at least; needs T6")
+    use_most: Share = param(1.0, "share of its request that a task uses at most: each draws its own")
+    use_jumps: Share = param(0.0, "probability that a task draws anew at a report")
     detection_s: Period = param(1.0, "within this time a scheduler is told that a machine has died; needs T11")
     reliable: bool = param(False, "numbered and acknowledged messages: bears loss, delay and partitions")
     progress: Literal["restart", "keep"] = param(
@@ -89,6 +107,7 @@ class PipelineConfig(Parameters, frozen=True):
     billing_s: Seconds = param(3600.0, "a machine is paid for by whole intervals; 0: to the microsecond")
     machine_price: Ratio = param(0.0, "of a machine for an hour, in any currency")
     unit_price: Ratio = param(1.0, "more for each of its processors, or slots")
+    prices: str = param("", "factors of the prices in successive hours, repeated, as 1+1+0.4; empty: constant")
     scale_s: Period = param(60.0, "time between two decisions of R7")
     rest_s: Seconds = param(3600.0, "after so long without news and jobs there is what was there at first")
     M1: str = param("none", "which tasks go to the broker; needs broker_machines")
@@ -106,8 +125,8 @@ class PipelineConfig(Parameters, frozen=True):
 
 
 POLICY_STAGES = (
-    Stage.J2, Stage.J3, Stage.J5, Stage.T2, Stage.T5, Stage.T9, Stage.T10, Stage.T11, Stage.T12,
-    Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R3, Stage.R5, Stage.R6, Stage.R7,
+    Stage.J2, Stage.J3, Stage.J5, Stage.J7, Stage.T2, Stage.T5, Stage.T6, Stage.T8, Stage.T9, Stage.T10, Stage.T11,
+    Stage.T12, Stage.M1, Stage.M4, Stage.M5, Stage.R2, Stage.R3, Stage.R5, Stage.R6, Stage.R7,
 )  # fmt: skip
 
 
@@ -146,6 +165,15 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             "pipeline:R3",
             f"delay scheduling cannot be combined with T9, T10, T12, R7, {BOTH}, lrms or a broker; remove one of them",
         )
+    if config.T6.startswith("reclaim") and (config.T9 != "none" or config.T3 != "skip"):
+        raise InputError(
+            "pipeline:T6", "what is reclaimed may be taken back at any time: reclaim cannot be combined with T9, or T3 "
+            "other than skip; remove one of them",
+        )  # fmt: skip
+    if config.alloc_s and (config.T9 != "none" or reserving):
+        raise InputError("pipeline:alloc_s", f"allocs cannot be combined with T9, {BOTH}; remove one of them")
+    if config.use_least > config.use_most:
+        raise InputError("pipeline:use_least", f"{config.use_least} is more than use_most={config.use_most}; lower it")
     if config.T12 != "none" and (config.T9 != "none" or config.T11 != "none" or reserving):
         raise InputError("pipeline:T12", f"migration cannot be combined with T9, T11, {BOTH}; remove one of them")
     if config.R7 == "none" and config.R6 != "first":
@@ -191,6 +219,7 @@ def assembly(config: PipelineConfig) -> Assembly:
         config.task_cost_us,
         config.J4,
         config.T3 in BACKFILLING and config.backfilling == "per-instant",
+        round(config.alloc_s * SECOND),
     )
 
 
@@ -254,10 +283,13 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         components[entry] = _scheduler(cycle(entry, inventory, rental, delay), parts, broker, delay)
     first = {machine for one in cycles for machine in one.first_machines}
 
+    upkeep = _upkeep(config, parts)
+
     def node(machine: int, incarnation: int) -> Node:
         rented = machine if rental is not None and machine < own else -1
-        manager = manager_of.get(machine, entry)
-        return Node(manager, incarnation, rented, on=not incarnation and machine in first)
+        manager, on = manager_of.get(machine, entry), not incarnation and machine in first
+        stream = streams.of(node_address(machine), incarnation) if upkeep.report_us else None
+        return Node(manager, incarnation, rented, on=on, upkeep=upkeep, stream=stream)
 
     machines = {node_address(machine): machine for machine in range(count)}
     components |= {address: node(machine, 0) for address, machine in machines.items()}
@@ -266,10 +298,9 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     checkpoint_us = parts.policies["T11"].period_us()
     keeps = config.progress == "keep" or config.T12 != "none"
     capabilities: list[object] = [DueShares(due), Resumption(keeps, checkpoint_us or 0)]
-    if config.T9 != "none":
-        capabilities.append(Replication(ATTEMPT_MAX))
-    if rental is not None:
-        capabilities.append(rental.billing)
+    capabilities += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
+    capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
+    capabilities += [rental.billing] if rental is not None else []
     if checkpoint_us is not None:
         pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
         detection_us = round(config.detection_s * SECOND)
@@ -283,8 +314,21 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     boot_us, every_us, rest_us, interval_us = [
         round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
     ]
-    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, config.unit_price / per_processor)
+    unit_price, factors = config.unit_price / per_processor, tuple(_factors(config.prices))
+    billing = Billing(frozenset(range(count)), interval_us, config.machine_price, unit_price, factors)
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
+
+
+def _upkeep(config: PipelineConfig, parts: Assembly) -> Upkeep:
+    least, most = round(config.use_least * 1000), round(config.use_most * 1000)
+    return Upkeep(config.T8 != "none", parts.policies["T6"].every_us(), Use(least, most, config.use_jumps))
+
+
+def _factors(text: str) -> Iterator[float]:
+    for word in text.split("+") if text else ():
+        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", word):
+            raise InputError("pipeline:prices", f"{word!r} is no factor; write one per hour, as 1+1+0.4")
+        yield float(word)
 
 
 def _cycle(
@@ -298,18 +342,21 @@ def _cycle(
     autoscaler = None if rental is None else Autoscaler(rental, parts.policies["R6"], parts.policies["R7"])
     speculation = None if isinstance(copying, NoCopies) else Speculation(copying)
     migration = Migration(moving) if moving.every_us() else None
-    return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay)
+    monitor = Monitor(parts.policies["T6"]) if parts.policies["T6"].every_us() else None
+    allocs = Allocs(parts.alloc_us) if parts.alloc_us else None
+    return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay, monitor, allocs)
 
 
 def _scheduler(cycle: Cycle, parts: Assembly, broker: Broker | None, delay: DelayScheduling | None = None) -> Scheduler:
-    return Scheduler(cycle, parts.policies["J2"], parts.policies["J5"], broker, delay)
+    policies = parts.policies
+    return Scheduler(cycle, policies["J2"], policies["J5"], policies["J7"], broker, delay)
 
 
 def _upper(parts: Assembly) -> Assembly:
     """The assembly of a scheduler above local managers: what runs is theirs."""
     iteration = "skip" if parts.iteration in BACKFILLING else parts.iteration
-    policies = {**parts.policies, "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
-    return msgspec.structs.replace(parts, iteration=iteration, policies=policies, per_instant=False)
+    policies = {**parts.policies, "T6": NoMonitor(), "T9": NoCopies(), "T10": NoPreemption(), "T12": NoMigration()}
+    return msgspec.structs.replace(parts, iteration=iteration, policies=policies, per_instant=False, alloc_us=0)
 
 
 def node_address(machine: int) -> Address:
@@ -338,7 +385,7 @@ def named(config: Any) -> dict[Stage, str]:
     absent += [Stage.R6, Stage.R7] if config.R7 == "none" else []
     absent += [
         stage
-        for stage in (Stage.R3, Stage.J5, Stage.T9, Stage.T10, Stage.T11, Stage.T12)
+        for stage in (Stage.R3, Stage.J5, Stage.J7, Stage.T6, Stage.T8, Stage.T9, Stage.T10, Stage.T11, Stage.T12)
         if getattr(config, stage) == "none"
     ]
     return {stage: policy for stage, policy in shown.items() if stage not in absent}
@@ -351,12 +398,14 @@ STAGES = {
     Stage.J4: Realisation("Scheduler.admit", "full", "one after another"),
     Stage.J5: Realisation("Scheduler._set_up", "full", "by policy: time to stage in", "J5=stage-in"),
     Stage.J6: Realisation("Scheduler._settle", "full", "JobDone after the last task"),
-    Stage.J7: Realisation("Scheduler._settle", "partial", "records are forgotten; there are no files"),
+    Stage.J7: Realisation("Scheduler._clean_up", "full", "by policy: time to delete files", "J7=delete/files:10"),
     Stage.T1: Realisation("Scheduler._ready", "full", "dependencies finished"),
     Stage.T2: Realisation("Cycle.next_task", "full", "by policy"),
     Stage.T3: Realisation("Cycle.run", "full", "skip, strict, easy or conservative backfilling"),
     Stage.T4: Realisation("Cycle.submit_task"),
     Stage.T5: Realisation("Node.on_launch", "full", "by policy: time to stage in, then launched"),
+    Stage.T6: Realisation("Monitor.reported", "full", "by policy: reports of nodes", "T6=overrun/period_s:0.1"),
+    Stage.T8: Realisation("Node.clean", "full", "by policy: time to delete files", "T8=delete/files:10"),
     Stage.T9: Realisation("Speculation.replicate", "full", "by policy: the first to finish wins", "T9=fixed"),
     Stage.T10: Realisation("Cycle.preempt", "full", "by policy: killed, and back to the queue", "T10=priority"),
     Stage.T11: Realisation("Cycle.lose", "full", "by policy: restart or checkpoint", "T11=restart"),
@@ -394,7 +443,7 @@ PIPELINE = Architecture(
     features={
         "constraints": "",
         "users": "J2=per-user or J3=bands|drf|hdrf or T2=bands|drf|hdrf|usage or R2=acl",
-        "priorities": "J3=priority|bands or T2=priority|bands or T10=priority",
+        "priorities": "J3=priority|bands or T2=priority|bands or T6=reclaim or T10=priority",
         "deadlines": "J3=edf or T2=edf",
         "locality": "R3=delay",
     },

@@ -113,7 +113,7 @@ class MachinePool:
         whole = self.units_of(there) + sum([units for _, units in coming])
         return Supply(
             self.units_of(state.online), tuple(coming), whole, held, asked, rental.every_us, rental.boot_us,
-            self.changed_us, tuple(self._peaks),
+            self.changed_us, tuple(self._peaks), rental.billing.factor(state.now),
         )  # fmt: skip
 
     def offers(self, machines: int) -> list[Offer]:
@@ -234,7 +234,8 @@ class Autoscaler:
         supply = pool.supply(sum([amounts(kind.packed)[resource] * count for kind, count in kinds]))
         wanted = self.wanted(supply) if state.jobs or rested_us < 0 else pool.first
         self.provision(supply, wanted, [kind for kind, _ in kinds], now)
-        pool.awake = rested_us < rental.billing.interval_us + rental.boot_us
+        changes = bool(rental.billing.factors and kinds)  # those that wait may do so for another price
+        pool.awake = changes or rested_us < rental.billing.interval_us + rental.boot_us
         if pool.awake:
             self._cycle.port.set_timer(SCALE, now + rental.every_us)
         return True

@@ -9,10 +9,9 @@ or links that fail, not both (docs/decisions/0013).
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Protocol
 
-import msgspec
-
+from volery.architectures.pipeline.allocs import Allocs
+from volery.architectures.pipeline.assembly import Assembly, TaskSource
 from volery.architectures.pipeline.attempts import (
     AfterEviction,
     Evictions,
@@ -23,7 +22,8 @@ from volery.architectures.pipeline.attempts import (
 from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
-from volery.architectures.pipeline.messages import Ready, Restarted
+from volery.architectures.pipeline.messages import Cleaned, Ready, Report, Restarted
+from volery.architectures.pipeline.monitor import Monitor
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
 from volery.architectures.pipeline.policies.attempts import NoPreemption
 from volery.architectures.pipeline.policies.policy import Preempting
@@ -31,50 +31,13 @@ from volery.architectures.pipeline.queues import queue_of
 from volery.architectures.pipeline.targets import Targets
 from volery.core.component import Sends
 from volery.core.events import PeerBack, PeerLost, Preemption, PreemptionReason
-from volery.core.model import NEVER, Address, Key, Task, TaskId, Time
+from volery.core.model import NEVER, Address, JobId, Key, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Completed, Kill
 
 CYCLE = "cycle"
 DECIDED = "decided"
-
-
-class Assembly(msgspec.Struct, frozen=True):
-    """The policies that a scheduler is assembled from, and what its cycles cost.
-
-    Args:
-        policies: by the id of their stage: of J2, J3, J5, T2, T5, T9, T10, T11, T12, M1, M4, M5, R2, R5, R6 and R7.
-        iteration: how stage T3 goes on where a task does not fit: skip, strict, easy or conservative.
-        cycle_us: the period of cycles; 0: whenever something has changed.
-        decision_us: what a cycle costs.
-        task_us: what it costs more for each task that is tried.
-        per_instant: without a period, whether there is one cycle after all that happens in an instant, not after each
-            event.
-        ways: how many tasks are tried at once (stage J4); it divides what they cost.
-    """
-
-    policies: dict[str, Any]
-    iteration: str = "skip"
-    cycle_us: Time = 0
-    decision_us: Time = 0
-    task_us: Time = 0
-    ways: int = 1
-    per_instant: bool = False
-
-    def cost_us(self, tried: int) -> Time:
-        """The cost of a cycle in which so many tasks are tried."""
-        return self.decision_us + self.task_us * -(-tried // self.ways)
-
-
-class TaskSource(Protocol):
-    """The component whose tasks a cycle places."""
-
-    def admit(self, now: Time) -> None:
-        """Queue the tasks of jobs that have become eligible (stage J2)."""
-
-    def finish(self, waiting: Waiting, now: Time) -> None:
-        """Take in the end of a task."""
 
 
 class Cycle:
@@ -86,6 +49,8 @@ class Cycle:
         migration: stage T12; None: a task ends where it began.
         autoscaler: stages R6 and R7; None: all machines are always on.
         delay: stage R3 by distance; None: none.
+        monitor: stage T6; None: nodes report ends alone.
+        allocs: room that is kept for jobs; None: none is.
     """
 
     def __init__(
@@ -97,6 +62,8 @@ class Cycle:
         migration: Migration | None = None,
         autoscaler: Autoscaler | None = None,
         delay: DelayScheduling | None = None,
+        monitor: Monitor | None = None,
+        allocs: Allocs | None = None,
     ) -> None:
         policies = assembly.policies
         self.targets, self.nodes = targets, targets.nodes
@@ -119,7 +86,10 @@ class Cycle:
         self._sent = self._numbered = 0
         self._due = self._busy = self._deciding = False
         self._speculation, self._migration, self._autoscaler, self._delay = speculation, migration, autoscaler, delay
-        self._parts = [part for part in (speculation, migration, autoscaler, delay) if part is not None]
+        self._monitor, self._allocs = monitor, allocs
+        self._parts = [
+            part for part in (speculation, migration, autoscaler, delay, monitor, allocs) if part is not None
+        ]
         for part in self._parts:
             part.attach(self)
 
@@ -149,6 +119,8 @@ class Cycle:
             machines = self._assembly.policies["R2"].machines(self.view, job.user)
             access = self._access[job.user] = self.state.access(machines)
         claim = None if self._preempting is None else self._preempting.claim(job)
+        if self._monitor is not None:
+            claim = (claim, self._monitor.tolerant(job))
         return self.state.kind(task, access, claim)
 
     def record(self, task: Task, job: JobRecord, kind: Kind, rank_us: Time, came_us: Time, now: Time) -> Waiting:
@@ -168,6 +140,8 @@ class Cycle:
             self._delay.maybe_block(waiting.kind)
         if self._autoscaler is not None:
             self._autoscaler.happened(self.state.now)
+        if self._allocs is not None:
+            self._allocs.take(waiting)
 
     def changed(self, now: Time) -> None:
         """Let there be a cycle: something that it reads has changed."""
@@ -218,8 +192,13 @@ class Cycle:
                 among = self._delay.nearest(waiting, among)
             candidates = targets.fitting(waiting, among)
             if candidates is None:
+                if self._monitor is not None and self._monitor.place(waiting, among, now):
+                    continue
                 if self._preempting is None or not self.preempt(self._preempting, waiting, now):
-                    classes.block(waiting.kind)
+                    if self._assembly.iteration == "every":
+                        self._set_aside(waiting)
+                    else:
+                        classes.block(waiting.kind)
                 continue
             target = targets.select(waiting, candidates)
             if target >= 0:
@@ -246,12 +225,13 @@ class Cycle:
         self._aside.append(waiting)
         return self._assembly.iteration == "strict"
 
-    def submit_task(self, waiting: Waiting, target: int, now: Time) -> None:
-        """Stage T4: the target is the task's from now on."""
+    def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
+        """Stage T4: the target is the task's from now on; `takes`: see `State.launched`."""
         if self._is_counted:
             self.targets.count(waiting.task, target, 1)
         self.queue.remove(waiting)
-        running = self.state.launched(waiting, target, now, self.iteration.takes(waiting, target))
+        takes = self.iteration.takes(waiting, target) if takes is None else takes
+        running = self.state.launched(waiting, target, now, takes)
         self.queue.served(waiting)
         self.iteration.started(target)
         self.start(running)
@@ -261,6 +241,7 @@ class Cycle:
             self._migration.request(now)
         if self._delay is not None:
             self._delay.submitted(waiting, target)
+        return running
 
     def start(self, running: Running) -> None:
         """Launch, as soon as the decision has taken its time and pending evictions there have ended."""
@@ -336,12 +317,27 @@ class Cycle:
         if running is not None and running.attempt != message.attempt:
             copies = self.state.copies.get(message.task, ())
             running = next((copy for copy in copies if copy.attempt == message.attempt), None)
-        if running is None:
+        if running is None or running.cleaning:
             return self._left(message, now)
         if self.state.copies:
             self._end_copies(running, now)
-        self.release(running, now)
+        if running.clean_us and not message.killed:
+            running.ending = running.cleaning = True
+        elif message.killed or self._allocs is None or not self._allocs.keep(running, now):
+            self.release(running, now)
         return running.waiting
+
+    def job_done(self, job: JobId, now: Time) -> None:
+        """Give back what is kept for a job."""
+        if self._allocs is not None:
+            self._allocs.done(job, now)
+
+    def cleaned(self, message: Cleaned, now: Time) -> None:
+        """Use a machine again on which the files of a task are deleted (stage T8)."""
+        running = self.state.running.get(message.task)
+        if running is not None and running.cleaning and running.attempt == message.attempt:
+            self.release(running, now)
+            self.changed(now)
 
     def _end_copies(self, running: Running, now: Time) -> None:
         if running.task.id in self.state.copies:
@@ -373,6 +369,11 @@ class Cycle:
         self.enqueue(waiting)
         self.changed(now)
         return None
+
+    def on_report(self, message: Report, source: Address, now: Time) -> None:
+        """Take in the report of a node (stage T6)."""
+        if self._monitor is not None:
+            self._monitor.reported(message, self.nodes.index(source), now)
 
     def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
         """A node is lost, has restarted, or has switched its machine on; one that is back announces itself."""
@@ -407,10 +408,16 @@ class Cycle:
     def lose(self, machine: int, now: Time) -> None:
         """Stage T11: place the tasks of a machine that has failed again."""
         self.state.now = now
+        if self._monitor is not None:
+            self._monitor.forget(machine)
         for running in list(self.state.on_machine[machine].values()):
             self.evictions.drop(running)
             others = running.task.id in self.state.copies
             self.release(running, now)
+            if running.cleaning:
+                if self._allocs is not None:
+                    self._allocs.forget(running)
+                continue
             if running.ending:
                 self._source.finish(running.waiting, now)
             elif not others:
@@ -436,6 +443,8 @@ class Cycle:
         self.iteration.given_back(running.machine)
         if self._autoscaler is not None:
             self._autoscaler.happened(now)
+        if self._monitor is not None:
+            self._monitor.released(running, now)
 
     def withdraw(self, waiting: Waiting) -> None:
         """Take a task out of the queue."""
@@ -458,6 +467,8 @@ class Cycle:
 
     def call_off(self, running: Running, now: Time) -> bool:
         """End a task that runs; returns whether that was its end at once, because no machine knew of it."""
+        if running.cleaning:
+            return False
         self._end_copies(running, now)
         if running.sent:
             running.ending = True
@@ -481,6 +492,6 @@ class Cycle:
         self.state.check()
         self.queue.check()
         self.targets.check(self.queue.classes.blocked, self.state.online & ~self.iteration.withheld())
-        for part in (self._autoscaler, self._delay):
+        for part in (self._autoscaler, self._delay, self._monitor, self._allocs):
             if part is not None:
                 part.check()

@@ -10,7 +10,7 @@ from typing import Final
 from volery.architectures.pipeline.attempts import AfterEviction
 from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
-from volery.architectures.pipeline.messages import Launch, Pass, Ready, Restarted
+from volery.architectures.pipeline.messages import Cleaned, Launch, Pass, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, State, View, Waiting
 from volery.architectures.pipeline.policies.policy import Management
 from volery.architectures.pipeline.targets import MachineInventory, message_of
@@ -150,10 +150,19 @@ class LocalManager(Component):
         self._open[job.id] -= 1
         if not self._open[job.id]:
             del self._open[job.id], self._state.jobs[job.id]
+            self._cycle.job_done(job.id, now)
         self._port.send(self._above, Completed(waiting.task.id, PASSED))
 
     def admit(self, now: Time) -> None:
         """Do nothing: all jobs are eligible here."""
+
+    def on_cleaned(self, message: Cleaned, source: Address, now: Time) -> None:
+        """Use a machine again on which files are deleted."""
+        self._cycle.cleaned(message, now)
+
+    def on_report(self, message: Report, source: Address, now: Time) -> None:
+        """Pass the report of a node on to the cycle."""
+        self._cycle.on_report(message, source, now)
 
     def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
         """Pass the news of a node on to the cycle."""
@@ -172,6 +181,8 @@ class LocalManager(Component):
         Pass: on_pass,
         Kill: on_kill,
         Completed: on_completed,
+        Cleaned: on_cleaned,
+        Report: on_report,
         TimerFired: on_timer,
         PeerLost: on_node,
         PeerBack: on_node,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from volery.core.model import Message, Task, Time
+from volery.core.model import Message, Task, TaskId, Time
 from volery.roles.node import Completed, Kill
 
 
@@ -15,6 +15,7 @@ class Launch(Message, frozen=True):
         attempt: 0 is the first.
         stage_us: time to stage files in before (stage T5); the machine is taken meanwhile.
         incarnation: of the node, for which this is meant.
+        clean_us: time to delete files after it (stage T8); the machine is taken meanwhile, and Cleaned follows.
     """
 
     number: int
@@ -22,6 +23,24 @@ class Launch(Message, frozen=True):
     attempt: int = 0
     stage_us: Time = 0
     incarnation: int = 0
+    clean_us: Time = 0
+
+
+class Cleaned(Message, frozen=True):
+    """Node > its manager: the files of an attempt that has completed are deleted."""
+
+    task: TaskId
+    attempt: int = 0
+
+
+class Report(Message, frozen=True):
+    """Node > its manager: the tasks that run, periodically (stage T6).
+
+    Args:
+        tasks: task, attempt, time for which it has run, and thousandths of its request that it uses.
+    """
+
+    tasks: tuple[tuple[TaskId, int, Time, int], ...]
 
 
 class Restarted(Message, frozen=True):
@@ -88,4 +107,6 @@ class Pass(Message, frozen=True):
     came_us: Time
 
 
-MESSAGES: frozenset[type[Message]] = frozenset({Launch, Kill, Completed, Restarted, SwitchOn, Ready, SwitchOff, Pass})
+MESSAGES: frozenset[type[Message]] = frozenset(
+    {Launch, Kill, Completed, Cleaned, Report, Restarted, SwitchOn, Ready, SwitchOff, Pass}
+)

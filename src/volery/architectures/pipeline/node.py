@@ -1,14 +1,59 @@
-"""The machine's side: stages files in, runs tasks, reports their ends, and is switched on and off."""
+"""The machine's side: stages files in and deletes them, runs tasks, reports on them, and is switched on and off."""
 
 from __future__ import annotations
 
-from volery.architectures.pipeline.messages import Launch, Ready, Restarted, SwitchOff, SwitchOn
+from random import Random
+from typing import Final
+
+import msgspec
+
+from volery.architectures.pipeline.messages import Cleaned, Launch, Ready, Report, Restarted, SwitchOff, SwitchOn
 from volery.core.component import Component, Sends, role_of, sent_to
 from volery.core.events import PeerBack, PeerLost, Switched, TaskFinished, TimerFired
-from volery.core.model import Address, TaskId, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.roles.node import Completed, Kill
 
-BOOT = "boot"
+BOOT, CLEAN = "boot", "clean"
+REPORT = "report"
+ALL: Final = 1000
+
+
+class Use(msgspec.Struct, frozen=True):
+    """A model of what tasks use of their requests: a share that each task draws, and may draw anew at a report.
+
+    Args:
+        least, most: thousandths; the share is uniform between them.
+        jumps: probability that a task draws anew at a report.
+    """
+
+    least: int = ALL
+    most: int = ALL
+    jumps: float = 0.0
+
+
+class Upkeep(msgspec.Struct, frozen=True):
+    """The work of a node beside running tasks.
+
+    Args:
+        cleans: whether launches may ask for the deletion of files (stage T8).
+        report_us: period of reports on running tasks (stage T6); 0: none.
+        use: of requests, which a real machine would measure.
+    """
+
+    cleans: bool = False
+    report_us: Time = 0
+    use: Use = Use()
+
+
+NONE: Final = Upkeep()
+
+
+class Monitored(msgspec.Struct):
+    """A task that runs, as its node reports it."""
+
+    attempt: int
+    begun_us: Time
+    use: int
 
 
 class Node(Component):
@@ -19,17 +64,33 @@ class Node(Component):
         incarnation: 0 is the first; messages for others are refused.
         rented: number of the machine in the whole cluster where it is switched on and off; -1: it is always on.
         on: whether a rented machine is on when the run begins.
+        upkeep: reports and deletions.
+        stream: of the use of tasks; None: there are no reports.
     """
 
-    __slots__ = ("_incarnation", "_launched", "_manager", "_on", "_rented", "_staging")
+    __slots__ = ("_files", "_incarnation", "_launched", "_manager", "_monitored", "_on", "_rented", "_staging",
+                 "_stream", "_upkeep")  # fmt: skip
 
-    def __init__(self, manager: Address, incarnation: int = 0, rented: int = -1, *, on: bool = False) -> None:
+    def __init__(
+        self,
+        manager: Address,
+        incarnation: int = 0,
+        rented: int = -1,
+        *,
+        on: bool = False,
+        upkeep: Upkeep = NONE,
+        stream: Random | None = None,
+    ) -> None:
         self._manager = manager
         self._incarnation = incarnation
         self._rented = rented
         self._on = on
         self._launched = 0
         self._staging: dict[TaskId, Launch] | None = None
+        self._upkeep = upkeep
+        self._stream = stream
+        self._files: dict[tuple[TaskId, int], Time] | None = None
+        self._monitored: dict[TaskId, Monitored] | None = None
 
     def start(self, now: Time) -> None:
         """Announce a new incarnation, and observe a machine that is on."""
@@ -49,23 +110,58 @@ class Node(Component):
         """Start the task, once its files are here."""
         if not self._is_new(message):
             return
+        if message.clean_us:
+            if self._files is None:
+                self._files = {}
+            self._files[message.task.id, message.attempt] = message.clean_us
         if not message.stage_us:
-            self._port.launch(message.task, message.attempt)
+            self._run(message.task, message.attempt, now)
             return
         if self._staging is None:
             self._staging = {}
         self._staging[message.task.id] = message
         self._port.set_timer(message.task.id, now + message.stage_us)
 
+    def _run(self, task: Task, attempt: int, now: Time) -> None:
+        self._port.launch(task, attempt)
+        if self._upkeep.report_us:
+            if not self._monitored:
+                self._monitored = {}
+                period_us = self._upkeep.report_us
+                self._port.set_timer(REPORT, (now // period_us + 1) * period_us)
+            self._monitored[task.id] = Monitored(attempt, now, self._drawn())
+
+    def _drawn(self) -> int:
+        use = self._upkeep.use
+        assert self._stream is not None, "a node that reports has one"
+        return use.least if use.least == use.most else self._stream.randint(use.least, use.most)
+
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Start the task whose files have come, or report that the machine has booted."""
-        if isinstance(event.key, tuple):
+        """Start the task whose files have come, report, or announce a machine that has booted or deleted files."""
+        key = event.key
+        if key == REPORT:
+            self.report(now)
+        elif isinstance(key, tuple) and key[0] == CLEAN:
+            self._port.send(self._manager, Cleaned(int(key[1]), int(key[2])))
+        elif isinstance(key, tuple):
             self._port.observe(Switched(now, self._rented, "on"))
-            self._port.send(self._manager, Ready(int(event.key[1])))
+            self._port.send(self._manager, Ready(int(key[1])))
+        else:
+            assert self._staging is not None and isinstance(key, int)  # noqa: PT018 - one condition: what was set
+            message = self._staging.pop(key)
+            self._run(message.task, message.attempt, now)
+
+    def report(self, now: Time) -> None:
+        """Stage T6: send progress and use of all tasks that run; nothing where none does."""
+        if not self._monitored:
             return
-        assert self._staging is not None and isinstance(event.key, int)  # noqa: PT018 - one condition: what was set
-        message = self._staging.pop(event.key)
-        self._port.launch(message.task, message.attempt)
+        rows = []
+        for task, one in self._monitored.items():
+            if self._upkeep.use.jumps and self._stream is not None and self._stream.random() < self._upkeep.use.jumps:
+                one.use = self._drawn()
+            rows.append((task, one.attempt, now - one.begun_us, one.use))
+        self._port.send(self._manager, Report(tuple(rows)))
+        self._port.set_timer(REPORT, now + self._upkeep.report_us)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
         """End the task, if it still runs or waits for its files."""
@@ -77,7 +173,20 @@ class Node(Component):
         self._port.kill(message.task, message.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
-        self._port.send(self._manager, Completed(event.task.id, event.attempt, event.outcome == "killed"))
+        """Report the end, and then delete what the task has left."""
+        task, attempt, killed = event.task.id, event.attempt, event.outcome == "killed"
+        if self._monitored:
+            self._monitored.pop(task, None)
+        self._port.send(self._manager, Completed(task, attempt, killed))
+        if self._files:
+            self.clean(task, attempt, killed, now)
+
+    def clean(self, task: TaskId, attempt: int, killed: bool, now: Time) -> None:
+        """Stage T8: delete files; those of an attempt that was ended go at once."""
+        assert self._files is not None, "a launch has named them"
+        clean_us = self._files.pop((task, attempt), 0)
+        if clean_us and not killed:
+            self._port.set_timer((CLEAN, task, attempt), now + clean_us)
 
     def on_switch_on(self, message: SwitchOn, source: Address, now: Time) -> None:
         if self._is_new(message):
@@ -94,7 +203,9 @@ class Node(Component):
 
     def emits(self) -> Sends:
         ready = (Ready,) if self._rented >= 0 else ()
-        return sent_to(role_of(self._manager), Completed, Restarted, *ready)
+        cleaned = (Cleaned,) if self._upkeep.cleans else ()
+        report = (Report,) if self._upkeep.report_us else ()
+        return sent_to(role_of(self._manager), Completed, Restarted, *ready, *cleaned, *report)
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         Launch: on_launch,
@@ -106,4 +217,6 @@ class Node(Component):
         PeerLost: on_peer,
         PeerBack: on_peer,
     }
-    sends = frozenset().union(*(sent_to(role, Completed, Restarted, Ready) for role in ("scheduler", "lrm", "broker")))
+    sends = frozenset().union(
+        *(sent_to(role, Completed, Restarted, Ready, Cleaned, Report) for role in ("scheduler", "lrm", "broker"))
+    )

@@ -10,7 +10,7 @@ from volery.architectures.pipeline.autoscaler import SWITCHES
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.local_manager import BROKER, Broker
-from volery.architectures.pipeline.messages import Launch, Pass, Ready, Restarted
+from volery.architectures.pipeline.messages import Cleaned, Launch, Pass, Ready, Report, Restarted
 from volery.architectures.pipeline.policies import JobRecord, Kind, Waiting
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, Measured, MoreTasks, PeerBack, PeerLost, Submit, TimerFired
@@ -19,6 +19,7 @@ from volery.roles.node import Completed, Kill
 from volery.roles.readiness import Workflow
 from volery.roles.submission import ANSWERS, JobLedger
 
+CLEANUP = "cleanup"
 TO_BROKER = sent_to("broker", Pass, Kill)
 
 
@@ -31,18 +32,20 @@ class Scheduler(Component):
         cycle: that places tasks.
         eligibility: the policy of stage J2.
         setup: the policy of stage J5.
+        cleanup: the policy of stage J7.
         broker: that manages some tasks; None: there is none.
         delay: that looks for machines near the input, the same as in the cycle; None: none does.
     """
 
-    __slots__ = ("_broker", "_came", "_cycle", "_delay", "_early", "_eligible", "_graphs", "_held", "_jobs",
-                 "_setup_job", "_staging", "_state", "_unqueued")  # fmt: skip
+    __slots__ = ("_broker", "_came", "_clean_up_job", "_cleaning", "_cycle", "_delay", "_early", "_eligible",
+                 "_graphs", "_held", "_jobs", "_setup_job", "_staging", "_state", "_unqueued")  # fmt: skip
 
     def __init__(
         self,
         cycle: Cycle,
         eligibility: Any,
         setup: Any,
+        cleanup: Any,
         broker: Broker | None = None,
         delay: DelayScheduling | None = None,
     ) -> None:
@@ -50,6 +53,8 @@ class Scheduler(Component):
         self._state = cycle.state
         self._eligible = eligibility
         self._setup_job = setup.stage_us
+        self._clean_up_job = cleanup.clean_us
+        self._cleaning: dict[JobId, str] = {}
         self._broker = broker
         self._delay = delay
         self._held: dict[Hashable, deque[JobRecord]] = {}
@@ -130,7 +135,7 @@ class Scheduler(Component):
             self._ready(record, task, kinds[task.id], now)
         for _ in lost:
             self._jobs.unsatisfiable(record.id)
-        self._settle(record)
+        self._settle(record, now)
 
     def _possible_at_broker(self, task: Task) -> bool:
         return self._broker is not None and self._broker.possible(task)
@@ -185,11 +190,15 @@ class Scheduler(Component):
             self._ready(record, task, kind, now)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Queue the tasks of a job whose files have come in, or pass the timer on to the cycle."""
+        """Queue the tasks of a job whose files have come in, forget one whose files are deleted, or run the cycle."""
         if isinstance(event.key, str):
             self._cycle.on_timer(event.key, now)
             return
         assert isinstance(event.key, tuple)
+        if event.key[0] == CLEANUP:
+            self._not_eligible(self._cleaning.pop(int(event.key[1])))
+            self._cycle.changed(now)
+            return
         record = self._state.jobs.get(int(event.key[1]))
         if record is not None:
             self._staging.discard(record.id)
@@ -215,13 +224,14 @@ class Scheduler(Component):
             for task in graph.finished(waiting.task.id):
                 self._ready(record, task, self._cycle.kind(task, record), now)
         self._jobs.finished(record.id)
-        self._settle(record)
+        self._settle(record, now)
 
-    def _settle(self, record: JobRecord) -> None:
-        """Stages J6 and J7: forget a job that is done."""
+    def _settle(self, record: JobRecord, now: Time) -> None:
+        """Stage J6: forget a job that is done."""
         if self._jobs.is_open(record.id) or record.id not in self._state.jobs:
             return
         del self._state.jobs[record.id]
+        self._cycle.job_done(record.id, now)
         self._unqueued.pop(record.id, None)
         self._graphs.pop(record.id, None)
         self._early.pop(record.id, None)
@@ -230,11 +240,23 @@ class Scheduler(Component):
         if self._delay is not None:
             self._delay.forget(record.id)
         if record.eligible:
-            count = self._state.eligible[record.user] - 1
-            if count:
-                self._state.eligible[record.user] = count
-            else:
-                del self._state.eligible[record.user]
+            self._clean_up(record, now)
+
+    def _clean_up(self, record: JobRecord, now: Time) -> None:
+        """Stage J7: delete the job's files; until then it counts among the eligible ones of its user (J2)."""
+        clean_us = self._clean_up_job(self._cycle.view, record)
+        if clean_us > 0:
+            self._cleaning[record.id] = record.user
+            self._port.set_timer((CLEANUP, record.id), now + clean_us)
+        else:
+            self._not_eligible(record.user)
+
+    def _not_eligible(self, user: str) -> None:
+        count = self._state.eligible[user] - 1
+        if count:
+            self._state.eligible[user] = count
+        else:
+            del self._state.eligible[user]
 
     def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the job's waiting tasks and kill the others."""
@@ -252,8 +274,16 @@ class Scheduler(Component):
             if dropped:
                 self._jobs.finished(record.id, dropped)
         if record is not None:
-            self._settle(record)
+            self._settle(record, now)
             self._cycle.changed(now)
+
+    def on_cleaned(self, message: Cleaned, source: Address, now: Time) -> None:
+        """Use a machine again on which files are deleted."""
+        self._cycle.cleaned(message, now)
+
+    def on_report(self, message: Report, source: Address, now: Time) -> None:
+        """Pass the report of a node on to the cycle."""
+        self._cycle.on_report(message, source, now)
 
     def on_node(self, event: PeerLost | PeerBack | Restarted | Ready, source: Address, now: Time) -> None:
         """Pass the news of a node on to the cycle."""
@@ -267,6 +297,7 @@ class Scheduler(Component):
         assert self._came.keys() <= self._state.jobs.keys()
 
     def check_rest(self) -> None:
+        assert not self._cleaning, "files are left"
         self._cycle.check_rest()
 
     def emits(self) -> Sends:
@@ -277,6 +308,8 @@ class Scheduler(Component):
         MoreTasks: on_more_tasks,
         Cancel: on_cancel,
         Completed: on_completed,
+        Cleaned: on_cleaned,
+        Report: on_report,
         TimerFired: on_timer,
         PeerLost: on_node,
         PeerBack: on_node,

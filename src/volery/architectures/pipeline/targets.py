@@ -73,7 +73,7 @@ class Targets(Protocol):
 
 
 class MachineTargets:
-    """Machines: stages R1, R4 and R5, and how long files come in before (T5).
+    """Machines: stages R1, R4 and R5, and how long files come in before (T5) and are deleted afterwards (T8).
 
     Args:
         policies: by the id of their stage.
@@ -88,6 +88,7 @@ class MachineTargets:
         self.view = View(self.state)
         self._policy = policies["R5"]
         self._stage_us = policies["T5"].stage_us
+        self._clean_us = policies["T8"].clean_us
         self._stream = stream
 
     def fitting(self, waiting: Waiting, among: int) -> Candidates | None:
@@ -114,7 +115,8 @@ class MachineTargets:
     def message(self, number: int, running: Running, incarnation: int) -> Launch:
         stage_us = self._stage_us(self.view, running.waiting)
         task = self.state.packing.naming(running.waiting.task, running.took)
-        return Launch(number, task, running.attempt, stage_us, incarnation)
+        running.clean_us = self._clean_us(self.view, running.waiting)
+        return Launch(number, task, running.attempt, stage_us, incarnation, running.clean_us)
 
     def check(self, blocked: Iterable[Kind], among: int) -> None:
         for kind in blocked:

@@ -47,6 +47,13 @@ def test_at_once_a_machine_is_released_as_soon_as_it_is_not_needed() -> None:
     assert off == [(120, 0), (240, 1), (480, 0)]
 
 
+def test_thrift_waits_for_cheaper_hours_with_what_does_not_run() -> None:
+    """At 60 s it is dear: the waiting task that fits nowhere gets one machine, the others wait for the next hour."""
+    records = run("pipeline", trace_of_rows([(10, 4, 7200), (11, 4, 30), (12, 4, 30)]), MACHINES, R7="thrift",
+                  prices="2+1", **MINUTES)  # fmt: skip
+    assert starts(records) == [80, 3620, 3650]
+
+
 def test_static_has_all_machines_from_the_beginning() -> None:
     records = run("pipeline", trace_of_rows(BURST), MACHINES, R7="static", **MINUTES)
     assert starts(records) == [10, 11, 12, 400]

@@ -139,3 +139,12 @@ def test_files_come_in_before_a_job_is_queued_and_before_a_task_runs() -> None:
 def test_what_cannot_be_assembled_is_refused_with_its_place(parameters: dict[str, str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         run("pipeline", trace_of_rows(BURST), cores_cluster(1, 1, 1, 1), **parameters)
+
+
+def test_trying_every_task_gives_the_same_schedule_as_trying_one_of_each_kind() -> None:
+    rows = [(k % 7, 1 + k % 3, 3 + k % 5) for k in range(40)]
+    for order in ("fifo", "srtf"):
+        skip, every = (
+            run("pipeline", trace_of_rows(rows), cores_cluster(4, 2), T2=order, T3=kind) for kind in ("skip", "every")
+        )
+        assert skip.digest() == every.digest()

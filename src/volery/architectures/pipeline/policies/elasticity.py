@@ -49,6 +49,16 @@ class React(ScalingPolicy, frozen=True):
         return max(self.least, math.ceil(supply.demand * (1 + self.spare)))
 
 
+class Thrift(React, frozen=True):
+    """As react while machines are cheap; while they are dear, what runs keeps its machines, and the rest waits."""
+
+    price_max: Ratio = param(1.0, "factor of the prices up to which machines are cheap")
+
+    def units(self, view: View, supply: Supply) -> int:
+        """The demand, or what is held."""
+        return super().units(view, supply) if supply.price <= self.price_max else max(self.least, supply.held)
+
+
 class Threshold(ScalingPolicy, frozen=True):
     """Steps up when more than a fraction is in use or tasks wait, down when less than another is, then pauses."""
 

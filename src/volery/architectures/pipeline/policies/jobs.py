@@ -1,4 +1,4 @@
-"""Policies of jobs: their eligibility (J2), and the files that they or their tasks need first (J5, T5).
+"""Policies of jobs: their eligibility (J2), and the files that they or their tasks need (J5, T5) and leave (J7, T8).
 
 Andreadis et al., SC18, section III-D.
 """
@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from volery.architectures.pipeline.policies.policy import Policy
 from volery.architectures.pipeline.policies.records import JobRecord, Waiting
 from volery.architectures.pipeline.policies.view import View
-from volery.core.bounds import PositiveCount, PositiveRatio, Ratio, Seconds, param
+from volery.core.bounds import Count, PositiveCount, PositiveRatio, Ratio, Seconds, param
 from volery.core.model import SECOND, Time
 
 
@@ -65,3 +65,21 @@ class StageIn(Policy, frozen=True):
     def stage_us(self, view: View, what: JobRecord | Waiting) -> Time:
         """Latency, and size by bandwidth."""
         return round((self.latency_s + self.mb / self.mb_per_s) * SECOND)
+
+
+class NoCleanup(Policy, frozen=True):
+    """Nothing has to be deleted, or that takes no time."""
+
+    def clean_us(self, view: View, what: JobRecord | Waiting) -> Time:
+        return 0
+
+
+class Delete(Policy, frozen=True):
+    """Files are deleted one after another; traces do not say how many there are."""
+
+    files: Count = param(0, "number of files")
+    files_per_s: PositiveRatio = param(1000.0, "rate")
+
+    def clean_us(self, view: View, what: JobRecord | Waiting) -> Time:
+        """Number of files by rate."""
+        return round(self.files / self.files_per_s * SECOND)

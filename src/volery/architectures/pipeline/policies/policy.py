@@ -100,6 +100,29 @@ class Setup(Protocol):
         """The time to stage files in for a job (J5), or for a task that has been given a machine (T5)."""
 
 
+class Cleanup(Protocol):
+    """Stages J7 and T8: the time to delete files."""
+
+    def clean_us(self, view: View, what: JobRecord | Waiting) -> Time:
+        """The time to delete the files of a job that is done (J7), or of a task, on its machine (T8)."""
+
+
+class Monitoring(Protocol):
+    """Stage T6: reports on running tasks, and what follows from them."""
+
+    def every_us(self) -> Time:
+        """The period of reports; 0: there are none."""
+
+    def ends(self, view: View, task: Running) -> bool:
+        """True if a task is to be ended, and to return to the queue."""
+
+    def reserved(self, view: View, task: Running) -> int:
+        """The thousandths of its request to keep for a task from now on; 1000: all."""
+
+    def tolerant(self, job: JobRecord) -> bool:
+        """True if the tasks of a job may run on what others have reserved and do not use."""
+
+
 class Authorisation(Protocol):
     """Stage R2: the machines of a user."""
 
@@ -246,6 +269,9 @@ METHODS: Final[dict[Stage, tuple[tuple[str, ...], ...]]] = {
     Stage.J5: (("stage_us",),),
     Stage.T2: (("key",), ("line", "turns")),
     Stage.T5: (("stage_us",),),
+    Stage.J7: (("clean_us",),),
+    Stage.T6: (("every_us", "ends", "reserved", "tolerant"),),
+    Stage.T8: (("clean_us",),),
     Stage.T9: (("copies", "ask_us"),),
     Stage.T10: (("claim", "evict"),),
     Stage.T11: (("period_us",),),

@@ -110,7 +110,13 @@ class Running(msgspec.Struct, gc=False):
         took: what it takes of the machine, packed.
         attempt: its number.
         sent: whether its machine has been told; until then nobody can end it there.
-        ending: whether its end was asked for.
+        ending: whether its end was asked for, or has come.
+        clean_us: time for which its machine deletes files afterwards (stage T8).
+        cleaning: whether that goes on; the task has ended.
+        run_us: time for which it ran at the last report (stage T6).
+        use: thousandths of its request that it used then.
+        reserved: thousandths that are kept for it; the rest may be reclaimed.
+        reclaimed: whether it runs on what others have reserved and do not use.
     """
 
     waiting: Waiting
@@ -121,6 +127,12 @@ class Running(msgspec.Struct, gc=False):
     attempt: int = 0
     sent: bool = False
     ending: bool = False
+    clean_us: Time = 0
+    cleaning: bool = False
+    run_us: Time = 0
+    use: int = 1000
+    reserved: int = 1000
+    reclaimed: bool = False
 
     @property
     def losable(self) -> bool:
@@ -171,6 +183,7 @@ class Supply(msgspec.Struct, frozen=True):
         changed_us: when machines were last provisioned or released because of stage R7; -1: never.
         peaks: for each hour since the run began, the most that was held and asked for at any decision, 0 where there
             was none; the last hour is the one that lasts.
+        price: factor of the prices of machines now.
     """
 
     on: int
@@ -182,6 +195,7 @@ class Supply(msgspec.Struct, frozen=True):
     boot_us: Time
     changed_us: Time = -1
     peaks: Sequence[int] = ()
+    price: float = 1.0
 
     @property
     def units(self) -> int:

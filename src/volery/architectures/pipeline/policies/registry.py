@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from volery.architectures.pipeline.policies import attempts, elasticity, jobs, machines, managers, order
+from volery.architectures.pipeline.policies import attempts, elasticity, jobs, machines, managers, order, reports
 from volery.architectures.pipeline.policies.policy import METHODS, Policy
 from volery.core.bounds import check_finite
 from volery.core.errors import InputError, suggestion
@@ -55,6 +55,9 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "usage": order.ByUsage,
     },
     Stage.T5: {"none": jobs.NoSetup, "stage-in": jobs.StageIn},
+    Stage.J7: {"none": jobs.NoCleanup, "delete": jobs.Delete},
+    Stage.T6: {"none": reports.NoMonitor, "overrun": reports.EndOverrun, "reclaim": reports.Reclaim},
+    Stage.T8: {"none": jobs.NoCleanup, "delete": jobs.Delete},
     Stage.T9: {
         "none": attempts.NoCopies,
         "fixed": attempts.FixedCopies,
@@ -105,6 +108,7 @@ OURS: Final[dict[Stage, dict[str, type[Policy]]]] = {
         "none": elasticity.AllOn,
         "static": elasticity.Static,
         "react": elasticity.React,
+        "thrift": elasticity.Thrift,
         "threshold": elasticity.Threshold,
         "hist": elasticity.Hist,
         "plan": elasticity.PlanScaler,

@@ -1,0 +1,105 @@
+"""Allocs: room of a task that has ended, kept for further tasks of its job (Verma et al., EuroSys 2015, section 2.4).
+
+"An alloc is a reserved set of resources on a machine in which one or more tasks can be run; the resources remain
+assigned whether or not they are used." Here a job reserves nothing beforehand: its first tasks make the allocs, and an
+alloc that is not used for a while is given back, so that two jobs cannot wait for each other's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+from volery.architectures.pipeline.attempts import Placements
+from volery.architectures.pipeline.policies import Running, Waiting
+from volery.core.events import Counted
+from volery.core.model import JobId, Key, Time
+
+ALLOCS: Final = "allocs"
+
+
+class Submitting(Placements, Protocol):
+    """The cycle, as allocs use it."""
+
+    def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
+        """Give a task a target."""
+
+
+class Allocs:
+    """The allocs of the jobs of a cycle.
+
+    Args:
+        kept_us: time after which an alloc that is not used is given back.
+    """
+
+    __slots__ = ("_cycle", "_due", "_kept_us", "_of_job")
+    _cycle: Submitting
+
+    def __init__(self, kept_us: Time) -> None:
+        self._kept_us = kept_us
+        self._of_job: dict[JobId, list[Running]] = {}
+        self._due: deque[tuple[Time, Running]] = deque()
+
+    def attach(self, cycle: Submitting) -> None:
+        """Work for a cycle."""
+        self._cycle = cycle
+
+    def keep(self, running: Running, now: Time) -> bool:
+        """Keep the room of a task that has ended; False: its job has no others."""
+        if running.reclaimed or running.job.left_us <= running.waiting.work_us:
+            return False
+        running.ending = running.cleaning = True
+        self._of_job.setdefault(running.job.id, []).append(running)
+        if not self._due:
+            self._cycle.port.set_timer(ALLOCS, now + self._kept_us)
+        self._due.append((now + self._kept_us, running))
+        return True
+
+    def take(self, waiting: Waiting) -> bool:
+        """Start a task that was queued in an alloc of its job; False: none has its size."""
+        cycle, now = self._cycle, self._cycle.state.now
+        for running in self._of_job.get(waiting.job.id, ()):
+            if running.waiting.kind is waiting.kind and cycle.state.online >> running.machine & 1:
+                self._give_back(running, now)
+                cycle.submit_task(waiting, running.machine, now)
+                cycle.port.observe(Counted("alloc_starts"))
+                return True
+        return False
+
+    def _give_back(self, running: Running, now: Time) -> None:
+        self.forget(running)
+        self._cycle.release(running, now)
+
+    def forget(self, running: Running) -> None:
+        """Drop an alloc whose room is given back, or whose machine has failed."""
+        left = [one for one in self._of_job.get(running.job.id, ()) if one is not running]
+        if left:
+            self._of_job[running.job.id] = left
+        else:
+            self._of_job.pop(running.job.id, None)
+
+    def done(self, job: JobId, now: Time) -> None:
+        """Give all allocs of a job back."""
+        for running in self._of_job.pop(job, ()):
+            self._cycle.release(running, now)
+
+    def on_timer(self, key: Key, now: Time) -> bool:
+        """Give allocs back that were not used for a while; False: another timer."""
+        if key != ALLOCS:
+            return False
+        found = False
+        while self._due and self._due[0][0] <= now:
+            _, running = self._due.popleft()
+            if any(one is running for one in self._of_job.get(running.job.id, ())):
+                self._give_back(running, now)
+                found = True
+        if self._due:
+            self._cycle.port.set_timer(ALLOCS, self._due[0][0])
+        if found:
+            self._cycle.changed(now)
+        return True
+
+    def check(self) -> None:
+        """Raise AssertionError where an alloc has no room."""
+        for kept in self._of_job.values():
+            assert all(self._cycle.state.running.get(one.task.id) is one and one.cleaning for one in kept)

@@ -1,0 +1,150 @@
+"""Reports of nodes on running tasks (stage T6), and what tasks reserve and do not use (Borg's reclamation).
+
+What is reclaimed is apart from what machines have free: a task that runs there takes nothing of the free room, so that
+tasks of the production band are placed by requests alone (Verma et al., EuroSys 2015, section 5.5). Where reservations
+rise, or a task ends whose room was reclaimed, the tasks that run there move into free room of the machine, or end, the
+youngest first. Free room and reclaimed room are not added up for one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from volery.architectures.pipeline.attempts import AfterEviction, Placements
+from volery.architectures.pipeline.messages import Report
+from volery.architectures.pipeline.policies import JobRecord, Running, Waiting
+from volery.core.events import Counted
+from volery.core.model import Amounts, Key, Time
+from volery.policies.match import positions
+
+WHOLE = 1000
+
+
+class Reclaiming(Placements, Protocol):
+    """The cycle, as the monitor uses it."""
+
+    def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
+        """Give a task a target."""
+
+
+class Monitor:
+    """Stage T6: what nodes report, and what the policy makes of it.
+
+    Args:
+        policy: of the stage.
+    """
+
+    __slots__ = ("_cycle", "_policy", "_unused")
+    _cycle: Reclaiming
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        self._unused: dict[int, list[Running]] = {}  # by machine, those on reclaimed room, the oldest first
+
+    def attach(self, cycle: Reclaiming) -> None:
+        """Work for a cycle."""
+        self._cycle = cycle
+
+    def on_timer(self, key: Key, now: Time) -> bool:
+        """Pass: there is no timer."""
+        return False
+
+    def tolerant(self, job: JobRecord) -> bool:
+        """True if the tasks of a job may run on reclaimed room."""
+        found: bool = self._policy.tolerant(job)
+        return found
+
+    def reported(self, message: Report, machine: int, now: Time) -> None:
+        """Stage T6: take progress and use in, end what the policy ends, and settle what is reclaimed."""
+        cycle, state = self._cycle, self._cycle.state
+        state.now = now
+        grown = False
+        for task, attempt, run_us, use in message.tasks:
+            running = state.on_machine[machine].get(task)
+            if running is None or running.attempt != attempt or running.ending:
+                continue
+            running.run_us, running.use = run_us, use
+            before, running.reserved = running.reserved, self._policy.reserved(cycle.view, running)
+            grown = grown or running.reserved < before
+            if running.losable and self._policy.ends(cycle.view, running):
+                cycle.port.observe(Counted("overruns"))
+                cycle.evict(running, AfterEviction.QUEUE, now)
+        self._settle(machine, now)
+        if grown:
+            classes = cycle.queue.classes
+            for kind in list(classes.blocked):
+                classes.unblock(kind)
+            cycle.changed(now)
+
+    def place(self, waiting: Waiting, among: int, now: Time) -> bool:
+        """Give a task that fits nowhere the machine with the most reclaimed room; False: it has none."""
+        if not self.tolerant(waiting.job):
+            return False
+        asked, state = waiting.task.request, self._cycle.state
+        best: tuple[int, int] | None = None
+        for machine in positions(among & waiting.kind.suitable & state.online):
+            left = self._left(machine)
+            if asked and all(has >= wants for has, wants in zip(left, asked, strict=True)):
+                room = left[state.work_resource]
+                if best is None or room > best[0]:
+                    best = room, machine
+        if best is None:
+            return False
+        running = self._cycle.submit_task(waiting, best[1], now, takes=0)
+        running.reclaimed = True
+        self._unused.setdefault(best[1], []).append(running)
+        self._cycle.port.observe(Counted("reclaimed_starts"))
+        return True
+
+    def _left(self, machine: int) -> Amounts:
+        """The room on a machine that is reserved, not used, and not given away; below 0 where too much was given."""
+        state = self._cycle.state
+        left = [0] * len(state.capacity)
+        for running in state.on_machine[machine].values():
+            request, back = running.task.request, 0 if running.ending else WHOLE - running.reserved
+            for place, amount in enumerate(request[: len(left)]):
+                left[place] += -amount if running.reclaimed else amount * back // WHOLE
+        return tuple(left)
+
+    def released(self, running: Running, now: Time) -> None:
+        """An attempt has given its room back."""
+        there = self._unused.get(running.machine)
+        if there is None:
+            return
+        self._unused[running.machine] = [one for one in there if one is not running]
+        self._settle(running.machine, now)
+
+    def _settle(self, machine: int, now: Time) -> None:
+        """Find other room for tasks, or end them, until no more is given away than is reclaimed."""
+        while (there := self._unused.get(machine)) and min(self._left(machine)) < 0:
+            if self._moved_to_free(there, machine):
+                continue
+            losable = [one for one in there if one.losable]
+            if not losable:
+                return
+            self._cycle.port.observe(Counted("reclaimed_ends"))
+            self._cycle.evict(losable[-1], AfterEviction.QUEUE, now)
+
+    def _moved_to_free(self, there: Sequence[Running], machine: int) -> bool:
+        """Move one of these tasks into free room of the machine; False: none fits."""
+        state = self._cycle.state
+        for running in there:
+            if self._cycle.view.makes_room(running.waiting, machine, ()):
+                free = state.index.free[machine]
+                running.took = state.packing.named(free, running.waiting.kind.packed)
+                state.index.put(machine, state.packing.settled(free - running.took))
+                running.reclaimed = False
+                self._unused[machine] = [one for one in there if one is not running]
+                return True
+        return False
+
+    def forget(self, machine: int) -> None:
+        """Drop the account of a machine that has failed."""
+        self._unused.pop(machine, None)
+
+    def check(self) -> None:
+        """Raise AssertionError where the account and the running tasks disagree."""
+        for machine, there in self._unused.items():
+            known = self._cycle.state.on_machine[machine]
+            assert all(known.get(one.task.id) is one and not one.took for one in there), f"machine {machine}"

@@ -1,0 +1,108 @@
+"""Stages T6, T8 and J7: reports on running tasks, reclaimed room, and the deletion of files."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+from tests.unit.architectures.pipeline.runs import cores_cluster, job_of, run, starts, trace_of_rows
+from tests.unit.architectures.pipeline.test_recovery import crashed
+
+from volery.architectures import configure, lookup
+from volery.architectures.pipeline.policies.reports import EndOverrun, Reclaim
+from volery.core.errors import InputError
+from volery.core.model import SECOND, Cluster
+from volery.core.streams import Streams
+from volery.faults import draw, run_scenario
+
+TWO = cores_cluster(4, 4)
+HALF_USED = {"use_least": "0.3", "use_most": "0.3"}
+
+
+def test_a_machine_is_taken_until_the_files_of_a_task_are_deleted_and_its_end_is_reported_before() -> None:
+    """2,000 files at 1,000 a second: the third job waits until 12 s, and a child of a task starts at 10 s elsewhere."""
+    rows = trace_of_rows([(0, 4, 10), (0, 4, 10), (1, 4, 10)])
+    assert starts(run("pipeline", rows, TWO, T8="delete/files:2000")) == [0, 0, 12]
+    flow = job_of([10, 10, 10], [(), (0,), (1,)])
+    assert starts(run("pipeline", flow, Cluster.uniform(2), T8="delete/files:2000")) == [0, 10, 20]
+    assert starts(run("pipeline", flow, Cluster.uniform(1), T8="delete/files:2000")) == [0, 12, 24]
+
+
+def test_files_of_a_job_count_against_its_user_until_they_are_deleted() -> None:
+    rows = trace_of_rows([(0, 1, 10), (0, 1, 10), (0, 1, 10)], users=("ann", "ann", "bob"))
+    assert starts(run("pipeline", rows, TWO, J2="per-user", J7="delete/files:5000")) == [0, 15, 0]
+
+
+def test_a_task_that_overruns_is_ended_once_and_begins_again() -> None:
+    """Expected for 10 s: at the first report after 20 s it is ended, and its second attempt may last."""
+    records = run("pipeline", trace_of_rows([(0, 4, 100, 10)]), TWO, T6="overrun/period_s:1/factor:2")
+    assert (starts(records), records.attempt[0]) == ([21], 1)
+    assert records.counters["overruns"] == 1
+
+
+def test_borg_gives_away_what_is_reserved_and_not_used_below_the_production_band_alone() -> None:
+    """Two production tasks reserve both machines and use 30 %; with the margin 60 % can be given away, 2 of 4 cores."""
+    rows = [(0, 4, 1000), (0, 4, 1000), (1, 2, 100), (1, 2, 100), (1, 2, 100)]
+    priority = (10, 10, 0, 0, 10)
+    kept = run("borg", trace_of_rows(rows, priority=priority), TWO)
+    assert starts(kept)[2:] == [1000, 1000, 1000]
+    records = run("borg", trace_of_rows(rows, priority=priority), TWO, T6="reclaim/settle_s:60", **HALF_USED)
+    assert starts(records)[2:] == [140, 140, 1000], "60 s of settling, then 20 % of the distance each 10 s"
+    assert records.counters["reclaimed_starts"] == 2
+
+
+def test_a_task_moves_into_free_room_before_it_would_have_to_end() -> None:
+    """The production task ends at 300 s, and with it what it did not use; its own room is free then."""
+    rows = trace_of_rows([(0, 4, 300), (1, 2, 1000)], priority=(10, 0))
+    records = run("borg", rows, cores_cluster(4), T6="reclaim/settle_s:0", **HALF_USED)
+    assert starts(records) == [0, 90]
+    assert not records.lost
+
+
+def test_tasks_on_reclaimed_room_end_when_others_use_more_again() -> None:
+    rows = trace_of_rows([(0, 4, 2000), (1, 1, 500)], priority=(10, 0))
+    given = {"use_least": "0.1", "use_most": "1", "use_jumps": "0.1"}
+    records = run("borg", rows, cores_cluster(4), T6="reclaim/settle_s:0", **given)
+    assert records.counters["reclaimed_ends"] >= 1
+    assert len(records.lost) == records.counters["reclaimed_ends"]
+
+
+@pytest.mark.parametrize(
+    ("use", "run_us", "reserved", "then"),
+    [(300, 0, 1000, 1000), (300, 300 * SECOND, 1000, 880), (300, 300 * SECOND, 401, 400), (700, 0, 400, 800)],
+)
+def test_a_reservation_falls_slowly_and_rises_at_once(use: int, run_us: int, reserved: int, then: int) -> None:
+    running = type("Reported", (), {"use": use, "run_us": run_us, "reserved": reserved})
+    assert Reclaim().reserved(None, running) == then  # type: ignore[arg-type]  # policies read these fields alone
+
+
+def test_the_machine_of_a_reported_task_may_fail_while_others_run_on_reclaimed_room() -> None:
+    rows = trace_of_rows([(0, 4, 1000), (1, 2, 100)], priority=(10, 0))
+    records = crashed(rows, cores_cluster(4), (150, 0, 160), T6="reclaim/settle_s:0", **HALF_USED)
+    assert Counter(records.attempt) == {1: 2}
+
+
+@pytest.mark.parametrize("given", [{"T8": "delete/files:300"}, {"T6": "overrun/period_s:0.2/factor:1.5"},
+                                   {"J7": "delete/files:300", "J2": "flow-control"}])  # fmt: skip
+def test_storms_with_reports_and_files(given: dict[str, str]) -> None:
+    pipeline = lookup("pipeline")
+    for seed in range(12):
+        scenario = draw(pipeline, seed)
+        run_scenario(pipeline, msgspec.structs.replace(scenario, parameters={**scenario.parameters, **given}))
+
+
+@pytest.mark.parametrize(("given", "problem"), [({"T6": "reclaim", "T3": "easy"}, "taken back"),
+                                                ({"T6": "reclaim", "T9": "fixed"}, "taken back"),
+                                                ({"use_least": "0.5", "use_most": "0.2"}, "lower it")])  # fmt: skip
+def test_what_does_not_go_together_is_refused(given: dict[str, str], problem: str) -> None:
+    pipeline = lookup("pipeline")
+    with pytest.raises(InputError, match=problem):
+        pipeline.build(TWO, configure(pipeline, given), Streams(0))
+
+
+def test_only_a_first_attempt_overruns() -> None:
+    task = {"start_us": 0, "expected_end_us": SECOND, "run_us": 4 * SECOND}
+    first, second = [type("Reported", (), task | {"attempt": attempt}) for attempt in (0, 1)]
+    assert EndOverrun().ends(None, first)  # type: ignore[arg-type]  # policies read these fields alone
+    assert not EndOverrun().ends(None, second)  # type: ignore[arg-type]  # policies read these fields alone
