@@ -7,7 +7,7 @@ import gc
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from volery import architectures, metrics, sim, workload
 from volery.core.component import Architecture, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import AMOUNTS, DEPENDENCIES, features_of, used_features
-from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster
+from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
 from volery.core.omissions import Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.resources import check_vectors
@@ -31,7 +31,7 @@ from volery.metrics.jobs import longest_wait_us
 from volery.metrics.timeline import timeline
 from volery.metrics.why import explained
 from volery.report.schema import TraceFacts
-from volery.sim.faults import crashes_of
+from volery.sim.faults import FaultPlan, crashes_of
 from volery.study.outages import outage_plan
 from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec
@@ -178,8 +178,6 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
     graphs = architectures.lookup(run.architecture).graphs
     built = build(run, inputs.cluster) if deployment is None else deployment
-    arrivals = inputs.trace.arrival_us
-    plan = outage_plan(run.outages, built, run.seed, arrivals[-1]) if run.outages and arrivals else None
     try:
         records = sim.simulate(
             built,
@@ -192,8 +190,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
                 hosts=msgspec.convert(run.hosts, HOSTS),
                 frames=msgspec.convert(run.frames, FRAMES),
                 graphs=graphs,
-                plan=crashes_of(run.crashes, "crashes") if run.crashes else None,
-                plan=plan,
+                plan=_faults(run, built, inputs.trace.arrival_us),
             ),
             progress=watch,
         )
@@ -201,6 +198,15 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
         problem = f"{error}. Change the design's parameters or the workload"
         raise InputError(run.label or run.architecture, problem) from error
     return Driven(records, time.perf_counter() - wall, time.thread_time() - cpu)
+
+
+def _faults(run: RunSpec, deployment: Deployment, arrivals: Sequence[Time]) -> FaultPlan | None:
+    """The crashes that the run names, or those of its outages."""
+    if run.crashes and run.outages:
+        raise InputError("outages", "crashes are given, too; give one of the two")
+    if run.crashes:
+        return crashes_of(run.crashes, "crashes")
+    return outage_plan(run.outages, deployment, run.seed, arrivals[-1]) if run.outages and arrivals else None
 
 
 def execute(run: RunSpec, watch: Watch | None = None) -> RunOutcome:
