@@ -82,6 +82,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "phoenix:reorder_max=1": {"crv_threshold": "0", "wait_load": "0.1", "heartbeat_s": "0.1", "order": "fifo"},
     "tetrisched:solver=greedy": {"plan_ahead_s": "8", "jobs_max": "5"},
     "tetrisched:heterogeneity=false": {"gangs": "false"},
+    "tetrisched:budget=priority": {"preferences": "hard", "grace_s": "20", "drop_penalty": "5"},
     "alsched:solver=greedy": {"constraints": "hard"},
     "quincy:preemption=true": {"cycle_s": "1", "job_max": "5"},
     "quincy:policy=network-aware": {"solver": "scaling", "cycle_s": "0.5", "fairness": "false"},

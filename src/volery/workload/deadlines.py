@@ -69,12 +69,13 @@ def gangs(text: str, seed: int) -> Trace:
 
     Args:
         text: the spec: a mix, `jobs`, `load`, `workers`, `slower` (how many times longer jobs take where they do not
-            prefer to run), `error` (percent by which estimates are above, or with a minus below, the truth).
+            prefer to run), `error` (percent by which estimates are above, or with a minus below, the truth), `burst`
+            (jobs that come together).
 
     Raises:
         InputError: the spec is wrong; the message names the key.
     """
-    spec = Spec(text, ("jobs", "load", "workers", "slower", "error"), word=GANGS_SPEC)
+    spec = Spec(text, ("jobs", "load", "workers", "slower", "error", "burst"), word=GANGS_SPEC)
     if spec.word not in MIXES:
         raise InputError(text, f"{spec.word!r} is not a mix{suggestion(spec.word, MIXES)}")
     mix, jobs = MIXES[spec.word], spec.count("jobs", 400, least=2)
@@ -84,7 +85,9 @@ def gangs(text: str, seed: int) -> Trace:
     run_us = microseconds(run_s)
     work_s = float((run_s * sizes).sum())
     span_s = work_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 256))
-    arrival_us = _arrivals(generator(seed, "workload/arrivals").random(jobs), span_s)
+    burst = spec.count("burst", 1, most=jobs // 2)
+    arrival_us = _arrivals(generator(seed, "workload/arrivals").random(-(-jobs // burst)), span_s)
+    arrival_us = np.repeat(arrival_us, burst)[:jobs]
     slack = SLACK_MIN + u[:, 2] * (SLACK_MAX - SLACK_MIN)
     due_us = arrival_us + np.rint(run_us * slack).astype(np.int64)
     preferences = _preferences(mix, spec.positive("slower", SLOWER, most=100))

@@ -33,6 +33,12 @@ def test_another_load_moves_the_arrivals_alone_and_fewer_jobs_are_the_first_ones
     assert (cut.deadline_us, cut.preference) == (low.deadline_us[:7], low.preference[:7])
 
 
+def test_jobs_of_a_burst_come_together() -> None:
+    arrivals = load_trace("gangs:gr-mix,jobs=20,burst=8").arrival_us
+    assert [len(set(arrivals[low : low + 8])) for low in (0, 8, 16)] == [1, 1, 1]
+    assert len(set(arrivals)) == 3
+
+
 def test_estimates_are_off_by_the_error() -> None:
     exact, low = (load_trace(f"gangs:gr-mix,jobs=20,error={error}") for error in ("0", "-20"))
     assert exact.duration_us == low.duration_us
@@ -42,7 +48,12 @@ def test_estimates_are_off_by_the_error() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "place"),
-    [("gangs:gs-hat", "gangs:gs-hat"), ("gangs:gs-het,error=-100", "gangs:error"), ("gangs:", "gangs:")],
+    [
+        ("gangs:gs-hat", "gangs:gs-hat"),
+        ("gangs:gr-mix,jobs=9,burst=5", "gangs:burst"),
+        ("gangs:gs-het,error=-100", "gangs:error"),
+        ("gangs:", "gangs:"),
+    ],
 )
 def test_a_wrong_spec_is_refused(spec: str, place: str) -> None:
     with pytest.raises(InputError) as error:

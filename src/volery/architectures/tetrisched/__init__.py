@@ -15,7 +15,7 @@ Deviates Neither text was at hand in full: what is recalled or chosen is marked 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -64,8 +64,14 @@ class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
     plan_ahead_s: Seconds = param(96.0, "how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)")
     quantum_s: Period = param(4.0, "unit of planned time, seconds")
     heterogeneity: bool = param(True, "know which machines a job prefers; false: any, at the slow estimate (NH)")
+    preferences: Literal["soft", "hard"] = param("soft", "preferred machines are weighed (soft), or insisted on (hard)")
     deadline_value: PositiveRatio = param(
         1000.0, "of a job that meets its deadline, where best effort is worth up to 1"
+    )
+    budget: Literal["equal", "priority"] = param("equal", "these values for every job, or times 1 + its priority")
+    grace_s: Seconds = param(0.0, "a job that is late loses its value over so many seconds; 0: at once")
+    drop_penalty: Ratio = param(
+        0.0, "loss by not running a job that has a deadline, however late it is; 0: it becomes best effort when late"
     )
 
 
@@ -96,7 +102,16 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
             f"{config.plan_ahead_s:g} s are {ahead} quanta of {config.quantum_s:g} s; at most {QUANTA_MAX} are planned"
         )
         raise InputError("tetrisched:plan_ahead_s", problem)
-    asking = RequestSetting(config.gangs, not config.heterogeneity, None, config.deadline_value)
+    asking = RequestSetting(
+        config.gangs,
+        not config.heterogeneity,
+        None,
+        config.deadline_value,
+        by_priority=config.budget == "priority",
+        insists=config.preferences == "hard",
+        grace_us=round(config.grace_s * SECOND),
+        drop_penalty=config.drop_penalty,
+    )
     return _deployment(cluster, _setting("tetrisched", config, quantum_us, ahead, asking))
 
 
@@ -155,7 +170,7 @@ TETRISCHED = Architecture(
     tolerates=frozenset({"duplication"}),
     gangs="gangs",
     immediate={**PROMPT, "plan_ahead_s": 0.0},
-    features={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
+    features={"constraints": "", "deadlines": "", "preferences": "heterogeneity", "priorities": "budget=priority"},
 )
 
 ALSCHED = msgspec.structs.replace(
