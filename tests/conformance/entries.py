@@ -62,6 +62,7 @@ VARIANTS: dict[str, dict[str, str | tuple[int, ...]]] = {
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
     "hfs:delay=skips": {"node_skips": "5", "rack_skips": "2", "per_heartbeat": "1", "heartbeat_s": "0.05", "fifo": "a"},
+    "hfs:delay=rates": {"node_wait_s": "0.03", "rack_wait_s": "0.01"},
     "hfs:delay=off": {"fifo": "*", "min_shares": "a:10+c:2"},
     "hfs:out_of_band=false": {"heartbeat_s": "0.02", "node_wait_s": "0.03", "rack_wait_s": "0.01"},
     "hfs:shares=a:1+b:2+c:1": {
