@@ -13,10 +13,10 @@ Deviates A transaction fetches what has changed and commits over the network (th
          Schedulers limit the resources that they hold (batch_limit, service_limit), not the jobs that they admit; a
          task or gang beyond the limit of its scheduler is refused. Tasks are preempted with `preemption` alone; which
          ones is our choice. A task is only sought among machines that were not found too full for tasks that ask for
-         the same (the simulator: for any task of the job). Elastic jobs get a decision for each task that they may run, where the
-         paper's workers take their next activity themselves. mesos: frameworks ask for offers while jobs wait; a
-         framework's decisions are taken one after the other on one offer; what is kept for a gang is given up after
-         hoard_s. docs/papers.md.
+         the same (the simulator: for any task of the job). Elastic jobs get a decision for each task that they may
+         run, where the paper's workers take their next activity themselves. mesos: frameworks ask for offers while jobs
+         wait; a framework's decisions are taken one after the other on one offer; what is kept for a gang is given up
+         after hoard_s. docs/papers.md.
 """
 
 from __future__ import annotations
