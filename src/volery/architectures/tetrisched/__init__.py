@@ -4,13 +4,14 @@ Roles    Scheduler (one, sees every slot and estimates when it comes free), Node
 Flow     Submit > (cycle) > compute: expressions, plan > Launch > Completed; Cancel > Kill.
 Deviates Neither text was at hand in full: what is recalled or chosen is marked in docs/reference/utility.md. A machine
          of several slots counts as that many machines. There is no reservation system in front: every deadline is taken
-         as accepted, and one that cannot be met any more makes its job best effort. A scheduler that was idle plans at
-         once, then at most once per cycle; with a cycle of 0, whenever something changes. A gap leaves room, which jobs
-         fill one by one (the papers do not say how). A gang that the empty cluster cannot hold is refused. alsched
-         is the same program without time: preferred machines are worth 1, others as much less as they are slower, and
-         deadlines are not known to it. The solver's work is limited by nodes of its search and jobs per plan, never by
-         a clock. Running tasks are neither moved nor preempted; one that exceeds its estimate is expected to take one
-         more quantum, again and again. Of machines alike to a plan those with the fewest constraints are taken.
+         as accepted, and one that cannot be met any more makes its job best effort, unless drop_penalty is set. A
+         scheduler that was idle plans at once, then at most once per cycle; with a cycle of 0, whenever something
+         changes. A gap leaves room, which jobs fill one by one (the papers do not say how). A gang that the empty
+         cluster cannot hold is refused. alsched is the same program without time: preferred machines are worth 1,
+         others as much less as they are slower, and deadlines are not known to it. The solver's work is limited by
+         nodes of its search and jobs per plan, never by a clock. Running tasks are neither moved nor preempted; one
+         that exceeds its estimate is expected to take one more quantum, again and again. Of machines alike to a plan
+         those with the fewest constraints are taken.
 """
 
 from __future__ import annotations
