@@ -17,7 +17,16 @@ from volery.core.model import NEVER, SECOND, JobId, Time
 from volery.core.records import Records
 from volery.core.trace import Trace
 from volery.core.workflows import comes_in_parts, critical_paths_us, has_workflows, spans_us
-from volery.metrics.columns import Flags, Longs, arrival_of_task_us, largest_per_job, ready_us, tasks_per_job, view
+from volery.metrics.columns import (
+    Flags,
+    Floats,
+    Longs,
+    arrival_of_task_us,
+    largest_per_job,
+    ready_us,
+    tasks_per_job,
+    view,
+)
 from volery.metrics.distribution import Distribution, Histogram, distribution, histogram
 from volery.metrics.windows import Window
 
@@ -177,6 +186,7 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
         attainment: the share that were (0 to 1).
         best_effort_jrt_s: response time of the jobs without one that were answered.
         relative: time to the answer / time to the deadline, of the jobs with one that were answered (no unit).
+        spread: the longest of these / the shortest, over the runs of a recurring job; runs have its name as their user.
     """
 
     jobs: int
@@ -184,6 +194,7 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
     attainment: float
     best_effort_jrt_s: Distribution
     relative: Distribution | None = None
+    spread: Distribution | None = None
 
 
 def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSummary | None:
@@ -204,9 +215,26 @@ def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSu
     best_effort_us = (answered_us - view(trace.arrival_us))[others]
     submit_us = view(trace.arrival_us)
     timely = has & answered & (due_us > submit_us)
-    relative = distribution((answered_us - submit_us)[timely] / (due_us - submit_us)[timely])
+    relative = (answered_us - submit_us)[timely] / (due_us - submit_us)[timely]
     jobs = int(np.count_nonzero(has))
-    return DeadlineSummary(jobs, met, met / jobs, distribution(best_effort_us, unit=SECOND), relative)
+    return DeadlineSummary(
+        jobs,
+        met,
+        met / jobs,
+        distribution(best_effort_us, unit=SECOND),
+        distribution(relative),
+        _spread(trace, np.flatnonzero(timely), relative),
+    )
+
+
+def _spread(trace: Trace, jobs: Longs, relative: Floats) -> Distribution | None:
+    """The longest / the shortest run of each user with several; None where there is none."""
+    runs: dict[str, list[float]] = {}
+    for job, took in zip(jobs.tolist(), relative.tolist(), strict=True):
+        if trace.user and trace.user[job]:
+            runs.setdefault(trace.user[job], []).append(took)
+    spreads = [max(theirs) / min(theirs) for theirs in runs.values() if len(theirs) > 1 and min(theirs) > 0]
+    return distribution(np.array(spreads)) if spreads else None
 
 
 class AllotmentSummary(msgspec.Struct, frozen=True):

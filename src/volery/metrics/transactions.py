@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from volery.core.events import Transaction
-from volery.core.model import SECOND, Time
+from volery.core.model import NEVER, SECOND, JobId, Time
 from volery.core.records import Records
-from volery.metrics.columns import Floats
+from volery.metrics.columns import Floats, view
 from volery.metrics.distribution import Distribution, distribution
 
 DAY_US: Final = 86_400 * SECOND
@@ -34,6 +34,8 @@ class SchedulerLoad(msgspec.Struct, frozen=True):
         useful, wasted: mean shares of time for attempts without and with a conflict; they sum to the mean busyness.
         fruitless: likewise for attempts that found no room for any task.
         attempts: transactions, of all kinds.
+        machine_time: share of the machine time of all tasks that the tasks of its jobs took (0 to 1).
+        tasks_most: tasks of its jobs that ran at once, at most.
     """
 
     busyness: float
@@ -42,6 +44,8 @@ class SchedulerLoad(msgspec.Struct, frozen=True):
     wasted: float
     fruitless: float
     attempts: int
+    machine_time: float = 0.0
+    tasks_most: int = 0
 
 
 class WorkloadWaits(msgspec.Struct, frozen=True):
@@ -101,7 +105,7 @@ def transaction_summary(records: Records) -> TransactionSummary | None:
     for one in all_of_them:
         by_scheduler.setdefault(one.scheduler, []).append(one)
         by_workload.setdefault(one.workload, []).append(one)
-    loads = {name: _load(by_scheduler[name], edges) for name in sorted(by_scheduler)}
+    loads = {name: _load(by_scheduler[name], edges, records) for name in sorted(by_scheduler)}
     workloads = {name: _waits(by_workload[name], loads, records) for name in sorted(by_workload)}
     return TransactionSummary(
         workloads,
@@ -128,7 +132,7 @@ def _edges(records: Records) -> Floats:
     return np.linspace(begin, end, count + 1)
 
 
-def _load(transactions: Sequence[Transaction], edges: Floats) -> SchedulerLoad:
+def _load(transactions: Sequence[Transaction], edges: Floats, records: Records) -> SchedulerLoad:
     kinds: tuple[list[Transaction], ...] = ([], [], [])
     for one in transactions:
         kinds[1 if one.refused else 0 if one.placed else 2].append(one)
@@ -142,7 +146,21 @@ def _load(transactions: Sequence[Transaction], edges: Floats) -> SchedulerLoad:
         float(wasted.mean()),
         float(fruitless.mean()),
         len(transactions),
+        *_taken({one.job for one in transactions}, records),
     )
+
+
+def _taken(jobs: set[JobId], records: Records) -> tuple[float, int]:
+    """The share of the machine time of all tasks that these jobs took, and their tasks at once, at most."""
+    first, starts, finishes = view(records.trace.first), view(records.start_us), view(records.finish_us)
+    ran = finishes != NEVER
+    whole = int((finishes - starts)[ran].sum())
+    mine = np.zeros(len(first) - 1, dtype=np.bool_)
+    mine[sorted(jobs)] = True
+    of_mine = ran & np.repeat(mine, np.diff(first))
+    begin, end = np.sort(starts[of_mine]), np.sort(finishes[of_mine])
+    at_once = np.arange(1, begin.size + 1) - np.searchsorted(end, begin, side="right")
+    return float((end - begin).sum()) / max(1, whole), int(at_once.max(initial=0))
 
 
 def _shares(transactions: Sequence[Transaction], edges: Floats) -> Floats:

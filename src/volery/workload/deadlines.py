@@ -25,11 +25,11 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import InputError, suggestion
-from volery.core.model import NEVER, SECOND, Preference, Time
+from volery.core.model import INDIFFERENT, NEVER, SECOND, Preference, Time
 from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.workload.columns import Integers, Reals, column, generator, made_trace, microseconds, ranks
+from volery.workload.columns import Integers, Reals, column, generator, made_trace, microseconds, ranks, view
 from volery.workload.constraints import GPU, RACKS
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.spec import Spec
@@ -61,6 +61,9 @@ SLACK_MIN: Final = 1.2
 SLACK_MAX: Final = 4.0
 """A deadline is so many run times on preferred machines after the arrival."""
 SLOWER: Final = 2.0
+GANGS_KEYS: Final = ("jobs", "load", "workers", "slower", "error", "burst", "services", "service_tasks")
+SERVICE_SLACK_US: Final = 60 * SECOND
+"""A service is desired to run so long after its arrival."""
 GANGS_SPEC: Final = "PRESET, for example gangs:gs-het,load=0.8"
 
 
@@ -69,12 +72,13 @@ def gangs(text: str, seed: int) -> Trace:
 
     Args:
         text: the spec: a mix, `jobs`, `load`, `workers`, `slower` (how many times longer jobs take where they do not
-            prefer to run), `error` (percent by which estimates are above, or with a minus below, the truth).
+            prefer to run), `error` (percent by which estimates are above, or with a minus below, the truth), `burst`
+            (jobs that come together), `services` (jobs that run on when all others are done), `service_tasks`.
 
     Raises:
         InputError: the spec is wrong; the message names the key.
     """
-    spec = Spec(text, ("jobs", "load", "workers", "slower", "error"), word=GANGS_SPEC)
+    spec = Spec(text, GANGS_KEYS, word=GANGS_SPEC)
     if spec.word not in MIXES:
         raise InputError(text, f"{spec.word!r} is not a mix{suggestion(spec.word, MIXES)}")
     mix, jobs = MIXES[spec.word], spec.count("jobs", 400, least=2)
@@ -84,11 +88,13 @@ def gangs(text: str, seed: int) -> Trace:
     run_us = microseconds(run_s)
     work_s = float((run_s * sizes).sum())
     span_s = work_s / (spec.positive("load", 0.8, most=100) * spec.count("workers", 256))
-    arrival_us = _arrivals(generator(seed, "workload/arrivals").random(jobs), span_s)
+    burst = spec.count("burst", 1, most=jobs // 2)
+    arrival_us = _arrivals(generator(seed, "workload/arrivals").random(-(-jobs // burst)), span_s)
+    arrival_us = np.repeat(arrival_us, burst)[:jobs]
     slack = SLACK_MIN + u[:, 2] * (SLACK_MAX - SLACK_MIN)
     due_us = arrival_us + np.rint(run_us * slack).astype(np.int64)
     preferences = _preferences(mix, spec.positive("slower", SLOWER, most=100))
-    return Trace(
+    batch = Trace(
         text,
         column(arrival_us),
         column(np.concatenate(([0], np.cumsum(sizes)))),
@@ -97,6 +103,37 @@ def gangs(text: str, seed: int) -> Trace:
         deadline_us=column(np.where(_first(u[:, 3], mix.deadlines), due_us, NEVER)),
         preferences=preferences,
         preference=array("H", _first(u[:, 4], 0.5).astype(int).tolist() if len(preferences) > 1 else []),
+    )
+    count = spec.count("services", 0, least=0)
+    return _beside_services(batch, count, spec.count("service_tasks", 16)) if count else batch
+
+
+def _beside_services(batch: Trace, count: int, tasks: int) -> Trace:
+    """Gangs, with services of priority 1 between them, in equal steps, that run until twice their span is over."""
+    span_us = batch.arrival_us[-1]
+    at_us = np.arange(1, count + 1) * span_us // (count + 1)
+    run_us = 2 * span_us - at_us
+    order = np.argsort(np.concatenate((view(batch.arrival_us), at_us)), kind="stable")
+    first = view(batch.first)
+
+    def merged(theirs: Integers, services: Integers) -> Integers:
+        return np.concatenate((theirs, services))[order]
+
+    sizes = merged(np.diff(first), np.full(count, tasks))
+    indifferent = len(batch.preferences)
+    return Trace(
+        batch.name,
+        column(merged(view(batch.arrival_us), at_us)),
+        column(np.concatenate(([0], np.cumsum(sizes)))),
+        column(np.repeat(merged(view(batch.duration_us)[first[:-1]], run_us), sizes)),
+        column(merged(view(batch.estimate_us), run_us)),
+        user=tuple(["batch" if job < batch.job_count else "service" for job in order.tolist()]),
+        priority=column((order >= batch.job_count).astype(np.int64)),
+        deadline_us=column(merged(view(batch.deadline_us), at_us + SERVICE_SLACK_US + run_us)),
+        preferences=(*batch.preferences, INDIFFERENT) if indifferent else (),
+        preference=array("H", [[*batch.preference, *[indifferent] * count][job] for job in order.tolist()])
+        if indifferent
+        else array("H"),
     )
 
 

@@ -1,7 +1,8 @@
 """Synthetic jobs that read blocks of a distributed file system: each task's input has replicas on some machines.
 
 Replicas are placed as the Hadoop Distributed File System does it: the first on any machine, the second in another rack,
-the third in the rack of the second, further ones anywhere; no two on one machine.
+the third in the rack of the second, further ones anywhere; no two on one machine. Some blocks may be hot: many tasks
+read them, and they may have more replicas (the paper's suggestion for hotspots).
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ BINS: Final = {
     "facebook": ((1, 38), (2, 16), (10, 14), (50, 8), (100, 6), (200, 6), (400, 4), (800, 4), (4800, 4)),
 }
 """Maps of a job, and how many of a hundred jobs have so many: the macro-benchmark of Zaharia et al., EuroSys 2010."""
-KEYS: Final = ("jobs", "gap", "duration", "spread", "workers", "racks", "replicas", "rack", "any")
+KEYS: Final = (
+    "jobs", "gap", "duration", "spread", "workers", "racks", "replicas", "rack", "any", "hot", "hot_blocks",
+    "hot_replicas",
+)  # fmt: skip
 
 
 def machine_racks(workers: int, racks: int) -> tuple[int, ...]:
@@ -70,14 +74,22 @@ def _sizes(spec: Spec, seed: int) -> Integers:
 
 def _placements(spec: Spec, tasks: int, seed: int) -> list[tuple[int, ...]]:
     workers, count = spec.count("workers", 100), spec.count("replicas", 3)
-    racks = spec.count("racks", 1)
-    if count > workers:
-        raise spec.refusal("replicas", f"{count} replicas need as many machines; there are {workers}")
+    racks, more = spec.count("racks", 1), spec.count("hot_replicas", count)
+    for key, replicas in (("replicas", count), ("hot_replicas", more)):
+        if replicas > workers:
+            raise spec.refusal(key, f"{replicas} replicas need as many machines; there are {workers}")
     if racks > workers:
         raise spec.refusal("racks", f"{racks} racks need as many machines; there are {workers}")
     ranges, rack_of = split_evenly(workers, racks), machine_racks(workers, racks)
     draws = generator(seed, "workload/replicas").random((tasks, count)).tolist()
-    return [_placement(draw, ranges, rack_of, workers) for draw in draws]
+    found = [_placement(draw, ranges, rack_of, workers) for draw in draws]
+    if share := spec.at_least_zero("hot", 0.0, most=1.0):
+        blocks = generator(seed, "workload/hot/replicas").random((spec.count("hot_blocks", 10), more)).tolist()
+        hot = [_placement(draw, ranges, rack_of, workers) for draw in blocks]
+        reads = generator(seed, "workload/hot/reads").random((tasks, 2))
+        for task in np.flatnonzero(reads[:, 0] < share).tolist():
+            found[task] = hot[int(reads[task, 1] * len(hot))]
+    return found
 
 
 def _placement(draw: list[float], ranges: list[range], rack_of: tuple[int, ...], workers: int) -> tuple[int, ...]:

@@ -198,6 +198,17 @@ def test_what_is_late_or_never_answered_has_missed_its_deadline() -> None:
     assert (found.best_effort_jrt_s.count, found.best_effort_jrt_s.mean) == (1, 3.0)
 
 
+def test_runs_of_a_recurring_job_are_spread_as_the_longest_over_the_shortest() -> None:
+    trace = trace_of("recurring", [0] * 5, [[1]] * 5)
+    trace = msgspec.structs.replace(trace, deadline_us=array("q", [10, 10, 20, 10, 10]), user=("a", "a", "a", "b", ""))
+    made = Records(trace)
+    made.answered_us = array("q", [5, 8, 8, 9, 9])
+    found = deadline_summary(made)
+    assert found is not None
+    assert found.spread is not None
+    assert (found.spread.count, found.spread.mean) == (1, 2.0), "0.8 over 0.4 of the time to the deadline"
+
+
 def test_without_deadlines_there_is_nothing_to_say() -> None:
     assert deadline_summary(Records(trace_of("none", [0], [[1]]))) is None
     never = msgspec.structs.replace(trace_of("none", [0], [[1]]), deadline_us=array("q", [NEVER]))

@@ -9,7 +9,7 @@ import pytest
 from volery import theory
 from volery.core.locality import ANY, NODE, RACK
 from volery.core.model import Cluster, Task
-from volery.policies.locality import BySkips, ByTime, PlacedTasks, Sites, delay_policy
+from volery.policies.locality import ByRates, BySkips, ByTime, PlacedTasks, Sites, delay_policy
 
 
 def test_a_job_waits_for_machines_then_for_racks() -> None:
@@ -62,6 +62,29 @@ def test_skips_are_counted_and_a_launch_elsewhere_keeps_them() -> None:
     policy.passed_over(1)
     policy.forget(1)
     assert not policy._waited
+
+
+def test_by_rates_a_job_waits_where_an_offer_near_its_input_is_to_be_expected() -> None:
+    """The blog: estimate when an offer in the locality preference comes, before choosing to wait or run."""
+    policy = ByRates(100, 100)
+    for now in range(0, 20_000, 10):  # an offer every 10
+        policy.opportunity(now)
+    policy.reaches(1, 0.2, 1.0)  # every fifth machine: in 50
+    policy.reaches(2, 0.05, 1.0)  # every twentieth: in 200, but all racks
+    policy.reaches(3, 0.05, 0.05)
+    assert [policy.allowed(job) for job in (1, 2, 3)] == [NODE, RACK, ANY]
+    policy.passed_over(1)
+    policy.opportunity(20_200)
+    assert policy.allowed(1) == ANY, "it waits no longer than by time"
+
+
+def test_near_are_the_machines_and_racks_of_waiting_tasks() -> None:
+    placed = PlacedTasks(Sites(Cluster((0,) * 4, (1,) * 4, racks=(0, 0, 1, 1))))
+    placed.add(Task(0, 0), (0, 1))
+    placed.add(Task(1, 0), (1, 2))
+    assert placed.near() == (0.75, 1.0)
+    placed.take(Task(0, 0))
+    assert placed.near() == (0.5, 1.0)
 
 
 def test_no_delay_allows_everything_and_a_negative_one_is_refused() -> None:

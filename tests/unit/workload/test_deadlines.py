@@ -7,7 +7,7 @@ import pytest
 
 from volery.architectures.jockey.stages import parents_of, sizes, stages_of
 from volery.core.errors import InputError
-from volery.core.model import NEVER
+from volery.core.model import INDIFFERENT, NEVER
 from volery.core.trace import Trace
 from volery.core.workflows import check_workflows
 from volery.workload import load_cluster, load_trace
@@ -33,6 +33,26 @@ def test_another_load_moves_the_arrivals_alone_and_fewer_jobs_are_the_first_ones
     assert (cut.deadline_us, cut.preference) == (low.deadline_us[:7], low.preference[:7])
 
 
+def test_jobs_of_a_burst_come_together() -> None:
+    arrivals = load_trace("gangs:gr-mix,jobs=20,burst=8").arrival_us
+    assert [len(set(arrivals[low : low + 8])) for low in (0, 8, 16)] == [1, 1, 1]
+    assert len(set(arrivals)) == 3
+
+
+def test_services_come_between_gangs_and_run_on_when_these_are_done() -> None:
+    plain, both = (load_trace(f"gangs:gs-het,jobs=40,workers=50{keys}", seed=2) for keys in ("", ",services=3"))
+    own = [job for job, user in enumerate(both.user) if user == "service"]
+    assert [both.priority[job] for job in own] == [1] * 3 == [both.first[job + 1] - both.first[job] - 15 for job in own]
+    assert {both.arrival_us[job] + both.estimate_us[job] for job in own} == {2 * plain.arrival_us[-1]}
+    assert all(both.preferences[both.preference[job]] == INDIFFERENT for job in own)
+    others = [job for job in range(both.job_count) if job not in own]
+    assert [both.deadline_us[job] for job in others] == list(plain.deadline_us)
+    assert [both.preferences[both.preference[job]] for job in others] == [
+        plain.preferences[p] for p in plain.preference
+    ]
+    assert list(both.arrival_us) == sorted(both.arrival_us)
+
+
 def test_estimates_are_off_by_the_error() -> None:
     exact, low = (load_trace(f"gangs:gr-mix,jobs=20,error={error}") for error in ("0", "-20"))
     assert exact.duration_us == low.duration_us
@@ -42,7 +62,12 @@ def test_estimates_are_off_by_the_error() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "place"),
-    [("gangs:gs-hat", "gangs:gs-hat"), ("gangs:gs-het,error=-100", "gangs:error"), ("gangs:", "gangs:")],
+    [
+        ("gangs:gs-hat", "gangs:gs-hat"),
+        ("gangs:gr-mix,jobs=9,burst=5", "gangs:burst"),
+        ("gangs:gs-het,error=-100", "gangs:error"),
+        ("gangs:", "gangs:"),
+    ],
 )
 def test_a_wrong_spec_is_refused(spec: str, place: str) -> None:
     with pytest.raises(InputError) as error:

@@ -33,6 +33,15 @@ def test_replicas_lie_as_the_file_system_places_them() -> None:
     assert max(use.values()) < 1.5 * min(use.values())
 
 
+def test_hot_blocks_are_read_by_many_and_may_have_more_replicas() -> None:
+    plain, hot = (load_trace(f"hdfs:200x5{keys}") for keys in ("", ",hot=0.4,hot_blocks=2,hot_replicas=20"))
+    held, before = hot.replicas_of(range(1000)), plain.replicas_of(range(1000))
+    many = [machines for machines in held if len(machines) == 20]
+    assert 350 < len(many) < 450
+    assert len(set(many)) == 2
+    assert all(one == other for one, other in zip(held, before, strict=True) if len(one) == 3)
+
+
 def test_in_one_rack_they_lie_anywhere() -> None:
     trace = load_trace("hdfs:400x5,workers=9,replicas=9,any=2,rack=1.25")
     assert all(sorted(held) == list(range(9)) for held in trace.replicas_of(range(400)))

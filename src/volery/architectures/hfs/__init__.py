@@ -36,8 +36,10 @@ class HfsConfig(Parameters, frozen=True):
     shares: str = param("", "pools with weights, as web:1+dev:2(ann:2+bob:1); others join with weight 1")
     min_shares: str = param("", "slots that pools are due first, as web:20+dev:5")
     fifo: str = param("", "pools whose jobs run first come first served, as web+dev; *: all of them")
-    delay: Literal["time", "skips", "off"] = param(
-        "time", "jobs wait for locality for some time, for a number of opportunities, or not at all"
+    delay: Literal["time", "rates", "skips", "off"] = param(
+        "time",
+        "jobs wait for locality for some time, likewise where offers come often enough, for a number of opportunities, "
+        "or not at all",
     )
     node_wait_s: Seconds = param(4.5, "W1: wait for machines that hold input; 1.5 heartbeats, seconds")
     rack_wait_s: Seconds = param(4.5, "W2: wait for racks that do, after that, seconds")
@@ -66,7 +68,7 @@ def build(cluster: Cluster, config: HfsConfig, streams: Streams) -> Deployment:
     pools = _pools(config)
     timeouts = Timeouts(_us(config.min_share_timeout_s), _us(config.fair_share_timeout_s), max(1, _us(config.update_s)))
     preemptor = Preemptor(timeouts, pools) if timeouts.least_us or timeouts.half_us else None
-    by_time = config.delay == "time"
+    by_time = config.delay in ("time", "rates")
     node_wait = _us(config.node_wait_s) if by_time else config.node_skips
     rack_wait = _us(config.rack_wait_s) if by_time else config.rack_skips
     delay = delay_policy(config.delay, node_wait, rack_wait)

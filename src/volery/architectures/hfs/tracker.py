@@ -162,6 +162,8 @@ class JobTracker(Component):
         delay = self._delay
         for job in self._pools.order():
             work = self._work[job]
+            if delay.predicts:
+                delay.reaches(job, *work.placed.near())
             found = work.placed.find(machine, delay.allowed(job))
             if found is not None:
                 self._launch(work, found[0], machine, now)

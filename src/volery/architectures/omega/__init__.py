@@ -9,12 +9,14 @@ Deviates A transaction fetches what has changed and commits over the network (th
          1,000): attempts_max and fruitless_max do, and those tasks are reported as ones that fit no
          machine. A gang is placed whole or not at all, also where there is room for a part (the public simulator
          commits that part); one that the same search does not fit into an empty cell is refused, as tasks that fit no
-         machine are. Undone claims give their sequence numbers back (restore_sequences; the simulator does not). Tasks
-         are preempted with `preemption` alone; which ones is our choice. A task is only sought among
-         machines that were not found too full for tasks that ask for the same (the simulator: for any task of the job).
-         Elastic jobs get a decision for each task that they may run, where the paper's workers take their next activity
-         themselves. mesos: frameworks ask for offers while jobs wait; a framework's decisions are taken one after the
-         other on one offer; what is kept for a gang is given up after hoard_s. docs/papers.md.
+         machine are. Undone claims give their sequence numbers back (restore_sequences; the simulator does not).
+         Schedulers limit the resources that they hold (batch_limit, service_limit), not the jobs that they admit; a
+         task or gang beyond the limit of its scheduler is refused. Tasks are preempted with `preemption` alone; which
+         ones is our choice. A task is only sought among machines that were not found too full for tasks that ask for
+         the same (the simulator: for any task of the job). Elastic jobs get a decision for each task that they may
+         run, where the paper's workers take their next activity themselves. mesos: frameworks ask for offers while jobs
+         wait; a framework's decisions are taken one after the other on one offer; what is kept for a gang is given up
+         after hoard_s. docs/papers.md.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from volery.architectures.omega.cell import CellState, Conflicts
 from volery.architectures.omega.claims import ChangeLog, Claims, PrecedenceClaims
 from volery.architectures.omega.front import WORKLOADS, Front, Workload, parse_rule
 from volery.architectures.omega.jobs import DecisionTimes, Elasticity, JobQueue, PlacementSetting, Policy
+from volery.architectures.omega.limits import LocalLimit
 from volery.architectures.omega.mesos import Allocator, Framework, Terms
 from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSAGES
 from volery.architectures.omega.placement import Layout, Rings
@@ -74,6 +77,8 @@ class OmegaConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     service_schedulers: Components = param(1, "schedulers that share the service jobs")
     conflicts: Conflicts = param("fine", "fine: too little is left; coarse: the machine's sequence number changed")
     restore_sequences: bool = param(True, "undone claims give sequence numbers back; false: the public simulator")
+    batch_limit: float = param(1.0, "share of the cell that a batch scheduler may hold; 1: no limit", gt=0, le=1)
+    service_limit: float = param(1.0, "share of the cell that a service scheduler may hold; 1: no limit", gt=0, le=1)
     preemption: bool = param(False, "a job may claim what tasks of lower priority hold: they are ended (3.4)")
 
 
@@ -112,10 +117,12 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
         "front/0": Front(setting.rule, schedulers),
         CELL: CellState(layout, claims, log, config.conflicts, restore=config.restore_sequences),
     }
+    shares: dict[Workload, float] = {"batch": config.batch_limit, "service": config.service_limit, "fill": 1.0}
     for workload in WORKLOADS:
         for address in schedulers[workload]:
             lower = LowerHolds(layout) if config.preemption else None
-            components[address] = Scheduler(JobQueue(layout, setting, CELL, streams.of(address)), lower=lower)
+            limit = LocalLimit(shares[workload], layout.capacity) if shares[workload] < 1 else None
+            components[address] = Scheduler(JobQueue(layout, setting, CELL, streams.of(address), limit), lower=lower)
     return _wired(components, layout, config, {("front", "scheduler"): 0, ("scheduler", "front"): 0})
 
 

@@ -16,6 +16,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from volery.architectures.omega.front import Rule, Workload
+from volery.architectures.omega.limits import LocalLimit
 from volery.architectures.omega.messages import Ended, Withdraw
 from volery.architectures.omega.placement import Layout, PlacementProblem, place, stretch
 from volery.core.component import Handler
@@ -141,9 +142,22 @@ class JobOwner(Protocol):
 
 
 class JobQueue:
-    """Queues jobs, first come first served, until all their tasks have ended."""
+    """Queues jobs, first come first served, until all their tasks have ended.
 
-    def __init__(self, layout: Layout, setting: PlacementSetting, cell: Address, stream: Random) -> None:
+    Args:
+        limit: of what their tasks hold together; None: the cell.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        setting: PlacementSetting,
+        cell: Address,
+        stream: Random,
+        limit: LocalLimit | None = None,
+    ) -> None:
+        self._limit = limit
+        self._limited: dict[JobId, None] = {}
         self.layout = layout
         self.setting = setting
         self.cell = cell
@@ -177,15 +191,18 @@ class JobQueue:
             self._add(work, tasks, now)
 
     def _add(self, work: PendingJob, tasks: Iterable[Task], now: Time) -> None:
-        fits = self.layout.fits_somewhere
+        fits, limit = self.layout.fits_somewhere, self._limit
         for task in tasks:
-            if fits(task):
+            if fits(task) and (limit is None or limit.allows((task,))):
                 work.tasks.append(task)
                 self._unplaced += 1
             else:
                 work.lacking += 1
                 self.ledger.unsatisfiable(work.id)
-        if work.gang and work.lacking and work.is_complete():
+        too_large = limit is not None and work.gang and not limit.allows(work.tasks)
+        if too_large and work.in_parts:
+            work.gang = False
+        elif work.gang and (work.lacking or too_large) and work.is_complete():
             self._refuse(work)
         self._maybe_forget(work)
         self.maybe_queue(work, now)
@@ -202,6 +219,20 @@ class JobQueue:
 
     def count(self, work: PendingJob, free: Sequence[int]) -> int:
         """The number of tasks of the job that may be placed on a cell with this much free; of a gang, all."""
+        wanted = self._within_budget(work, free)
+        if self._limit is None or not wanted:
+            return wanted
+        allowed = self._allowed_of(self._limit, work, wanted)
+        if not allowed:
+            self._limited[work.id] = None
+        return allowed
+
+    def _allowed_of(self, limit: LocalLimit, work: PendingJob, wanted: int) -> int:
+        """The number of these first tasks that the limit leaves room for; of a gang, all or none."""
+        room = limit.room(work.tasks[:wanted])
+        return 0 if work.gang and room < wanted else room
+
+    def _within_budget(self, work: PendingJob, free: Sequence[int]) -> int:
         if not work.tasks:
             return 0
         if work.gang:
@@ -246,6 +277,8 @@ class JobQueue:
         """End an attempt: placed tasks run, and the others are tried again, or given up."""
         work.attempts += not whole  # an elastic job goes on for as many rounds as it has tasks
         self._unplaced -= len(placed)
+        if self._limit is not None:
+            self._limit.take(placed)
         if placed:
             work.placed = True
             running = {task.id for task in placed}
@@ -275,6 +308,8 @@ class JobQueue:
             if placed:
                 self._port.send(self.cell, Withdraw(tuple([task.id for task in placed])))
         self._maybe_forget(work)
+        if self._limit is not None:
+            self._next_limited(self._limit, now)
 
     def _gives_up(self, work: PendingJob) -> bool:
         setting = self.setting
@@ -355,6 +390,25 @@ class JobQueue:
         self._maybe_forget(work)
         if work.tasks:
             self.maybe_queue(work, now)
+        self._below_limit(message.task, now)
+
+    def _below_limit(self, task: TaskId, now: Time) -> None:
+        """Count a task no longer, and queue the next job that the limit kept out."""
+        if self._limit is not None:
+            self._limit.give(task)
+            self._next_limited(self._limit, now)
+
+    def _next_limited(self, limit: LocalLimit, now: Time) -> None:
+        """Queue the first job that the limit kept out and has room for; what it leaves is for the one after it."""
+        for job in list(self._limited):
+            work = self.open.get(job)
+            if work is not None and work.tasks:
+                if not self._allowed_of(limit, work, len(work.tasks) if work.gang else 1):
+                    continue
+                del self._limited[job]
+                self.maybe_queue(work, now)
+                return
+            del self._limited[job]
 
     def cancel(self, message: Cancel, source: Address, now: Time) -> None:
         """Drop the tasks that are not placed, and have the others killed; the cell reports the end."""
@@ -374,6 +428,7 @@ class JobQueue:
         """Queue a preempted task again, unless its job was cancelled."""
         work = self.open[task.job]
         work.running.discard(task.id)
+        self._below_limit(task.id, now)
         if work.id in self.ledger.cancelled:
             self.ledger.finished(work.id)
             self._maybe_forget(work)
@@ -386,7 +441,9 @@ class JobQueue:
         assert self._unplaced == sum(len(work.tasks) + len(work.held) for work in self.open.values()), "miscounted"
         for work in self.open.values():
             idle = work.tasks and not work.running
-            assert work.queued or not idle, f"job {work.id} waits for nothing"
+            assert work.queued or work.id in self._limited or not idle, f"job {work.id} waits for nothing"
+        if self._limit is not None:
+            self._limit.check(sum(len(work.running) for work in self.open.values()))
 
 
 def _submit(owner: JobOwner, message: Submit, source: Address, now: Time) -> None:

@@ -4,18 +4,19 @@ Roles    Scheduler (one, sees every slot and estimates when it comes free), Node
 Flow     Submit > (cycle) > compute: expressions, plan > Launch > Completed; Cancel > Kill.
 Deviates Neither text was at hand in full: what is recalled or chosen is marked in docs/reference/utility.md. A machine
          of several slots counts as that many machines. There is no reservation system in front: every deadline is taken
-         as accepted, and one that cannot be met any more makes its job best effort. A scheduler that was idle plans at
-         once, then at most once per cycle; with a cycle of 0, whenever something changes. A gap leaves room, which jobs
-         fill one by one (the papers do not say how). A gang that the empty cluster cannot hold is refused. alsched
-         is the same program without time: preferred machines are worth 1, others as much less as they are slower, and
-         deadlines are not known to it. The solver's work is limited by nodes of its search and jobs per plan, never by
-         a clock. Running tasks are neither moved nor preempted; one that exceeds its estimate is expected to take one
-         more quantum, again and again. Of machines alike to a plan those with the fewest constraints are taken.
+         as accepted, and one that cannot be met any more makes its job best effort, unless drop_penalty is set. A
+         scheduler that was idle plans at once, then at most once per cycle; with a cycle of 0, whenever something
+         changes. A gap leaves room, which jobs fill one by one (the papers do not say how). A gang that the empty
+         cluster cannot hold is refused. alsched is the same program without time: preferred machines are worth 1,
+         others as much less as they are slower, and deadlines are not known to it. The solver's work is limited by
+         nodes of its search and jobs per plan, never by a clock. Running tasks are neither moved nor preempted; one
+         that exceeds its estimate is expected to take one more quantum, again and again. Of machines alike to a plan
+         those with the fewest constraints are taken.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -64,8 +65,14 @@ class TetrischedConfig(PlanConfig, frozen=True, forbid_unknown_fields=True):
     plan_ahead_s: Seconds = param(96.0, "how far ahead jobs may be planned to start, seconds; 0: no plan-ahead (NP)")
     quantum_s: Period = param(4.0, "unit of planned time, seconds")
     heterogeneity: bool = param(True, "know which machines a job prefers; false: any, at the slow estimate (NH)")
+    preferences: Literal["soft", "hard"] = param("soft", "preferred machines are weighed (soft), or insisted on (hard)")
     deadline_value: PositiveRatio = param(
         1000.0, "of a job that meets its deadline, where best effort is worth up to 1"
+    )
+    budget: Literal["equal", "priority"] = param("equal", "these values for every job, or times 1 + its priority")
+    grace_s: Seconds = param(0.0, "a job that is late loses its value over so many seconds; 0: at once")
+    drop_penalty: Ratio = param(
+        0.0, "loss by not running a job that has a deadline, however late it is; 0: it becomes best effort when late"
     )
 
 
@@ -96,7 +103,16 @@ def build(cluster: Cluster, config: TetrischedConfig, streams: Streams) -> Deplo
             f"{config.plan_ahead_s:g} s are {ahead} quanta of {config.quantum_s:g} s; at most {QUANTA_MAX} are planned"
         )
         raise InputError("tetrisched:plan_ahead_s", problem)
-    asking = RequestSetting(config.gangs, not config.heterogeneity, None, config.deadline_value)
+    asking = RequestSetting(
+        config.gangs,
+        not config.heterogeneity,
+        None,
+        config.deadline_value,
+        by_priority=config.budget == "priority",
+        insists=config.preferences == "hard",
+        grace_us=round(config.grace_s * SECOND),
+        drop_penalty=config.drop_penalty,
+    )
     return _deployment(cluster, _setting("tetrisched", config, quantum_us, ahead, asking))
 
 
@@ -155,7 +171,7 @@ TETRISCHED = Architecture(
     tolerates=frozenset({"duplication"}),
     gangs="gangs",
     immediate={**PROMPT, "plan_ahead_s": 0.0},
-    features={"constraints": "", "deadlines": "", "preferences": "heterogeneity"},
+    features={"constraints": "", "deadlines": "", "preferences": "heterogeneity", "priorities": "budget=priority"},
 )
 
 ALSCHED = msgspec.structs.replace(

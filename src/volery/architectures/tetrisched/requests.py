@@ -8,8 +8,10 @@ and becomes, for every placement option and every start up to the plan-ahead, an
 run is worth; alternatives without worth are left out. The shapes of TetriSched's job types are settings of it:
 unconstrained (no `fast`), GPU (one set), MPI (a set per rack), availability (`apart`), HDFS (`partial`).
 
-Value functions (ours where the papers are silent): with a deadline, the value until then and 0 after; as best effort,
-falling linearly from submission to `horizon_us` later, and never below a hundredth.
+Value functions (ours where the papers are silent): a job with a deadline, the time at which it is desired, is worth
+its budget until then; after that less and less for `grace_us` (its sensitivity to delay), or nothing at once; and a
+penalty for dropping it always on top: not to run it loses so much, whenever it would run. Without a deadline (best
+effort) the budget falls linearly from submission to `horizon_us` later, and never below a hundredth.
 
 A job's tasks that wait are a gang: all start at once, on machines of one option. Where tasks of a job have different
 constraints, the gang is a min over them. A gang that would not fit on the empty cluster is impossible: no plan holds
@@ -44,8 +46,11 @@ class Wishes(msgspec.Struct, frozen=True):
             taken now or not at all.
         apart: (name of a set, machines): all of these at once instead of `k` of one set, as one of each rack so that
             no failure takes all.
-        deadline_us: in absolute time; NEVER: best effort.
+        deadline_us: the time at which it is desired, absolute; NEVER: best effort.
         submitted_us: from which best effort loses value.
+        value: its budget.
+        grace_us: after the desired time the budget falls to nothing for so long; 0: at once.
+        penalty: of dropping it, if it has a deadline.
     """
 
     k: int
@@ -58,6 +63,8 @@ class Wishes(msgspec.Struct, frozen=True):
     deadline_us: Time = NEVER
     submitted_us: Time = 0
     value: float = 1.0
+    grace_us: Time = 0
+    penalty: float = 0.0
 
     def options(self) -> list[Option]:
         found = [Option(name, self.estimate_us) for name in self.fast]
@@ -78,7 +85,9 @@ class Branch(NamedTuple):
 
 def value_at(wishes: Wishes, end_us: Time, horizon_us: Time) -> float:
     if wishes.deadline_us != NEVER:
-        return wishes.value if end_us <= wishes.deadline_us else 0.0
+        late_us = end_us - wishes.deadline_us
+        left = 1.0 if late_us <= 0 else 1.0 - late_us / wishes.grace_us if late_us < wishes.grace_us else 0.0
+        return wishes.penalty + wishes.value * left
     left = 1.0 - (end_us - wishes.submitted_us) / horizon_us
     return wishes.value * max(FLOOR, left)
 
@@ -125,12 +134,25 @@ class RequestSetting(msgspec.Struct, frozen=True):
     Args:
         blind: to what makes machines different (the ablation NH).
         timeless: of alsched, without a notion of when and how long; None: TetriSched.
+        deadline_value: the budget of a job with a deadline, where best effort has 1.
+        by_priority: budgets are multiplied by 1 + the job's priority.
+        insists: preferences are hard constraints to TetriSched.
+        grace_us, drop_penalty: of jobs with a deadline, see `Wishes`.
     """
 
     gangs: bool
     blind: bool
     timeless: Soft | None
     deadline_value: float
+    by_priority: bool = False
+    insists: bool = False
+    grace_us: Time = 0
+    drop_penalty: float = 0.0
+
+    def budget(self, job: Job, deadline_us: Time) -> float:
+        """The budget of a job that is to be done by `deadline_us`; NEVER: as best effort."""
+        base = self.deadline_value if deadline_us != NEVER else 1.0
+        return base * (1 + max(0, job.priority)) if self.by_priority else base
 
 
 class WaitingJob(msgspec.Struct):
@@ -195,13 +217,14 @@ class Requests:
         return JobRequest(waiting.job.id, expression, places, needs, missed)
 
     def _wishes(self, waiting: WaitingJob, deadline_us: Time) -> Wishes:
-        value = self._asking.deadline_value if deadline_us != NEVER else 1.0
         return Wishes(
             waiting.tasks,
             waiting.job.estimate_us,
             deadline_us=deadline_us,
             submitted_us=waiting.submitted_us,
-            value=value,
+            value=self._asking.budget(waiting.job, deadline_us),
+            grace_us=self._asking.grace_us,
+            penalty=self._asking.drop_penalty,
         )
 
     def _alternatives(self, waiting: WaitingJob, grid: TimeGrid, deadline_us: Time) -> list[Branch]:
@@ -214,8 +237,15 @@ class Requests:
 
     def _options(self, waiting: WaitingJob, mask: int) -> list[Option]:
         """For tasks with the same constraints; the last one is anywhere that they fit."""
-        job, blind = waiting.job, self._asking.blind
-        return self._machines.options(len(waiting.groups[mask]), mask, job.preference, job.estimate_us, blind=blind)
+        job, asking = waiting.job, self._asking
+        k = len(waiting.groups[mask])
+        options = self._machines.options(k, mask, job.preference, job.estimate_us, blind=asking.blind)
+        if asking.timeless == "none":
+            return options[-1:]
+        if asking.insists or asking.timeless == "hard":
+            best_us = min(option.length_us for option in options)
+            return [option for option in options if option.length_us <= max(1, best_us)]
+        return options
 
     def _slowest_us(self, waiting: WaitingJob) -> Time:
         """A gang over several sets takes as long as its slowest part may."""
@@ -229,8 +259,9 @@ class Requests:
         """Any number of tasks, now; each has its share of what the job is worth in time, or of best effort's worth."""
         length_us, tasks, deadline_us = self._slowest_us(waiting), waiting.tasks, waiting.job.deadline_us
         has_deadline = deadline_us != NEVER and self._asking.timeless is None
-        late = has_deadline and grid.now_us + length_us > deadline_us
-        value, quanta = self._asking.deadline_value if has_deadline and not late else 1.0, grid.quanta(length_us)
+        value, quanta = self._asking.budget(waiting.job, NEVER), grid.quanta(length_us)
+        worth = value_at(self._wishes(waiting, deadline_us), grid.now_us + length_us, 1) if has_deadline else value
+        late, value = not worth, worth or value
         sets = {mask: self._machines.named(mask) for mask in waiting.groups}
         parts = []
         for mask, group in waiting.groups.items():
@@ -246,10 +277,6 @@ class Requests:
             return JobRequest(waiting.job.id, Min(tuple(leaf)), ((APART, grid.now_us),), needs)
         options = self._options(waiting, needs[0])
         best_us = max(1, min(option.length_us for option in options))
-        if soft == "none":
-            options = options[-1:]
-        elif soft == "hard":
-            options = [option for option in options if option.length_us <= best_us]
         worths = [1.0 if soft == "none" else min(1.0, best_us / max(1, option.length_us)) for option in options]
         found = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
         expression = joined(list(found))

@@ -6,9 +6,17 @@ import pytest
 from tests.unit.architectures.tetrisched.drawn import ncks
 
 from volery.architectures.tetrisched.expressions import Max, Min, written
-from volery.architectures.tetrisched.machines import TimeGrid
-from volery.architectures.tetrisched.requests import FLOOR, Wishes, value_at, wizard
-from volery.core.model import NEVER, SECOND
+from volery.architectures.tetrisched.machines import ClusterMachines, TimeGrid
+from volery.architectures.tetrisched.requests import (
+    FLOOR,
+    Requests,
+    RequestSetting,
+    WaitingJob,
+    Wishes,
+    value_at,
+    wizard,
+)
+from volery.core.model import NEVER, SECOND, Cluster, Job, Preference, Task
 
 MINUTE = 60 * SECOND
 GRID = TimeGrid(now_us=0, quantum_us=10 * MINUTE, ahead=2, horizon_us=60 * MINUTE)
@@ -55,3 +63,26 @@ def test_with_a_deadline_the_value_is_constant_until_then() -> None:
     wishes = Wishes(1, 1, deadline_us=5, value=25.0)
     assert [value_at(wishes, end, 60) for end in (0, 5, 6)] == [25.0, 25.0, 0.0]
     assert wishes.deadline_us != NEVER
+
+
+def test_late_a_job_loses_its_budget_over_the_grace_and_not_running_it_costs_the_penalty() -> None:
+    """The blog's wizard: a budget, sensitivity to delay, a desired time and a penalty for dropping the job."""
+    wishes = Wishes(1, 1, deadline_us=100, value=8.0, grace_us=40, penalty=2.0)
+    assert [value_at(wishes, end, 60) for end in (100, 110, 130, 140, 900)] == [10.0, 8.0, 4.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(("by_priority", "budgets"), [(False, [1000.0, 1.0]), (True, [4000.0, 4.0])])
+def test_a_budget_may_follow_from_the_priority(by_priority: bool, budgets: list[float]) -> None:
+    asking = RequestSetting(True, False, None, 1000.0, by_priority=by_priority)
+    job = Job(0, 1, (), priority=3)
+    assert [asking.budget(job, deadline_us) for deadline_us in (5, NEVER)] == budgets
+
+
+def test_where_preferences_are_hard_constraints_slower_machines_are_no_alternative() -> None:
+    cluster = Cluster((1, 0), (2, 2))
+    job = Job(0, 2, (), 10, preference=Preference(1, 0, 200))
+    waiting = WaitingJob(job, 0, {0: [Task(0, 0), Task(0, 1)]})
+    grid = TimeGrid(0, 1, 0, 1)
+    for insists, places in ((False, ["c1", "c0"]), (True, ["c1"])):
+        requests = Requests(ClusterMachines(cluster), RequestSetting(True, False, None, 1000.0, insists=insists))
+        assert [where for where, _ in requests.make(waiting, grid).branches] == places
