@@ -23,6 +23,8 @@ HOPS_BY_MANAGERS: Final = 4
 MANAGERS: Final = frozenset({Stage.M2, Stage.M3, Stage.M4, Stage.M5, Stage.M6})
 BROKER: Final = frozenset({Stage.B, Stage.M1})
 ELASTIC: Final = frozenset({Stage.R6, Stage.R7})
+UNTOLD: Final = frozenset({Stage.T6, Stage.T8})
+"""Of all eight the copies of the tables leave open whether they have these."""
 
 
 def preset(
@@ -86,7 +88,7 @@ MAPPED = (
         "fuxi",
         "Fuxi-like: requests of jobs by priority, preemption by priority, balanced load, recovery",
         "Zhang et al., PVLDB 7(13), 2014; Andreadis et al., SC18, tables IV to VII",
-        without={*MANAGERS, *BROKER, Stage.T9, Stage.T12},
+        without={*UNTOLD, Stage.J7, *MANAGERS, *BROKER, Stage.T9, Stage.T12},
         J3="priority",
         J5="stage-in",
         T10="priority",
@@ -97,7 +99,7 @@ MAPPED = (
         "apollo",
         "Apollo-like: tasks on the critical path first, passed to the queue with the least work; regular tasks preempt",
         "Boutin et al., OSDI 2014; Andreadis et al., SC18, tables IV to VII",
-        without={Stage.T9, Stage.T12},
+        without={*UNTOLD, Stage.J7, Stage.T9, Stage.T12},
         J3="priority",
         J5="stage-in",
         T2="heft",
@@ -109,7 +111,7 @@ MAPPED = (
         "autopilot",
         "Autopilot-like: any machine of the right type, another one after a failure; priorities preempt",
         "Isard, ACM SIGOPS Operating Systems Review 41(2), 2007; Andreadis et al., SC18, tables IV to VII",
-        without={*MANAGERS, *BROKER, *ELASTIC, Stage.J5, Stage.T9, Stage.T12},
+        without={*UNTOLD, Stage.J7, *MANAGERS, *BROKER, *ELASTIC, Stage.J5, Stage.T9, Stage.T12},
         T10="priority",
         T11="restart",
         R5="random-fit",
@@ -118,7 +120,8 @@ MAPPED = (
         "pegasus",
         "Pegasus-like: workflows with files staged for jobs and tasks, random machines, failed tasks again",
         "Deelman et al., IEEE Internet Computing 20(1), 2016; Andreadis et al., SC18, tables IV to VII",
-        without={*MANAGERS, *BROKER, Stage.T9, Stage.T12},
+        without={*UNTOLD, *MANAGERS, *BROKER, Stage.T9, Stage.T12},
+        J7="delete",
         J5="stage-in",
         T2="fifo",
         T5="stage-in",
@@ -129,7 +132,7 @@ MAPPED = (
         "iceni",
         "ICENI-like: jobs in turn, each task on the machine with the shortest predicted time",
         "McGough et al., UK e-Science All Hands Meeting 2004; Andreadis et al., SC18, tables IV to VII",
-        without={*MANAGERS, *BROKER, *ELASTIC, Stage.T9, Stage.T11},
+        without={*UNTOLD, Stage.J7, *MANAGERS, *BROKER, *ELASTIC, Stage.T9, Stage.T11},
         J5="stage-in",
         R5="ranked",
     ),
@@ -137,7 +140,8 @@ MAPPED = (
         "askalon",
         "Askalon-like: HEFT orders the tasks of a workflow, each task on the fastest machine",
         "Wieczorek, Prodan, Fahringer, SIGMOD Record 34(3), 2005; Andreadis et al., SC18, tables IV to VII",
-        without={*ELASTIC, Stage.T9, Stage.T11},
+        without={*UNTOLD, *ELASTIC, Stage.T9, Stage.T11},
+        J7="delete",
         J5="stage-in",
         T2="heft",
         R5="ranked",
@@ -146,7 +150,7 @@ MAPPED = (
         "triana",
         "Triana-like: tasks in the order in which their input is there, each on any peer",
         "Majithia et al., ICWS 2004; Andreadis et al., SC18, tables IV to VII",
-        without={*ELASTIC, Stage.T9, Stage.T11},
+        without={*UNTOLD, Stage.J7, *ELASTIC, Stage.T9, Stage.T11},
         J5="stage-in",
         T2="fifo",
         R5="random-fit",
@@ -155,7 +159,7 @@ MAPPED = (
         "dryad",
         "Dryad-like: a greedy manager, any free machine; lost vertices run again, slow ones twice",
         "Isard et al., EuroSys 2007; Andreadis et al., SC18, tables IV to VII",
-        without={*ELASTIC, Stage.T10, Stage.T12},
+        without={*UNTOLD, Stage.J7, *ELASTIC, Stage.T10, Stage.T12},
         T9="straggler",
         T11="restart",
         R5="random-fit",
