@@ -117,7 +117,7 @@ class Master(Component):
         matches, reserved, bits = group.matches, group.reserved, group.bits
         owned, node_of, send, random = self.owned, group.node_of, self._port.send, self._stream.random
         queues, kind, size, launches = self._queues, kind_of(message), len(bits), self._launches
-        if queues.length:
+        if queues.length and queues.waits(kind):
             self._port.observe(Measured("queued_tasks", queues.length))
         for task in message.tasks:
             candidates = free and free & matches[task.constraints]

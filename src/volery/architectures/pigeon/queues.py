@@ -40,6 +40,10 @@ class FairQueues:
         """The number of tasks that wait, of each type."""
         return tuple([queue.length for queue in self._queues])
 
+    def waits(self, kind: int) -> bool:
+        """Find out whether tasks of a type wait."""
+        return self._queues[kind].length > 0
+
     def masks(self) -> Iterator[tuple[int, int]]:
         """Types, and the constraint sets that wait in each."""
         for kind, queue in enumerate(self._queues):

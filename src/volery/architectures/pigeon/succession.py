@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from volery.architectures.pigeon.messages import Claim, Declared, Granted, Lineup
 from volery.core.component import Handler, Sends, sent_to
 from volery.core.events import Event, PeerBack, PeerLost, TimerFired
-from volery.core.model import Address, Time
+from volery.core.model import NEVER, Address, Time
 from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
@@ -407,11 +407,20 @@ class Candidacy:
             self._master.node_back(peer)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
-        """A node or a candidate has begun anew, and knows nothing."""
+        """A node or a candidate has begun anew, and knows nothing.
+
+        What distributors have granted until then proves nothing for the node: another may have led it since.
+        """
         peer = message.peer
         if peer in self._nodes and self.leading:
             self._unheard[peer] = None
             self._master.node_away(peer)
+            at_us, _ = self._confirming.pop(peer, (NEVER, {}))
+            if self._expired.get(peer) == at_us:
+                self._expired[peer] = now
+                self._confirm(peer, now)
+        elif peer in self._nodes and self._claiming:
+            self._claim(self.epoch)
         elif peer in self._powers and self.leading:
             self._appoint()
             for node, asked in self._asked.items():

@@ -163,6 +163,13 @@ def test_queue_lengths_are_reported_once_per_period_while_they_change() -> None:
     assert timers(group.hear(Completed(0), "node/0")) == [500_000]
 
 
+def test_the_queue_is_measured_by_tasks_of_a_type_that_waits_already() -> None:
+    group = Group(Cluster.uniform(1))
+    group.give(False, *tasks(0, 0, 0))
+    assert group.facts(GroupTasks(8, True, tasks(1, 0)), WHO) == {}, "it joins an empty queue"
+    assert group.facts(GroupTasks(9, True, tasks(2, 0)), WHO) == {"queued_tasks": 2}
+
+
 def test_a_repeated_delivery_or_notice_changes_nothing() -> None:
     group = Group(Cluster.uniform(2))
     delivery = GroupTasks(1, True, tasks(0, 0))

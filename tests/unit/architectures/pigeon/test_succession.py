@@ -105,6 +105,35 @@ def test_a_leader_asks_the_distributors_before_it_leads_a_restarted_node() -> No
     assert one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]) == [("node/1", Lead(0))]
 
 
+def test_what_was_granted_before_a_node_began_anew_does_not_lead_it() -> None:
+    one = Candidate(FIRST)
+    one.hear(Renewed("node/1"))
+    one.hear(Status(-1, (), ()), "node/1", now=9)
+    one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
+    one.hear(Renewed("node/1"), now=10)
+    assert not one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]), "another may have led it since"
+    assert one.hear(Status(-1, (), ()), "node/1", now=11) == [(dealer, Claim(0, "node/1", 11)) for dealer in DEALERS]
+
+
+def test_a_lost_node_that_begins_anew_is_given_up_after_another_confirmation() -> None:
+    one = Candidate(FIRST)
+    one.hear(PeerLost("node/1"))
+    assert one.hear(TimerFired(("lease", "node/1")), now=9) == [(dealer, Claim(0, "node/1", 9)) for dealer in DEALERS]
+    assert one.hear(Renewed("node/1"), now=10) == [(dealer, Claim(0, "node/1", 10)) for dealer in DEALERS]
+    one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
+    assert not one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[1])
+    one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[0])
+    assert one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[1]) == [("node/1", Lead(0))]
+
+
+def test_a_claimant_claims_a_later_epoch_when_a_node_begins_anew() -> None:
+    one = Candidate(SECOND)
+    one.hear(PeerLost(FIRST))
+    assert one.hear(Renewed("node/1")) == [(dealer, Claim(5)) for dealer in DEALERS]
+    assert not one.lead(1), "another may have led the node since"
+    assert one.lead(5)
+
+
 def test_a_node_that_never_answered_is_given_up_when_former_leaders_have_lost_it_too() -> None:
     one = Candidate(SECOND)
     one.hear(PeerLost(FIRST))
