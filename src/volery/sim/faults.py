@@ -125,6 +125,8 @@ def crashes_of(text: str, place: str) -> FaultPlan:
         if found is None:
             raise InputError(place, f"{part!r} is no crash; write address@time+duration in seconds, as gm/0@20+5")
         role, first, last, rest, at_s, for_s = found.groups()
+        if int(last or first) < int(first):
+            raise InputError(place, f"{part!r} names no address: {last} is before {first}")
         at_us, back_us = round(float(at_s) * SECOND), round((float(at_s) + float(for_s)) * SECOND)
         numbers = range(int(first), int(last or first) + 1)
         crashes += [Crash(at_us, f"{role}{number}{rest}", back_us) for number in numbers]
@@ -236,8 +238,8 @@ class FaultInjector(Extension):
             self._pairs.setdefault(entry, []).append(pair)
         for crash in plan.crashes:
             if recovery is None or crash.address not in deployment.components:
-                reason = "is not an address" if recovery is not None else "cannot be rebuilt: the design bears no crash"
-                raise InputError("faults.crashes", f"{crash.address} {reason}")
+                rebuilt = "cannot be rebuilt: its design bears crashes with reliable=true, or not at all"
+                raise InputError("faults.crashes", f"{crash.address} {'is not an address' if recovery else rebuilt}")
 
     def wrap_inbox(self, address: Address, component: Component, inbox: Door, port: LabPort) -> Door:
         """Have the messages to a component pass its gate."""

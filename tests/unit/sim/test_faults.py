@@ -264,7 +264,7 @@ def test_crashes_are_named_by_address_time_and_duration() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["gm/0", "gm/0@20", "gm@20+5", "node/3@-1+2", "node/0@1+9,node/0@2+1"])
+@pytest.mark.parametrize("text", ["gm/0", "gm/0@20", "gm@20+5", "node/5-3@1+1", "node/3@-1+2", "node/0@1+9,node/0@2+1"])
 def test_crashes_that_cannot_be_are_refused_with_their_place(text: str) -> None:
     with pytest.raises(InputError, match="crashes"):
         crashes_of(text, "crashes")

@@ -8,9 +8,10 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          before "available"). Where machines offer several resources, amounts stand in for the available bit.
          megha-2021 (arXiv 2103.08413): a GM receives the ends of its own tasks at once, because it answers for their
          jobs (the paper: with the next update). With `shares` a preemption is validated by the loser's GM too, and
-         nobody loses what it is due: docs/decisions/0011. Users below their share come first, a standby hears results
-         alone, and GMs ask for what they need after a crash: docs/decisions/0010. Readings as printed: match=first,
-         turns=round-robin, preemption=paper, recovery=paper (heartbeats are sent where there is news). docs/papers.md.
+         nobody loses what it is due: docs/decisions/0011. Users below their share come first, a standby receives
+         results alone, and GMs ask for what they need after a crash: docs/decisions/0010. Readings as printed:
+         match=first, turns=round-robin, preemption=paper, recovery=paper (heartbeats are sent where there is news).
+         docs/papers.md.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class GlobalMaster(Component):
                 request = Request(number, partition, some, where, attempts, users, epoch, term)
             else:
                 request = Request(number, partition, some, where)
-            for address in (self.lms[lm], *recovery.hearers(lm)):
+            for address in recovery.recipients(lm):
                 self._port.send(address, request)
         self.narrator.requested(partition, tasks, places)
 

@@ -5,8 +5,9 @@ has finished and is not forgotten. The standby receives every result, too. A lea
 list of active tasks, back to the GMs that own them, which alone number attempts.
 
 As printed (arXiv 2103.08413, section IV-D) a leader relaunches the tasks of a failed worker itself, there, once it is
-restarted: both masters hear what GMs request, and so both have the list of tasks. What is not on it goes back to its
-GM. And a GM that has begun anew receives its report with the next heartbeat.
+restarted: both masters receive what GMs request, and so both have the list of tasks. What is not on it goes back to its
+GM, and so does what is cancelled, or waits for a machine that is drained. A relaunched task is no victim of preemptions
+any more. And a GM that has begun anew receives its report with the next heartbeat.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Alone:
     def bind(self, port: Port) -> None: ...
     def start(self, now: Time) -> None: ...
 
-    def hear(self, tasks: Sequence[Task]) -> None:
+    def note_requested(self, tasks: Sequence[Task]) -> None:
         """Note tasks that a GM requests."""
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
@@ -133,7 +134,7 @@ class Paired:
     def __init__(self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False) -> None:
         self._printed = printed
         self._listed: dict[JobId, dict[TaskId, Task]] = {}
-        self._strangers: dict[Address, None] = {}
+        self._joining: dict[Address, None] = {}
         self._pair = pair_of(lm)
         self._me = me
         self._lease = lease
@@ -165,12 +166,12 @@ class Paired:
     def forget_all(self) -> None:
         """Forget all but results."""
         self._unsent.clear()
-        self._strangers.clear()
+        self._joining.clear()
         self._lm.forget_all()
 
     # What Global Masters ask for.
 
-    def hear(self, tasks: Sequence[Task]) -> None:
+    def note_requested(self, tasks: Sequence[Task]) -> None:
         for task in tasks if self._printed else ():
             self._listed.setdefault(task.job, {})[task.id] = task
 
@@ -225,6 +226,8 @@ class Paired:
                     known = self._lm.there[node][task.id]
                     self._lm.note_ended(self._lm.allocations.ended(known), task.id, now)
                     self._lm.let_go(active, node)
+        for node in self._lm.there:
+            self._maybe_hand_back(node)
         if self._is_void(gm, self.term_of(gm)):
             return
         for node, there in self._lm.there.items():
@@ -234,6 +237,7 @@ class Paired:
 
     def on_drain(self, message: Drain, source: Address, now: Time) -> None:
         self.leadership.on_drain(message, source, now)
+        self._maybe_hand_back(message.node)
 
     def takes_timer(self, event: TimerFired, now: Time) -> bool:
         if self.leadership.is_lease(event):
@@ -243,8 +247,8 @@ class Paired:
             self._lm.sleep(event)
             return True
         if event.key == HEARTBEAT:
-            strangers, self._strangers = self._strangers, {}
-            for gm in strangers:
+            joining, self._joining = self._joining, {}
+            for gm in joining:
                 self._report_whole(gm)
         for address, told in self._lm.gms.items() if self._relieved else ():
             if self._is_void(address, self.term_of(address)):
@@ -333,7 +337,8 @@ class Paired:
         running = {active.task for active in status.running}
         finished = [active for active in map(self._with_owner, status.finished) if not self._end(active, node, 0)]
         gone = [active for task, active in there.items() if task not in running]
-        self._hand_back(node, [active for active in gone if not self._relaunched(active, node)])
+        self._hand_back(node, [active for active in gone if self._to_relaunch(active, node) is None])
+        again = [self._relaunch(active, node) for active in list(there.values()) if active.task not in running]
         holds = self._lm.allocations.holds
         fresh = [self._with_owner(active) for active in status.running if not holds(active.task)]
         for active in fresh:
@@ -342,30 +347,35 @@ class Paired:
             self.node_back(node)
         if self.opened:
             for address in self._lm.gms:
-                self._report(address, fresh, finished, whole=False)
+                self._report(address, [*again, *fresh], finished, whole=False)
 
     def node_dead(self, node: Address) -> None:
         """Its tasks go back to their owners, or wait for it, and nobody gets their places."""
-        there = self._lm.there[node].values()
-        self._hand_back(node, [active for active in there if self._to_relaunch(active, node) is None])
+        self._hand_back(node, self._not_waiting(node))
         self._lm.shares.node_dead(node)
+
+    def _not_waiting(self, node: Address) -> list[Active]:
+        return [active for active in self._lm.there[node].values() if self._to_relaunch(active, node) is None]
+
+    def _maybe_hand_back(self, node: Address) -> None:
+        """Hand back what waits for a dead node no longer."""
+        if self._printed and self.leadership.given_up(node):
+            self._hand_back(node, self._not_waiting(node))
 
     def _to_relaunch(self, active: Active, node: Address) -> Task | None:
         if node in self.drained or self._lm.shares.is_victim(active.task):
             return None
         return self._listed.get(active.job, {}).get(active.task)
 
-    def _relaunched(self, active: Active, node: Address) -> bool:
-        """Launch a dead attempt's task again where it was, and let its GM know, which numbers attempts below these."""
+    def _relaunch(self, active: Active, node: Address) -> Active:
+        """Launch a dead attempt's task again where it was; its GM numbers attempts below these."""
         task, low = self._to_relaunch(active, node), active.attempt % ATTEMPTS
-        if task is None:
-            return False
+        assert task is not None, "a task that was handed back"
         again = replace(active, attempt=active.attempt + max(1, ATTEMPTS // 2 - low))
         self._lm.there[node][active.task] = again
         self._lm.observe(Counted("relaunches"))
         self.run(task, again, node)
-        self._report(active.owner, (again,), (), whole=False)
-        return True
+        return again
 
     def _hand_back(self, node: Address, dead: list[Active]) -> None:
         owners: dict[Address, list[Active]] = {}
@@ -398,7 +408,7 @@ class Paired:
         if self.opened and not self._is_void(gm, message.term):
             self._meet_anew(self._lm.gms[gm])
             if self._printed:
-                self._strangers[gm] = None
+                self._joining[gm] = None
                 self._lm.maybe_arm(now)
             else:
                 self._report_whole(gm)

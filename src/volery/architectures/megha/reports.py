@@ -59,6 +59,7 @@ class NoReports:
     def join(self, gm: GlobalMaster) -> None:
         """Become the part of this Global Master."""
         self.epochs = [0] * gm.layout.lm_count
+        self._leaders = gm.lms
 
     def start(self) -> None:
         """Ask every cluster what runs there, after a restart."""
@@ -67,9 +68,9 @@ class NoReports:
         """Addresses of the Local Masters of a cluster, the one that leads at first before the other."""
         return (f"lm/{lm}",)
 
-    def hearers(self, lm: int) -> tuple[Address, ...]:
-        """Those who hear what is requested of a cluster beside its leader."""
-        return ()
+    def recipients(self, lm: int) -> tuple[Address, ...]:
+        """Addresses to which requests to a cluster are sent."""
+        return (self._leaders[lm],)
 
     def knows_all(self) -> bool:
         """Find out whether all that runs is known."""
@@ -101,7 +102,7 @@ class ReportRecovery:
 
     Args:
         moves: of jobs from one GM to another, of which this component knows.
-        printed: whether the standby of a pair hears what is requested, too (arXiv 2103.08413, section IV-D).
+        printed: whether the standby of a pair receives requests, too (arXiv 2103.08413, section IV-D).
     """
 
     takes: ClassVar[frozenset[type]] = frozenset({Report, Lost, Moved, Standing})
@@ -136,8 +137,8 @@ class ReportRecovery:
     def masters_of(self, lm: int) -> tuple[Address, ...]:
         return pair_of(lm)
 
-    def hearers(self, lm: int) -> tuple[Address, ...]:
-        return tuple([one for one in pair_of(lm) if self._printed and one != self._gm.lms[lm]])
+    def recipients(self, lm: int) -> tuple[Address, ...]:
+        return pair_of(lm) if self._printed else (self._gm.lms[lm],)
 
     def knows_all(self) -> bool:
         return not self._unknown and not any(self._doubted)

@@ -204,11 +204,12 @@ class Leadership:
         self.moves = tuple(sorted([*self.moves, *fresh], key=lambda move: move.epoch))
         self._master.adopt_moves(fresh)
         if self.leading:
-            self._unfenced = {node: None for node in self._nodes if not self._is_given_up(node)}
+            self._unfenced = {node: None for node in self._nodes if not self.given_up(node)}
             for node in self._nodes:
                 self._port.send(node, Fence(self.epoch, self.moves))
 
-    def _is_given_up(self, node: Address) -> bool:
+    def given_up(self, node: Address) -> bool:
+        """Find out whether what ran on a node was given up with it."""
         return node in self._lost and node in self._unheard
 
     def on_fenced(self, message: Fenced, source: Address, now: Time) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.unit.architectures.parts import SUBMITTER, messages
 
 from volery.architectures import configure, lookup
@@ -20,11 +21,12 @@ from volery.architectures.megha.messages import (
     Report,
     Request,
     StateUpdate,
+    Withdraw,
     Yield,
 )
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component
-from volery.core.events import Moved, PeerBack, PeerLost, Reassignment, Submit, TaskFinished
+from volery.core.events import Drain, Moved, PeerBack, PeerLost, Reassignment, Submit, TaskFinished, TimerFired
 from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
 from volery.core.shares import ShareChange
@@ -213,3 +215,14 @@ def test_before_its_first_report_a_new_leader_sends_whole_holdings_and_nothing_e
     for message in (Holdings(1, (), ()), Lost(ousted, preempted=True), Lost(ousted), Refusal((1,), update, (2,), True)):
         assert not gm.state.heeds(message, standby)
         assert gm.state.heeds(message, "lm/0")
+
+
+@pytest.mark.parametrize(("order", "source"), [(Withdraw((1,)), "gm/0"), (Drain("node/0", True), "node/0")])
+def test_a_task_that_waits_for_a_dead_machine_as_printed_goes_back_when_it_is_not_to_run_there(
+    order: Any, source: Address
+) -> None:
+    local = Inside("lm/0", recovery="paper")
+    local.hear(Request(1, 0, (Task(1, 1),), (0,), (0,), (0,)), "gm/0")
+    local.hear(PeerLost("node/0"))
+    assert not messages(local.hear(TimerFired(("lease", "node/0")), "lm/0", 9_000_000), Lost), "it waits"
+    assert [to for to, _ in messages(local.hear(order, source), Lost)] == ["gm/0"]
