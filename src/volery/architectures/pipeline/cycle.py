@@ -263,10 +263,23 @@ class Cycle:
         if not self.view.makes_room(waiting, eviction.machine, losers):
             name, task = type(policy).__name__, waiting.task.id
             raise ValueError(f"{name} makes no room for task {task} on machine {eviction.machine}")
+        if self._monitor is not None:
+            self._monitor.hold()
         for running in losers:
             self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
         self.submit_task(waiting, eviction.machine, now)
+        if self._monitor is not None:
+            self._monitor.settle(eviction.machine, now)
         return True
+
+    def hand_over(self, running: Running, waiting: Waiting, now: Time) -> None:
+        """Give the room of a task that has ended to another of its size, and to nothing else."""
+        if self._monitor is not None:
+            self._monitor.hold()
+        self.release(running, now)
+        self.submit_task(waiting, running.machine, now)
+        if self._monitor is not None:
+            self._monitor.settle(running.machine, now)
 
     def evict(self, running: Running, then: AfterEviction, now: Time, beneficiary: TaskId = NEVER) -> PendingEviction:
         """End an attempt on purpose: its room is given back, and its task belongs to no queue until its end."""
@@ -335,8 +348,10 @@ class Cycle:
     def cleaned(self, message: Cleaned, now: Time) -> None:
         """Use a machine again on which the files of a task are deleted (stage T8)."""
         running = self.state.running.get(message.task)
-        if running is not None and running.cleaning and running.attempt == message.attempt:
-            self.release(running, now)
+        if running is not None and running.cleaning and running.clean_us and running.attempt == message.attempt:
+            running.clean_us = 0
+            if self._allocs is None or not self._allocs.keep(running, now):
+                self.release(running, now)
             self.changed(now)
 
     def _end_copies(self, running: Running, now: Time) -> None:
@@ -411,6 +426,8 @@ class Cycle:
         if self._monitor is not None:
             self._monitor.forget(machine)
         for running in list(self.state.on_machine[machine].values()):
+            if not self.runs(running):  # its job is done, and has given its allocs back
+                continue
             self.evictions.drop(running)
             others = running.task.id in self.state.copies
             self.release(running, now)

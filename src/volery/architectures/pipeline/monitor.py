@@ -35,11 +35,12 @@ class Monitor:
         policy: of the stage.
     """
 
-    __slots__ = ("_cycle", "_policy", "_unused")
+    __slots__ = ("_cycle", "_holds", "_policy", "_unused")
     _cycle: Reclaiming
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
+        self._holds = False
         self._unused: dict[int, list[Running]] = {}  # by machine, those on reclaimed room, the oldest first
 
     def attach(self, cycle: Reclaiming) -> None:
@@ -113,7 +114,17 @@ class Monitor:
         if there is None:
             return
         self._unused[running.machine] = [one for one in there if one is not running]
-        self._settle(running.machine, now)
+        if not self._holds:
+            self._settle(running.machine, now)
+
+    def hold(self) -> None:
+        """Leave the room that is given back from now on to the task for which it is made."""
+        self._holds = True
+
+    def settle(self, machine: int, now: Time) -> None:
+        """Settle a machine again, since that task has its room."""
+        self._holds = False
+        self._settle(machine, now)
 
     def _settle(self, machine: int, now: Time) -> None:
         """Find other room for tasks, or end them, until no more is given away than is reclaimed."""
@@ -131,9 +142,7 @@ class Monitor:
         state = self._cycle.state
         for running in there:
             if self._cycle.view.makes_room(running.waiting, machine, ()):
-                free = state.index.free[machine]
-                running.took = state.packing.named(free, running.waiting.kind.packed)
-                state.index.put(machine, state.packing.settled(free - running.took))
+                state.take_free(running)
                 running.reclaimed = False
                 self._unused[machine] = [one for one in there if one is not running]
                 return True
