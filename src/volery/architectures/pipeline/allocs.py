@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from volery.architectures.pipeline.attempts import Placements
+from volery.architectures.pipeline.monitor import Monitor, held
 from volery.architectures.pipeline.policies import Kind, Running, Waiting
 from volery.core.events import Counted
 from volery.core.model import JobId, Key, Time
@@ -21,8 +22,8 @@ ALLOCS: Final = "allocs"
 class Submitting(Placements, Protocol):
     """The cycle, as allocs use it."""
 
-    def hand_over(self, running: Running, waiting: Waiting, now: Time) -> None:
-        """Give the room of a task that has ended to another of its size."""
+    def submit_task(self, waiting: Waiting, target: int, now: Time, takes: int | None = None) -> Running:
+        """Give a task a target."""
 
 
 class Allocs:
@@ -30,13 +31,15 @@ class Allocs:
 
     Args:
         kept_us: time after which an alloc that is not used is given back.
+        monitor: that shall not give away the room of an alloc; None: there is none.
     """
 
-    __slots__ = ("_cycle", "_due", "_kept_us", "_of_job", "_queued")
+    __slots__ = ("_cycle", "_due", "_kept_us", "_monitor", "_of_job", "_queued")
     _cycle: Submitting
 
-    def __init__(self, kept_us: Time) -> None:
+    def __init__(self, kept_us: Time, monitor: Monitor | None = None) -> None:
         self._kept_us = kept_us
+        self._monitor = monitor
         self._of_job: dict[JobId, list[Running]] = {}
         self._due: deque[tuple[Time, Running]] = deque()
         self._queued: dict[JobId, dict[Kind, deque[Waiting]]] = {}  # some have started since
@@ -74,7 +77,9 @@ class Allocs:
         return False
 
     def _start(self, running: Running, waiting: Waiting, now: Time) -> None:
-        self._cycle.hand_over(running, waiting, now)
+        with held(self._monitor, running.machine, now):
+            self._cycle.release(running, now)
+            self._cycle.submit_task(waiting, running.machine, now)
         self._cycle.port.observe(Counted("alloc_starts"))
 
     def _next(self, running: Running) -> Waiting | None:

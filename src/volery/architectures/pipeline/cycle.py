@@ -23,7 +23,7 @@ from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
 from volery.architectures.pipeline.messages import Cleaned, Ready, Report, Restarted
-from volery.architectures.pipeline.monitor import Monitor
+from volery.architectures.pipeline.monitor import Monitor, held
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
 from volery.architectures.pipeline.policies.attempts import NoPreemption
 from volery.architectures.pipeline.policies.policy import Preempting
@@ -263,23 +263,11 @@ class Cycle:
         if not self.view.makes_room(waiting, eviction.machine, losers):
             name, task = type(policy).__name__, waiting.task.id
             raise ValueError(f"{name} makes no room for task {task} on machine {eviction.machine}")
-        if self._monitor is not None:
-            self._monitor.hold()
-        for running in losers:
-            self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
-        self.submit_task(waiting, eviction.machine, now)
-        if self._monitor is not None:
-            self._monitor.settle(eviction.machine, now)
+        with held(self._monitor, eviction.machine, now):
+            for running in losers:
+                self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
+            self.submit_task(waiting, eviction.machine, now)
         return True
-
-    def hand_over(self, running: Running, waiting: Waiting, now: Time) -> None:
-        """Give the room of a task that has ended to another of its size, and to nothing else."""
-        if self._monitor is not None:
-            self._monitor.hold()
-        self.release(running, now)
-        self.submit_task(waiting, running.machine, now)
-        if self._monitor is not None:
-            self._monitor.settle(running.machine, now)
 
     def evict(self, running: Running, then: AfterEviction, now: Time, beneficiary: TaskId = NEVER) -> PendingEviction:
         """End an attempt on purpose: its room is given back, and its task belongs to no queue until its end."""
@@ -425,9 +413,7 @@ class Cycle:
         self.state.now = now
         if self._monitor is not None:
             self._monitor.forget(machine)
-        for running in list(self.state.on_machine[machine].values()):
-            if not self.runs(running):  # its job is done, and has given its allocs back
-                continue
+        for running in filter(self.runs, list(self.state.on_machine[machine].values())):  # allocs end with their job
             self.evictions.drop(running)
             others = running.task.id in self.state.copies
             self.release(running, now)

@@ -8,7 +8,8 @@ youngest first. Free room and reclaimed room are not added up for one task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from volery.architectures.pipeline.attempts import AfterEviction, Placements
@@ -157,3 +158,14 @@ class Monitor:
         for machine, there in self._unused.items():
             known = self._cycle.state.on_machine[machine]
             assert all(known.get(one.task.id) is one and not one.took for one in there), f"machine {machine}"
+
+
+@contextmanager
+def held(monitor: Monitor | None, machine: int, now: Time) -> Iterator[None]:
+    """Keep the room that is made on a machine for the task for which it is made."""
+    if monitor is None:
+        yield
+        return
+    monitor.hold()
+    yield
+    monitor.settle(machine, now)
