@@ -76,7 +76,7 @@ def parse_variability(text: str, seed: int) -> Variability:
     """
     spec = Spec(f"variability:{text}", ("period", "spread"))
     spread_permille = round(spec.at_least_zero("spread", 0.2, most=0.99) * 1000)
-    return Variability(seed, round(spec.positive("period", 300.0) * SECOND), spread_permille)
+    return Variability(seed, max(1, round(spec.positive("period", 300.0) * SECOND)), spread_permille)
 
 
 def _without_racks(

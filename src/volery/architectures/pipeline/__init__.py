@@ -343,7 +343,7 @@ def _cycle(
     speculation = None if isinstance(copying, NoCopies) else Speculation(copying)
     migration = Migration(moving) if moving.every_us() else None
     monitor = Monitor(parts.policies["T6"]) if parts.policies["T6"].every_us() else None
-    allocs = Allocs(parts.alloc_us) if parts.alloc_us else None
+    allocs = Allocs(parts.alloc_us, monitor) if parts.alloc_us else None
     return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay, monitor, allocs)
 
 

@@ -11,7 +11,8 @@ from collections import deque
 from typing import Final, Protocol
 
 from volery.architectures.pipeline.attempts import Placements
-from volery.architectures.pipeline.policies import Running, Waiting
+from volery.architectures.pipeline.monitor import Monitor, held
+from volery.architectures.pipeline.policies import Kind, Running, Waiting
 from volery.core.events import Counted
 from volery.core.model import JobId, Key, Time
 
@@ -30,24 +31,33 @@ class Allocs:
 
     Args:
         kept_us: time after which an alloc that is not used is given back.
+        monitor: that shall not give away the room of an alloc; None: there is none.
     """
 
-    __slots__ = ("_cycle", "_due", "_kept_us", "_of_job")
+    __slots__ = ("_cycle", "_due", "_kept_us", "_monitor", "_of_job", "_queued")
     _cycle: Submitting
 
-    def __init__(self, kept_us: Time) -> None:
+    def __init__(self, kept_us: Time, monitor: Monitor | None = None) -> None:
         self._kept_us = kept_us
+        self._monitor = monitor
         self._of_job: dict[JobId, list[Running]] = {}
         self._due: deque[tuple[Time, Running]] = deque()
+        self._queued: dict[JobId, dict[Kind, deque[Waiting]]] = {}  # some have started since
 
     def attach(self, cycle: Submitting) -> None:
         """Work for a cycle."""
         self._cycle = cycle
 
     def keep(self, running: Running, now: Time) -> bool:
-        """Keep the room of a task that has ended; False: its job has no others."""
-        if running.reclaimed or running.job.left_us <= running.waiting.work_us:
+        """Keep the room of a task that has ended, or start another of its job there; False: its job has no others."""
+        job = running.job
+        left_us = job.left_us if running.cleaning else job.left_us - running.waiting.work_us
+        if running.reclaimed or left_us <= 0 or job.id not in self._cycle.state.jobs:
             return False
+        waiting = self._next(running)
+        if waiting is not None and self._cycle.state.online >> running.machine & 1:
+            self._start(running, waiting, now)
+            return True
         running.ending = running.cleaning = True
         self._of_job.setdefault(running.job.id, []).append(running)
         if not self._due:
@@ -57,14 +67,30 @@ class Allocs:
 
     def take(self, waiting: Waiting) -> bool:
         """Start a task that was queued in an alloc of its job; False: none has its size."""
-        cycle, now = self._cycle, self._cycle.state.now
+        state = self._cycle.state
         for running in self._of_job.get(waiting.job.id, ()):
-            if running.waiting.kind is waiting.kind and cycle.state.online >> running.machine & 1:
-                self._give_back(running, now)
-                cycle.submit_task(waiting, running.machine, now)
-                cycle.port.observe(Counted("alloc_starts"))
+            if running.waiting.kind is waiting.kind and state.online >> running.machine & 1:
+                self.forget(running)
+                self._start(running, waiting, state.now)
                 return True
+        self._queued.setdefault(waiting.job.id, {}).setdefault(waiting.kind, deque()).append(waiting)
         return False
+
+    def _start(self, running: Running, waiting: Waiting, now: Time) -> None:
+        with held(self._monitor, running.machine, now):
+            self._cycle.release(running, now)
+            self._cycle.submit_task(waiting, running.machine, now)
+        self._cycle.port.observe(Counted("alloc_starts"))
+
+    def _next(self, running: Running) -> Waiting | None:
+        """The task of the same job and size that was queued first, and waits."""
+        there = self._cycle.state.waiting
+        queued = self._queued.get(running.job.id, {}).get(running.waiting.kind)
+        while queued:
+            if there.get(queued[0].task.id) is queued[0]:
+                return queued[0]
+            queued.popleft()
+        return None
 
     def _give_back(self, running: Running, now: Time) -> None:
         self.forget(running)
@@ -80,6 +106,7 @@ class Allocs:
 
     def done(self, job: JobId, now: Time) -> None:
         """Give all allocs of a job back."""
+        self._queued.pop(job, None)
         for running in self._of_job.pop(job, ()):
             self._cycle.release(running, now)
 

@@ -23,7 +23,7 @@ from volery.architectures.pipeline.autoscaler import SWITCHES, Autoscaler
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import iteration_of
 from volery.architectures.pipeline.messages import Cleaned, Ready, Report, Restarted
-from volery.architectures.pipeline.monitor import Monitor
+from volery.architectures.pipeline.monitor import Monitor, held
 from volery.architectures.pipeline.policies import JobRecord, Kind, Running, Waiting
 from volery.architectures.pipeline.policies.attempts import NoPreemption
 from volery.architectures.pipeline.policies.policy import Preempting
@@ -263,9 +263,10 @@ class Cycle:
         if not self.view.makes_room(waiting, eviction.machine, losers):
             name, task = type(policy).__name__, waiting.task.id
             raise ValueError(f"{name} makes no room for task {task} on machine {eviction.machine}")
-        for running in losers:
-            self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
-        self.submit_task(waiting, eviction.machine, now)
+        with held(self._monitor, eviction.machine, now):
+            for running in losers:
+                self.evict(running, AfterEviction.QUEUE, now, waiting.task.id)
+            self.submit_task(waiting, eviction.machine, now)
         return True
 
     def evict(self, running: Running, then: AfterEviction, now: Time, beneficiary: TaskId = NEVER) -> PendingEviction:
@@ -335,8 +336,10 @@ class Cycle:
     def cleaned(self, message: Cleaned, now: Time) -> None:
         """Use a machine again on which the files of a task are deleted (stage T8)."""
         running = self.state.running.get(message.task)
-        if running is not None and running.cleaning and running.attempt == message.attempt:
-            self.release(running, now)
+        if running is not None and running.cleaning and running.clean_us and running.attempt == message.attempt:
+            running.clean_us = 0
+            if self._allocs is None or not self._allocs.keep(running, now):
+                self.release(running, now)
             self.changed(now)
 
     def _end_copies(self, running: Running, now: Time) -> None:
@@ -410,7 +413,7 @@ class Cycle:
         self.state.now = now
         if self._monitor is not None:
             self._monitor.forget(machine)
-        for running in list(self.state.on_machine[machine].values()):
+        for running in filter(self.runs, list(self.state.on_machine[machine].values())):  # allocs end with their job
             self.evictions.drop(running)
             others = running.task.id in self.state.copies
             self.release(running, now)

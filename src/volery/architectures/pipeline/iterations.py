@@ -417,7 +417,7 @@ class Conservative:
 
 
 def iteration_of(name: str, state: State, queue: Queue) -> Iteration:
-    """The iteration of a name: skip, strict, easy or conservative."""
+    """The iteration of a name: skip, every, strict, easy or conservative."""
     if name not in BACKFILLING:
         return Sequential(state, queue, strict=name == "strict")
     assert isinstance(queue, KeyedQueue), "other orders are refused"

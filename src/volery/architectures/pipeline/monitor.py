@@ -8,7 +8,8 @@ youngest first. Free room and reclaimed room are not added up for one task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from volery.architectures.pipeline.attempts import AfterEviction, Placements
@@ -35,11 +36,12 @@ class Monitor:
         policy: of the stage.
     """
 
-    __slots__ = ("_cycle", "_policy", "_unused")
+    __slots__ = ("_cycle", "_holds", "_policy", "_unused")
     _cycle: Reclaiming
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
+        self._holds = False
         self._unused: dict[int, list[Running]] = {}  # by machine, those on reclaimed room, the oldest first
 
     def attach(self, cycle: Reclaiming) -> None:
@@ -113,7 +115,17 @@ class Monitor:
         if there is None:
             return
         self._unused[running.machine] = [one for one in there if one is not running]
-        self._settle(running.machine, now)
+        if not self._holds:
+            self._settle(running.machine, now)
+
+    def hold(self) -> None:
+        """Leave the room that is given back from now on to the task for which it is made."""
+        self._holds = True
+
+    def settle(self, machine: int, now: Time) -> None:
+        """Settle a machine again, since that task has its room."""
+        self._holds = False
+        self._settle(machine, now)
 
     def _settle(self, machine: int, now: Time) -> None:
         """Find other room for tasks, or end them, until no more is given away than is reclaimed."""
@@ -131,9 +143,7 @@ class Monitor:
         state = self._cycle.state
         for running in there:
             if self._cycle.view.makes_room(running.waiting, machine, ()):
-                free = state.index.free[machine]
-                running.took = state.packing.named(free, running.waiting.kind.packed)
-                state.index.put(machine, state.packing.settled(free - running.took))
+                state.take_free(running)
                 running.reclaimed = False
                 self._unused[machine] = [one for one in there if one is not running]
                 return True
@@ -148,3 +158,14 @@ class Monitor:
         for machine, there in self._unused.items():
             known = self._cycle.state.on_machine[machine]
             assert all(known.get(one.task.id) is one and not one.took for one in there), f"machine {machine}"
+
+
+@contextmanager
+def held(monitor: Monitor | None, machine: int, now: Time) -> Iterator[None]:
+    """Keep the room that is made on a machine for the task for which it is made."""
+    if monitor is None:
+        yield
+        return
+    monitor.hold()
+    yield
+    monitor.settle(machine, now)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from volery.core.capabilities import CrashRecovery, Resumption
+from volery.core.capabilities import CrashRecovery, Overcommitment, Resumption
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
@@ -83,6 +83,9 @@ class FederationPlan(msgspec.Struct, frozen=True):
         deployment = self.architecture.build(self.cluster, self.config, IncarnationStreams(self.seed, incarnation))
         if (resumption := deployment.capability(Resumption)) is not None and resumption.preempted:
             problem = "preempted tasks cannot keep their progress here: real work starts anew; give preempted=restart"
+            raise InputError(self.architecture.name, problem)
+        if deployment.capability(Overcommitment) is not None:
+            problem = "what tasks use is not measured here, so nothing that is reserved can be reclaimed; give T6=none"
             raise InputError(self.architecture.name, problem)
         return deployment
 

@@ -63,3 +63,13 @@ def test_allocs_and_what_reckons_with_ends_exclude_each_other(given: dict[str, s
     pipeline = lookup("pipeline")
     with pytest.raises(InputError, match="allocs cannot be combined"):
         pipeline.build(ONE, configure(pipeline, {"alloc_s": "1", **given}), Streams(0))
+
+
+def test_a_task_that_waits_already_starts_in_the_room_of_another_of_its_job() -> None:
+    assert starts(run("pipeline", job_of([10] * 4), ONE, alloc_s="50")) == [0, 10, 20, 30]
+
+
+def test_files_are_deleted_before_an_alloc_is_used_again() -> None:
+    records = run("pipeline", two_jobs(), ONE, T2="fifo", alloc_s="50", T8="delete/files:2000")
+    assert starts(records) == [0, 12, 24, 36]
+    assert records.counters["alloc_starts"] == 2

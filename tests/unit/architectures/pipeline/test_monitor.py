@@ -68,6 +68,14 @@ def test_tasks_on_reclaimed_room_end_when_others_use_more_again() -> None:
     assert len(records.lost) == records.counters["reclaimed_ends"]
 
 
+def test_room_that_preemption_makes_is_not_taken_by_tasks_on_reclaimed_room() -> None:
+    """At 200 s the higher band takes the place of the task that reserves; what ran on its rest has to end."""
+    rows = trace_of_rows([(0, 4, 500), (1, 1, 300), (1, 1, 300), (200, 4, 100)], priority=(9, 0, 0, 200))
+    records = run("borg", rows, cores_cluster(4), T6="reclaim/settle_s:0", T10="priority", **HALF_USED)
+    assert starts(records)[3] == 200
+    assert (records.attempt[0], records.counters["reclaimed_ends"]) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("use", "run_us", "reserved", "then"),
     [(300, 0, 1000, 1000), (300, 300 * SECOND, 1000, 880), (300, 300 * SECOND, 401, 400), (700, 0, 400, 800)],

@@ -188,6 +188,13 @@ class State:
         """Processors that a task asks for; slots where there are no processors."""
         return task.request[self.work_resource] if task.request else 1
 
+    def take_free(self, running: Running) -> None:
+        """Give a task that runs on nothing free what it asks for, of what is free on its machine."""
+        free = self.index.free[running.machine]
+        running.took = self.packing.named(free, running.waiting.kind.packed)
+        self.index.put(running.machine, self.packing.settled(free - running.took))
+        self._outdated.append(running.machine)
+
     def launched(self, waiting: Waiting, machine: int, now: Time, takes: int | None = None) -> Running:
         """A task that waited has been given a machine.
 
