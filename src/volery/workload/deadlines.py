@@ -121,6 +121,7 @@ def _beside_services(batch: Trace, count: int, tasks: int) -> Trace:
 
     sizes = merged(np.diff(first), np.full(count, tasks))
     indifferent = len(batch.preferences)
+    preference = [*batch.preference, *[indifferent] * count]
     return Trace(
         batch.name,
         column(merged(view(batch.arrival_us), at_us)),
@@ -131,9 +132,7 @@ def _beside_services(batch: Trace, count: int, tasks: int) -> Trace:
         priority=column((order >= batch.job_count).astype(np.int64)),
         deadline_us=column(merged(view(batch.deadline_us), at_us + SERVICE_SLACK_US + run_us)),
         preferences=(*batch.preferences, INDIFFERENT) if indifferent else (),
-        preference=array("H", [[*batch.preference, *[indifferent] * count][job] for job in order.tolist()])
-        if indifferent
-        else array("H"),
+        preference=array("H", [preference[job] for job in order.tolist()] if indifferent else []),
     )
 
 

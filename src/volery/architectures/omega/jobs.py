@@ -200,9 +200,7 @@ class JobQueue:
                 work.lacking += 1
                 self.ledger.unsatisfiable(work.id)
         too_large = limit is not None and work.gang and not limit.allows(work.tasks)
-        if too_large and work.in_parts:
-            work.gang = False
-        elif work.gang and (work.lacking or too_large) and work.is_complete():
+        if work.gang and (work.lacking or too_large) and work.is_complete():
             self._refuse(work)
         self._maybe_forget(work)
         self.maybe_queue(work, now)
@@ -219,10 +217,13 @@ class JobQueue:
 
     def count(self, work: PendingJob, free: Sequence[int]) -> int:
         """The number of tasks of the job that may be placed on a cell with this much free; of a gang, all."""
+        limit = self._limit
+        if limit is not None and work.gang and not limit.allows(work.tasks):
+            work.gang = False  # a part of a job: a gang that is complete and larger than the limit was refused
         wanted = self._within_budget(work, free)
-        if self._limit is None or not wanted:
+        if limit is None or not wanted:
             return wanted
-        allowed = self._allowed_of(self._limit, work, wanted)
+        allowed = self._allowed_of(limit, work, wanted)
         if not allowed:
             self._limited[work.id] = None
         return allowed
