@@ -42,6 +42,8 @@ TURN: Final = 16
 """Complete jobs around a longest task that lend their number of tasks in turn: as many, or all of that length."""
 POWER_MAX: Final = 20.0
 """Of the durations in a job; beyond it one task is the whole job."""
+FIGURE_MAX: Final = 1e9
+"""Of seconds, and of the tasks of a job: beyond it a figure is an error of the table."""
 GOLDEN: Final = (5**0.5 - 1) / 2
 """Multiples of it, modulo 1, are spread evenly and are not in order."""
 
@@ -135,6 +137,10 @@ def read_summary(path: Path) -> Summary:
             end_s = float(row["ideal_completion_s"])
             if any(value < 0 for value in (*figures, end_s)) or figures[1] == 0 or figures[2] == 0:
                 raise ValueError("a time is negative, or a job has no tasks or no duration")
+            if not end_s < FIGURE_MAX or any(value >= FIGURE_MAX for value in figures) or figures[1] % 1 > 0:
+                raise ValueError(f"a number is not below {FIGURE_MAX:.0e}, or a number of tasks is not whole")
+            if figures[0] > end_s:
+                raise ValueError("a job ends before its arrival")
             rows.append((*figures, end_s))
     summary = Summary(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
     if (count := int(summary.complete.sum())) < 2:

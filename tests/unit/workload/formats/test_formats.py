@@ -270,6 +270,9 @@ def test_a_wta_folder_of_parts_is_one_trace(tmp_path: Path) -> None:
     [
         ("tr", "5 2 1.5 1 2", "5 3 1.5 1 2", r"source:1: is no row of \.tr: it has 2 durations where field 2 says"),
         ("job-summary", "2,10,1,", "2,10,0,", "source:3: is no row of a summary of jobs: a time is negative, or"),
+        ("job-summary", "2,10,1,", "2,10,1.5,", "source:3: is no row of a summary of jobs: .* tasks is not whole"),
+        ("job-summary", ",,24,b", ",,nan,b", "source:4: is no row of a summary of jobs: a number is not below 1e.09"),
+        ("job-summary", "2,10,1,", "2,14,1,", "source:3: is no row of a summary of jobs: a job ends before its"),
         ("swf", "2 10 5", "2 10", "source:3: is no row of SWF: 17 fields where there are 18"),
         ("swf", "2 10 5", "2 soon 5", "source:3: is no row of SWF: could not convert .*'soon'; mend or delete"),
         ("gwf", "0, 2, 40", "0, 2", "source:3: has 6 fields where 7 are expected; mend the row"),
