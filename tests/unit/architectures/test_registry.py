@@ -42,7 +42,7 @@ def test_a_value_that_does_not_fit_is_refused_by_name(design: str, name: str, va
 
 
 def test_a_word_that_is_none_of_the_values_gets_a_suggestion_or_all_of_them() -> None:
-    known = "megha:match: 'qqq' is not one of its values; known are best-fit, min-constraints, random"
+    known = "megha:match: 'qqq' is not one of its values; known are best-fit, first, min-constraints, random"
     with pytest.raises(InputError, match=known):
         configure(lookup("megha"), {"match": "qqq"})
     with pytest.raises(InputError, match="'published' is not one of its values; did you mean 'published-code'"):
