@@ -179,7 +179,7 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     "pipeline:T8=delete/files:20": {
         "alloc_s": "0.3",
         "lrms": "2",
-        "T6": "overrun/period_s:0.1",
+        "T6": "overrun/period_s:20",
         "J2": "per-user",
         "J7": "delete/files:9",
     },
