@@ -294,6 +294,7 @@ class Listener:
             self._known.gone(connection)
             if protocol.transport is not None:  # given up after it was open, before this task went on
                 protocol.transport.abort()
+                protocol.connections.discard(protocol)  # uvloop does not call `connection_lost` of such a one
             else:
                 accepted.close()
             if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
