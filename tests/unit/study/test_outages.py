@@ -48,3 +48,8 @@ def test_a_study_runs_with_outages_and_finishes_every_job() -> None:
     (run,) = compare("pipeline:T11=restart", outages="group=5,every=20,down=5", variability="period=1", **given).runs  # type: ignore[arg-type]  # fields of a setting
     assert run.jobs == 60
     assert run.counters["attempts_lost"] > 0
+
+
+def test_outages_beside_crashes_by_name_are_refused() -> None:
+    with pytest.raises(InputError, match="give one of the two"):
+        compare("megha:reliable=true,gms=2,lms=2", trace="syn:2x2", workers=20, outages="group=2", crashes="gm/0@1+1")
