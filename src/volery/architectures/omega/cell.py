@@ -75,10 +75,9 @@ class CellState(Component):
         if refused and message.gang:
             self._undo(taken)
             taken, refused = [], [task.id for task in message.tasks]
+        self._log.note(*[claim.machine for claim in taken])
         for claim in taken:
-            self._log.add(claim.machine)
             claims.begin(claim)
-        self._log.trim()
         self._port.send(source, Verdict(message.number, tuple(refused)))
 
     def _undo(self, taken: list[CellClaim]) -> None:
@@ -87,7 +86,7 @@ class CellState(Component):
             if self._restore:
                 self._sequences[claim.machine] -= 1
             else:
-                self._log.add(claim.machine)
+                self._log.note(claim.machine)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Free what the attempt had."""
