@@ -6,6 +6,9 @@ JOBS ?= 2
 # One more than that: some tests wait more than they work.
 TESTERS ?= 3
 
+# Without compiled files, each process that a test starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml

@@ -284,7 +284,7 @@ def _meaning(path: Path) -> bytes:
 
 @functools.lru_cache(maxsize=512)
 def _parsed(path: Path) -> tuple[tuple[str, ...], bytes]:
-    """What a source imports of ours, and its meaning."""
+    """The modules of ours that a source imports, and its meaning."""
     content = path.read_bytes()
     statements = list(_statements(ast.parse(content)))
     imported = tuple(name for name in _names(statements) if name.split(".")[0] == "volery")
