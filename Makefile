@@ -60,6 +60,7 @@ conformance: $(VENV)/.tools  ## all tests: every check on every design and varia
 ROOMS := core roles policies architectures sim live workload metrics statistics study reproduction whatif playback faults conformance report cli
 # Rooms whose own tests do not stand in tests/unit alone.
 TESTS_OF_architectures := tests/scripts
+TESTS_OF_cli := tests/live/test_cli_jobs.py tests/live/test_operating.py tests/live/test_load.py tests/live/test_calibrate.py tests/live/test_forecasts.py
 TESTS_OF_conformance := tests/conformance/test_mutants.py
 TESTS_OF_faults := tests/faults/test_recovery.py
 TESTS_OF_live := tests/live
@@ -68,7 +69,9 @@ coverage: $(ROOMS:%=coverage-%)  ## the percentage of lines of each room that it
 
 coverage-%: $(VENV)/.tools
 	@mkdir -p build
-	@$(BIN)/python -m coverage run --data-file=build/coverage.$* --source=src/volery/$* -m pytest -q -p no:cacheprovider tests/unit/$* $(TESTS_OF_$*) > build/coverage-$*.txt
+	@rm -f build/coverage.$* build/coverage.$*.*
+	@$(BIN)/python -m coverage run --data-file=build/coverage.$* --source=src/volery/$* -m pytest -q -p no:cacheprovider -m "whole or not whole" tests/unit/$* $(TESTS_OF_$*) > build/coverage-$*.txt
+	@$(BIN)/python -m coverage combine -q --append --data-file=build/coverage.$*
 	@echo "$* $$($(BIN)/python -m coverage report --data-file=build/coverage.$* --format=total) %"
 
 costs: $(VENV)/.tools  ## measure what each test takes (tests/costs.txt), which decides between make check, make test and make conformance
