@@ -129,7 +129,7 @@ def test_the_loss_of_the_master_that_follows_changes_nothing() -> None:
 
 def test_a_node_that_begins_anew_says_so_and_obeys_nobody_yet() -> None:
     bench = Bench(incarnation=1)
-    assert bench.sent == [(master, Status(NO_EPOCH, (), ())) for master in PAIR]
+    assert bench.sent == [(master, Status(NO_EPOCH, (), (), anew=True)) for master in PAIR]
     assert not bench.take(run(4))
     assert not bench.port.drain()
 
