@@ -41,7 +41,13 @@ from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies
 from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.policies.reports import NoMonitor
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.architectures.pipeline.targets import MachineInventory, MachineTargets, ManagerTargets, Targets
+from volery.architectures.pipeline.targets import (
+    MachineInventory,
+    MachineTargets,
+    ManagerTargets,
+    TaggedTargets,
+    Targets,
+)
 from volery.core.bounds import (
     Components,
     Count,
@@ -53,7 +59,7 @@ from volery.core.bounds import (
     WholeMicroseconds,
     param,
 )
-from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption
+from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption, TagPlacement
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -122,6 +128,7 @@ class PipelineConfig(Parameters, frozen=True):
         "per-instant", "T3=easy or conservative: decide once after all of an instant, or after each event"
     )
     task_cost_us: WholeMicroseconds = param(0, "what a cycle costs more per task tried")
+    tags: bool = param(False, "heed tag constraints between tasks: affinity, anti-affinity, cardinality (R3)")
 
 
 POLICY_STAGES = (
@@ -130,6 +137,10 @@ POLICY_STAGES = (
 )  # fmt: skip
 
 
+UNTAGGED = (
+    "J2", "T3", "T5", "T6", "T8", "T9", "T10", "T12", "alloc_s", "R3", "R7", "lrms", "broker_machines",
+)  # fmt: skip
+"""Parameters that keep their defaults beside `tags`."""
 BOTH = "T3=" + " or ".join(BACKFILLING)
 
 
@@ -152,6 +163,7 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one",
         )
     _check_preemption(config, found)
+    _check_tags(config)
     if config.T9 != "none" and (config.T10 != "none" or reserving):
         raise InputError("pipeline:T9", f"copies of tasks cannot be combined with T10, {BOTH}; remove one of them")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
@@ -185,6 +197,19 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             "pipeline:R7", f"{config.R7!r} looks into workflows, which local managers do not receive; take lrms=0"
         )
     return found
+
+
+def _check_tags(config: PipelineConfig) -> None:
+    """Refuse what makes tasks start later than they are placed, move, or stand in the way of others with their tags."""
+    plain = PipelineConfig()
+    other = next((name for name in UNTAGGED if getattr(config, name) != getattr(plain, name)), None)
+    if config.tags and other is not None:
+        raise InputError(
+            "pipeline:tags",
+            f"tag constraints need one scheduler under which tasks start where and when they are placed, and which "
+            f"passes over those that wait: {other}={getattr(config, other)} has none. Take "
+            f"{other}={getattr(plain, other)}, or tags=false",
+        )
 
 
 def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> None:
@@ -258,7 +283,13 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None
     ) -> Cycle:
         stream = streams.of(address)
-        made = _cycle(MachineTargets(inventory, parts.policies, stream), parts, stream, rental, delay)
+        machines = MachineTargets(inventory, parts.policies, stream)
+        targets = TaggedTargets(machines) if config.tags else machines
+        made = _cycle(targets, parts, stream, rental, delay)
+        if isinstance(targets, TaggedTargets):
+            targets.watch(made.queue.classes)
+        if isinstance(targets, TaggedTargets):
+            targets.watch(made.queue.classes)
         cycles.append(made)
         return made
 
@@ -301,6 +332,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     capabilities += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
     capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
     capabilities += [rental.billing] if rental is not None else []
+    capabilities += [TagPlacement()] if config.tags else []
     if checkpoint_us is not None:
         pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
         detection_us = round(config.detection_s * SECOND)
@@ -439,6 +471,7 @@ PIPELINE = Architecture(
     tolerates=frozenset({"duplication", "crash:node"}),
     bearing={"T11": "restart"},
     vectors=True,
+    tags="tags",
     graphs=True,
     features={
         "constraints": "",
