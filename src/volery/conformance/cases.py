@@ -278,7 +278,7 @@ def tag_cases(seed: int = 0) -> list[Case]:
         jobs.append(short)
         known = {"cached": ("worker", own), "group": ("group", "g"), "": (), "service": ("service", own)}
         names.append(known.get(kind, (kind,)))
-    arrivals = sorted([stream.randrange(0, 200_000) for _ in jobs])
+    arrivals = sorted([stream.randrange(5) * 40_000 for _ in jobs])
     return [Case("tags", seed, with_tags(trace_of("tags", arrivals, jobs), names, rules), cluster)]
 
 

@@ -110,9 +110,9 @@ def with_tags(trace: Trace, names: Sequence[tuple[str, ...]], constraints: Itera
     place_of: dict[tuple[str, ...], int] = {}
     tag_set = array("H", [place_of.setdefault(one, len(place_of)) for one in names])
     sets = []
-    for one in place_of:
-        near = [c for name in (*one, "") for c in by_tag.get(name, ()) if set(c.subject) <= set(one)]
-        sets.append(Tags(one, tuple(near)))
+    for own in place_of:
+        near = [c for name in (*own, "") for c in by_tag.get(name, ()) if set(c.subject) <= set(own)]
+        sets.append(Tags(own, tuple(near)))
     return msgspec.structs.replace(trace, tag_sets=tuple(sets), tag_set=tag_set if any(place_of) else array("H"))
 
 
