@@ -98,6 +98,7 @@ class Kernel:
         """The rules of a run whose tasks have tags: launches are refused, and jobs whose tags are gone given up."""
         network, waits = self.lab.network, TagWaits(self.lab, self.submitter)
         late = network.jitter_us or options.costs or options.hosts or options.frames is not None
+        late = late or options.tie_shuffle is not None
         overtaking = late or options.plan is not None or options.faults != MessageFaultRates()
         hop_us = max([network.delay_us, *network.overrides.values(), *deployment.delays.values()])
         self._rules += [TagRule(self.lab, NEVER if overtaking else hop_us), waits]

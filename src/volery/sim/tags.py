@@ -1,9 +1,9 @@
 """Tag constraints in the lab: launches that break one are refused, and jobs whose tags are gone are given up.
 
 A scheduler learns of the end of a task only after it. So a task that has ended counts for `least` (affinity) where it
-ended after the subject was submitted, or at most one hop before. Where messages may overtake each other, or a machine
-serves them late (faults, jitter, costs), an order to start may also arrive before that of the task on which it relies:
-there `most` alone is enforced.
+ended after the subject was submitted, or at most one hop before. Where messages may overtake each other (faults,
+jitter, costs, ties in another order), an order to start may arrive before that of the task on which it relies: there
+`most` alone is enforced.
 
 A task that needs others near it can never start when too few of those are left that have not finished. The submitter
 cancels its job as soon as nothing of it runs, and its tasks count as ones that fit no machine.

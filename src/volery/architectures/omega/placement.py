@@ -109,7 +109,7 @@ class PlacementProblem(NamedTuple):
     Args:
         free: per machine, what it has free, packed and guarded; it is not changed.
         pools: constraint set of these tasks -> machines to draw from.
-        tags: of what is placed already; the solution may count in it. None: tags are not heeded.
+        tags: of what is placed already; the solution may count in it. None: none of these tasks has tags.
     """
 
     tasks: Sequence[Task]

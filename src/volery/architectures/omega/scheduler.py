@@ -151,7 +151,9 @@ class Scheduler(Component):
         """The problem of placing the first tasks of a job on the copy."""
         suitable = self._layout.rings.suitable
         placing = self.jobs.placing(work.tasks[:count], self._free, suitable, whole=work.gang)
-        return placing if self._tags is None else placing._replace(tags=self._tags.copy())
+        if self._tags is None or all(task.tags is None for task in placing.tasks):
+            return placing
+        return placing._replace(tags=self._tags.copy())
 
     def _park(self, attempt: Attempt, now: Time) -> None:
         """Put off a job that was cancelled, or that runs as many tasks as it may until one of them has ended."""
