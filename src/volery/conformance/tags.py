@@ -25,7 +25,7 @@ SEEDS = 2
 DELAY_US = 500
 
 
-class _Run(NamedTuple):
+class _FinishedTask(NamedTuple):
     """A task that has run."""
 
     task: TaskId
@@ -84,21 +84,21 @@ def _demand_tags(case: Case, records: Records, *, first_of_all: bool) -> None:
         _demand_ended(case, records, job)
 
 
-def _runs(case: Case, records: Records) -> Iterator[_Run]:
+def _runs(case: Case, records: Records) -> Iterator[_FinishedTask]:
     first = case.trace.first
     for job in range(case.trace.job_count):
         for task in range(first[job], first[job + 1]):
             if records.start_us[task] != NEVER:
                 start, end = records.start_us[task], records.finish_us[task]
-                yield _Run(task, job, records.worker[task], start, end)
+                yield _FinishedTask(task, job, records.worker[task], start, end)
 
 
-def _is_target(case: Case, run: _Run, one: TagConstraint) -> bool:
+def _is_target(case: Case, run: _FinishedTask, one: TagConstraint) -> bool:
     tags = case.trace.tags_of(run.job)
     return tags is not None and set(one.target) <= set(tags.names)
 
 
-def _demand_most(subject: _Run, near: list[_Run], one: TagConstraint) -> None:
+def _demand_most(subject: _FinishedTask, near: list[_FinishedTask], one: TagConstraint) -> None:
     """At the start of the subject, and of each target while it runs, there are no more of these than `most`."""
     if one.most == UNLIMITED:
         return
@@ -109,7 +109,9 @@ def _demand_most(subject: _Run, near: list[_Run], one: TagConstraint) -> None:
         demand(count <= one.most, what)
 
 
-def _demand_least(case: Case, subject: _Run, near: list[_Run], everywhere: list[_Run], one: TagConstraint) -> None:
+def _demand_least(
+    case: Case, subject: _FinishedTask, near: list[_FinishedTask], everywhere: list[_FinishedTask], one: TagConstraint
+) -> None:
     """At the start of the subject there are `least` targets, for all that a scheduler can know.
 
     The end of a target is known a hop later; a subject that is a target itself may join all that there are.

@@ -70,7 +70,7 @@ class TagRule(LaunchRule):
         return lacking(tags, known, self._everywhere, node_set[0])
 
     def after(self, port: LabPort, task: Task, attempt: int) -> None:
-        """Count the task."""
+        """Count a task that has started."""
         if task.tags is not None:
             self._running.setdefault(port, {})[task.id, attempt] = task.tags
             self._count(port, task.tags, 1)
@@ -154,7 +154,7 @@ class TagWaits(LaunchRule, Extension):
                 self._lab.schedule(now, self._maybe_give_up, task.job, None)
 
     def _lose(self, tags: Tags, count: int, now: Time) -> None:
-        """So many tasks with these tags never run again: jobs that need more of them than are left are given up."""
+        """Give up jobs that need more tasks with tags than are left, now that some of these never run again."""
         self._left[tags] -= count
         for one, jobs in list(self._waiting.items()):
             if has(tags, one.target) and counted(self._left, one.target) < one.least:

@@ -26,8 +26,8 @@ APPLICATIONS_MAX: Final = 10_000
 SERVICE, CACHE, WORKER = "service", "cache", "worker"
 
 
-class _Row(NamedTuple):
-    """A job."""
+class _PlannedJob(NamedTuple):
+    """A job of an application, or of the batch."""
 
     arrival_s: float
     tasks: int
@@ -47,7 +47,7 @@ def medea(text: str, seed: int) -> Trace:
         raise InputError(text, problem)
     count, gap_s = int(spec.word), spec.positive("gap", 10.0)
     at_s = np.cumsum(exponential(generator(seed, "workload/arrivals").random(count))) * gap_s
-    rows, constraints = list[_Row](), list[TagConstraint]()
+    rows, constraints = list[_PlannedJob](), list[TagConstraint]()
     per_node = spec.count("per_node", 2)
     for number, begin_s in enumerate((at_s - at_s[0]).tolist()):
         own = _service(spec, number, begin_s) if number % 2 == 0 else _cached(spec, number, begin_s)
@@ -60,33 +60,35 @@ def medea(text: str, seed: int) -> Trace:
     return with_tags(_trace(text, rows), [row.tags for row in rows], constraints)
 
 
-def _service(spec: Spec, number: int, begin_s: float) -> tuple[list[_Row], list[TagConstraint]]:
+def _service(spec: Spec, number: int, begin_s: float) -> tuple[list[_PlannedJob], list[TagConstraint]]:
     """A service: its tasks are on machines of their own, and at most so many of them in a rack."""
     tags = (SERVICE, f"app-{number}")
     apart = [TagConstraint(tags, tags, 0, 0, "node")]
     most = spec.count("per_rack", 0, least=0)
     if most:
         apart.append(TagConstraint(tags, tags, 0, most - 1, "rack"))
-    return [_Row(begin_s, spec.count("tasks", 4), spec.positive("service", 600.0), tags)], apart
+    return [_PlannedJob(begin_s, spec.count("tasks", 4), spec.positive("service", 600.0), tags)], apart
 
 
-def _cached(spec: Spec, number: int, begin_s: float) -> tuple[list[_Row], list[TagConstraint]]:
+def _cached(spec: Spec, number: int, begin_s: float) -> tuple[list[_PlannedJob], list[TagConstraint]]:
     """A cache, which runs three times as long as its workers; these are in its rack."""
     run_s, name = spec.positive("worker", 60.0), f"app-{number}"
     cache, worker = (CACHE, name), (WORKER, name)
-    later = _Row(begin_s + run_s / 10, spec.count("workers", 8), run_s, worker)
-    return [_Row(begin_s, 1, 3 * run_s, cache), later], [TagConstraint(worker, cache, 1, group="rack")]
+    later = _PlannedJob(begin_s + run_s / 10, spec.count("workers", 8), run_s, worker)
+    return [_PlannedJob(begin_s, 1, 3 * run_s, cache), later], [TagConstraint(worker, cache, 1, group="rack")]
 
 
-def _batch(spec: Spec, span_s: float, seed: int) -> list[_Row]:
+def _batch(spec: Spec, span_s: float, seed: int) -> list[_PlannedJob]:
     """Jobs without tags, over the whole span."""
     jobs, tasks, mean_s = spec.count("batch", 100, least=0), spec.count("batch_tasks", 10), spec.positive("mean", 10.0)
     u = generator(seed, "workload/batch").random((jobs, 2))
     durations = np.maximum(exponential(u[:, 1]) * mean_s, 0.001)
-    return [_Row(at, tasks, run) for at, run in zip((u[:, 0] * span_s).tolist(), durations.tolist(), strict=True)]
+    return [
+        _PlannedJob(at, tasks, run) for at, run in zip((u[:, 0] * span_s).tolist(), durations.tolist(), strict=True)
+    ]
 
 
-def _trace(text: str, rows: list[_Row]) -> Trace:
+def _trace(text: str, rows: list[_PlannedJob]) -> Trace:
     sizes = np.array([row.tasks for row in rows], dtype=np.int64)
     durations = microseconds(np.repeat(np.array([row.duration_s for row in rows]), sizes))
     at_us = microseconds(np.array([row.arrival_s for row in rows]))

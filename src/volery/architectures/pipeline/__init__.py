@@ -284,12 +284,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     ) -> Cycle:
         stream = streams.of(address)
         machines = MachineTargets(inventory, parts.policies, stream)
-        targets = TaggedTargets(machines) if config.tags else machines
-        made = _cycle(targets, parts, stream, rental, delay)
-        if isinstance(targets, TaggedTargets):
-            targets.watch(made.queue.classes)
-        if isinstance(targets, TaggedTargets):
-            targets.watch(made.queue.classes)
+        made = (_tagged if config.tags else _cycle)(machines, parts, stream, rental, delay)
         cycles.append(made)
         return made
 
@@ -327,18 +322,23 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
     checkpoint_us = parts.policies["T11"].period_us()
-    keeps = config.progress == "keep" or config.T12 != "none"
-    capabilities: list[object] = [DueShares(due), Resumption(keeps, checkpoint_us or 0)]
-    capabilities += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
-    capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
-    capabilities += [rental.billing] if rental is not None else []
-    capabilities += [TagPlacement()] if config.tags else []
+    capabilities = [DueShares(due), *_capabilities(config, checkpoint_us or 0, rental)]
     if checkpoint_us is not None:
         pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
         detection_us = round(config.detection_s * SECOND)
         capabilities.append(CrashRecovery(lambda address, number: node(machines[address], number), pairs, detection_us))
     whole = Deployment(components, machines, lambda _: entry, capabilities=tuple(capabilities))
     return linked(whole, MESSAGES) if config.reliable and checkpoint_us is None else whole
+
+
+def _capabilities(config: PipelineConfig, checkpoint_us: int, rental: Rental | None) -> list[object]:
+    """Capabilities that follow from parameters, beside shares and the rebuilding of nodes."""
+    found: list[object] = [Resumption(config.progress == "keep" or config.T12 != "none", checkpoint_us)]
+    found += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
+    found += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
+    found += [rental.billing] if rental is not None else []
+    found += [TagPlacement()] if config.tags else []
+    return found
 
 
 def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
@@ -377,6 +377,16 @@ def _cycle(
     monitor = Monitor(parts.policies["T6"]) if parts.policies["T6"].every_us() else None
     allocs = Allocs(parts.alloc_us, monitor) if parts.alloc_us else None
     return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay, monitor, allocs)
+
+
+def _tagged(
+    machines: MachineTargets, parts: Assembly, stream: Random, rental: Rental | None, delay: DelayScheduling | None
+) -> Cycle:
+    """A cycle on machines that heeds tags."""
+    targets = TaggedTargets(machines)
+    cycle = _cycle(targets, parts, stream, rental, delay)
+    targets.watch(cycle.queue.classes)
+    return cycle
 
 
 def _scheduler(cycle: Cycle, parts: Assembly, broker: Broker | None, delay: DelayScheduling | None = None) -> Scheduler:
