@@ -15,10 +15,12 @@ from volery.conformance.interceptor import Echo
 from volery.conformance.outcomes import demand_capacity, demand_constraints
 from volery.conformance.verdict import check, demand, run
 from volery.core.component import Architecture
+from volery.core.errors import InputError
 from volery.core.events import MoreTasks, Submit
 from volery.core.locality import racks_of
 from volery.core.model import NEVER, UNLIMITED, JobId, TagConstraint, TaskId, Time
 from volery.core.records import Records
+from volery.core.streams import Streams
 from volery.sim import Network, Options
 
 SEEDS = 2
@@ -39,12 +41,14 @@ class _FinishedTask(NamedTuple):
 def check_tag_constraints(architecture: Architecture) -> None:
     """Tag constraints hold between all tasks that run, and tasks that wait for tags of others run, or are given up.
 
-    Concerns designs that declare a parameter for tags.
+    Concerns designs that declare a parameter for tags, unless others exclude it.
     """
     if not architecture.tags:
         return
     defaults = msgspec.structs.replace(architecture.defaults, **{architecture.tags: True})
     design = msgspec.structs.replace(architecture, defaults=defaults)
+    if _is_excluded(design):
+        return
     network = Network(delay_us=DELAY_US)
     for seed in range(SEEDS):
         for case in tag_cases(seed):
@@ -54,6 +58,15 @@ def check_tag_constraints(architecture: Architecture) -> None:
             ):
                 _demand_tags(case, records, first_of_all=True)
             _demand_tags(case, run(design, case, seed=seed, network=Network(jitter_us=2_000)), first_of_all=False)
+
+
+def _is_excluded(design: Architecture) -> bool:
+    """True if other parameters exclude tags: the design says so when it is built."""
+    try:
+        design.build(tag_cases()[0].cluster, design.defaults, Streams(0))
+    except InputError as refusal:
+        return refusal.place.endswith(f":{design.tags}")
+    return False
 
 
 def _demand_tags(case: Case, records: Records, *, first_of_all: bool) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from volery.cli.federation import choose
 from volery.core.errors import InputError
 from volery.core.trace import Trace
 from volery.live.api_load import load_by_api
 from volery.live.config.federation import FederationFile
-from volery.cli.federation import choose
 from volery.live.load import load_apart, refuse_tags
 from volery.workload import load_trace
 
