@@ -12,6 +12,7 @@ cancels its job as soon as nothing of it runs, and its tasks count as ones that 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
 from volery.core.events import Cancel, TaskFinished
 from volery.core.model import NEVER, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
@@ -119,17 +120,26 @@ class TagWaits(LaunchRule, Extension):
         trace = lab.trace
         self._running: dict[JobId, int] = {}
         self._over: set[TaskId] = set()
-        self._left: dict[Tags, int] = {}
-        self._waiting: dict[TagConstraint, dict[JobId, None]] = {}
+        self._left: dict[tuple[str, ...], int] = {}
+        self._waiting: dict[str, dict[TagConstraint, dict[JobId, None]]] = {}
         self._gone: dict[JobId, None] = {}
         for job in range(trace.job_count):
             tags = trace.tags_of(job)
             if tags is None:
                 continue
-            self._left[tags] = self._left.get(tags, 0) + trace.first[job + 1] - trace.first[job]
             for one in tags.constraints:
                 if waits_for_others(one, tags):
-                    self._waiting.setdefault(one, {})[job] = None
+                    self._left[one.target] = 0
+                    self._waiting.setdefault(one.target[0], {}).setdefault(one, {})[job] = None
+        for job in range(trace.job_count):
+            tags = trace.tags_of(job)
+            for target in self._targets(tags) if tags is not None else ():
+                self._left[target] += trace.first[job + 1] - trace.first[job]
+
+    def _targets(self, tags: Tags) -> set[tuple[str, ...]]:
+        """The targets that some job waits for, and of which tasks with these tags are."""
+        near = [one for name in tags.names for one in self._waiting.get(name, ())]
+        return {one.target for one in near if has(tags, one.target)}
 
     def after(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
         """Count what runs of the job."""
@@ -155,15 +165,18 @@ class TagWaits(LaunchRule, Extension):
 
     def _lose(self, tags: Tags, count: int, now: Time) -> None:
         """Give up jobs that need more tasks with tags than are left, now that some of these never run again."""
-        self._left[tags] -= count
-        for one, jobs in list(self._waiting.items()):
-            if has(tags, one.target) and counted(self._left, one.target) < one.least:
-                del self._waiting[one]
-                for job in jobs:
-                    if job not in self._gone:
-                        self._gone[job] = None
-                        at = max(now, self._lab.trace.arrival_us[job] + 1)
-                        self._lab.schedule(at, self._maybe_give_up, job, None)
+        for target in sorted(self._targets(tags)):
+            self._left[target] -= count
+            for one, jobs in self._waiting[target[0]].items():
+                if one.target == target and self._left[target] < one.least:
+                    self._give_up_later(jobs, now)
+
+    def _give_up_later(self, jobs: Iterable[JobId], now: Time) -> None:
+        for job in jobs:
+            if job not in self._gone:
+                self._gone[job] = None
+                at = max(now, self._lab.trace.arrival_us[job] + 1)
+                self._lab.schedule(at, self._maybe_give_up, job, None)
 
     def _maybe_give_up(self, job: JobId, _: None, now: Time) -> None:
         """Cancel a job of which nothing runs."""
