@@ -103,7 +103,7 @@ def test_work_with_tags_is_refused_for_a_design_that_does_not_heed_them(design: 
 
 
 def test_tasks_of_jobs_that_were_given_up_are_counted() -> None:
-    """Of 40 workers, one to a machine, four at a time run in the rack of the cache, until it ends after three rounds."""
+    """Of 40 workers, one to a machine, four at a time run in the rack of the cache, until it ends."""
     spec = RunSpec(
         trace="medea:2,batch=0,workers=40,worker=60,per_node=1", workers=8, racks=2, slots=2,
         architecture="pipeline", parameters={"tags": "true"},
