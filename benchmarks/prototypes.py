@@ -115,6 +115,7 @@ class Setting(NamedTuple):
     span_s: float = 60.0
     jobs: int = 0
     nodes: int = NODES
+    seed: int = 0
 
 
 class Live(NamedTuple):
@@ -126,12 +127,12 @@ class Live(NamedTuple):
     speedup: float
 
 
-def federation_of(design: str, schedulers: int, nodes: int, cutoff_s: float, folder: Path) -> Federation:
+def federation_of(design: str, schedulers: int, setting: Setting, cutoff_s: float, folder: Path) -> Federation:
     """A federation in one process."""
     counted, parameters = DESIGNS[design]
     file = FederationFile(
-        machines=[{"count": nodes}], architecture=design, reports=False, folder=str(folder.absolute()),
-        parameters=parameters | {counted: schedulers, "cutoff_s": cutoff_s},
+        machines=[{"count": setting.nodes}], architecture=design, seed=setting.seed, reports=False,
+        parameters=parameters | {counted: schedulers, "cutoff_s": cutoff_s}, folder=str(folder.absolute()),
     )  # fmt: skip
     return resolve(file, Path(), choose)
 
@@ -152,7 +153,7 @@ def prepared(work: Work, folder: Path, setting: Setting) -> tuple[Trace, float]:
 def timed(design: str, schedulers: int, setting: Setting, pace: int) -> TimedHost:
     """A federation that has timed itself under other work."""
     with tempfile.TemporaryDirectory() as folder, realtime():
-        federation = federation_of(design, schedulers, setting.nodes, CUTOFF_S, Path(folder))
+        federation = federation_of(design, schedulers, setting, CUTOFF_S, Path(folder))
         jobs = setting.jobs or None
         return timed_run(federation, load_trace(PACES[pace % len(PACES)], seed=1 + pace, job_count=jobs), silent=True)
 
@@ -164,7 +165,7 @@ def live(name: str, design: str, schedulers: int, folder: Path, setting: Setting
     before = os.getloadavg()[0]
     gc.collect()
     with tempfile.TemporaryDirectory() as kept:
-        federation = federation_of(design, schedulers, setting.nodes, CUTOFF_S / speedup, Path(kept))
+        federation = federation_of(design, schedulers, setting, CUTOFF_S / speedup, Path(kept))
         with realtime():
             loaded = load_here(federation, trace, "sleep", lambda _: None)
     labels["load_average"] = [round(before, 1), round(os.getloadavg()[0], 1)]
@@ -245,9 +246,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--schedulers", nargs="*", type=int, default=usual.schedulers)
     parser.add_argument("--span", type=float, default=usual.span_s, help="seconds that the submissions of a run take")
     parser.add_argument("--nodes", type=int, default=usual.nodes)
+    parser.add_argument("--seed", type=int, default=usual.seed, help="of the live components' random draws")
     parser.add_argument("--traces", type=Path, help="folder of the traces; default VOLERY_TRACES, or ../shared/traces")
     given = parser.parse_args(words)
-    setting = Setting(given.works, given.designs, given.schedulers, given.span, nodes=given.nodes)
+    setting = Setting(given.works, given.designs, given.schedulers, given.span, nodes=given.nodes, seed=given.seed)
     if given.quick:
         setting = setting._replace(works=given.works[:1], schedulers=(1, 10), span_s=5.0, jobs=300)
     folder = traces_folder(experiments_folder(), given.traces)
