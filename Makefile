@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -90,6 +90,9 @@ bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs pre
 
 bench-calibration-nats: $(VENV)/.tools  ## likewise over NATS, each host a process; needs nats-server
 	$(BIN)/python -m benchmarks.calibration_nats
+
+bench-prototypes: $(VENV)/.tools  ## the prototypes of two papers on 120 live nodes against the lab, as JSON; needs the traces; an hour
+	$(BIN)/python -m benchmarks.prototypes
 
 bench-serving: $(VENV)/.tools  ## speed, latency and memory of a federation in one process, as JSON
 	$(BIN)/python benchmarks/serving.py

@@ -14,8 +14,9 @@ from random import Random
 
 import msgspec
 
-from volery.core.model import CHUNK_TASKS, SECOND, Amounts, Cluster, Time
+from volery.core.model import CHUNK_TASKS, SECOND, UNLIMITED, Amounts, Cluster, NodeGroup, TagConstraint, Time
 from volery.core.streams import Streams
+from volery.core.tags import with_tags
 from volery.core.trace import Trace
 from volery.core.workflows import below, with_parents
 
@@ -243,6 +244,42 @@ def gang_cases(seed: int = 0) -> list[Case]:
     jobs = [[stream.choice((0, 1000, 30_000)) for _ in job] for job in needs]
     arrivals = [stream.randrange(0, SECOND) for _ in jobs]
     return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
+
+
+def tag_cases(seed: int = 0) -> list[Case]:
+    """Services that keep apart, workers near their caches, groups that gather, and at most some in a rack.
+
+    There are more tasks than slots, services with more tasks than machines, and caches that end before all workers.
+    """
+    stream = Streams(seed).of("conformance/tags")
+    machines, racks = 12, 3
+    slots = tuple([stream.randint(1, 3) for _ in range(machines)])
+    cluster = Cluster(
+        (0,) * machines, slots, "tags", racks=tuple([place * racks // machines for place in range(machines)])
+    )
+    jobs, names = list[list[Time]](), list[tuple[str, ...]]()
+    rules = [
+        TagConstraint(("worker",), ("worker",), 0, 1, "node"),
+        TagConstraint(("noisy",), ("quiet",), 0, 0, "rack"),
+        TagConstraint(("group",), ("group", "g"), 2, UNLIMITED, "rack"),
+        TagConstraint(("spread",), ("spread",), 0, 2, "rack"),
+    ]
+    for number in range(30):
+        own, kind = f"app-{number}", ("service", "cached", "noisy", "quiet", "group", "spread", "")[number % 7]
+        short = [stream.choice((1000, 20_000, 30_000)) for _ in range(stream.randint(1, 6))]
+        if kind == "cached":
+            jobs.append([stream.choice((40_000, 400_000))])
+            names.append(("cache", own))
+            group: NodeGroup = stream.choice(("node", "rack"))
+            rules.append(TagConstraint(("worker", own), ("cache", own), 1, UNLIMITED, group))
+        elif kind == "service":
+            short = short * 4
+            rules.append(TagConstraint((own,), (own,), 0, 0, "node"))
+        jobs.append(short)
+        known = {"cached": ("worker", own), "group": ("group", "g"), "": (), "service": ("service", own)}
+        names.append(known.get(kind, (kind,)))
+    arrivals = sorted([stream.randrange(5) * 40_000 for _ in jobs])
+    return [Case("tags", seed, with_tags(trace_of("tags", arrivals, jobs), names, rules), cluster)]
 
 
 def _waits(stream: Random, size: int) -> list[tuple[int, ...]]:

@@ -179,6 +179,8 @@ class Architecture(msgspec.Struct, frozen=True):
             lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.
         gangs: name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
             never; "" where there is none. Conformance sets it for the check of gangs, and only there.
+        tags: name of the parameter with which it heeds tag constraints between tasks (`TagPlacement`); "" where it
+            never does. Conformance sets it for the check of them.
         live: parameters that a federation has where its file sets nothing else; the lab keeps `defaults`.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
@@ -206,6 +208,7 @@ class Architecture(msgspec.Struct, frozen=True):
     vectors: bool = False
     immediate: Mapping[str, Any] = {}
     gangs: str = ""
+    tags: str = ""
     live: Mapping[str, Any] = {}
     graphs: bool = False
     features: Mapping[str, str] = {}

@@ -302,6 +302,8 @@ class ReportRecovery:
 
     def _runs(self, lm: int, active: Active) -> None:
         place = self._gm.placed.get(active.task)
+        if place is not None and active.attempt < self._gm.attempt_of(active.task):
+            return  # it was given up, and another attempt was made: that one is in doubt
         self._doubted[lm].pop(active.task, None)
         if place is not None:
             self._follow(place[0], active)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.architectures.parts import SUBMITTER, messages
 
 from volery.architectures import configure, lookup
@@ -191,6 +192,20 @@ def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> No
     gm.hear(report(*running))
     assert messages(gm.hear(Yield(1, 0, 0, (1,))), Answer) == [("lm/0", Answer(1, False))]
     assert not messages(gm.hear(Ended((0,), 0)), Request), "nothing waits"
+
+
+def test_an_attempt_that_a_new_leader_reports_and_the_former_one_has_lost_is_not_the_one_in_doubt() -> None:
+    """It wrote its report before the machine crashed; the former leader may have started the second attempt."""
+    gm, standby = Inside("gm/0"), "lm/0/standby"
+    first = Active(0, 0, 0, "gm/0", 0)
+    gm.hear(submitted(1), SUBMITTER)
+    ((_, again),) = messages(gm.hear(Lost((first,))), Request)
+    assert again.attempts == (1,)
+    early, settled = (replace(report(first, settled=known), epoch=1, whole=not known) for known in (False, True))
+    assert not messages(gm.hear(early, standby), Request)
+    assert not messages(gm.hear(Lost((first,)), standby), Request)
+    ((to, last),) = messages(gm.hear(replace(settled, running=()), standby), Request)
+    assert (to, last.attempts) == (standby, (2,))
 
 
 def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_what_runs() -> None:
