@@ -109,6 +109,13 @@ def test_what_does_not_go_together_is_refused(given: dict[str, str], problem: st
         pipeline.build(TWO, configure(pipeline, given), Streams(0))
 
 
+def test_nothing_is_reclaimed_of_slots_so_that_is_refused() -> None:
+    pipeline = lookup("pipeline")
+    with pytest.raises(InputError, match=r"pipeline:T6: 'reclaim/settle_s:60' .* slots alone; give"):
+        pipeline.build(Cluster.uniform(2), configure(pipeline, {"T6": "reclaim/settle_s:60"}), Streams(0))
+    assert pipeline.build(cores_cluster(4), configure(pipeline, {"T6": "reclaim"}), Streams(0)).components
+
+
 def test_only_a_first_attempt_overruns() -> None:
     task = {"start_us": 0, "expected_end_us": SECOND, "run_us": 4 * SECOND}
     first, second = [type("Reported", (), task | {"attempt": attempt}) for attempt in (0, 1)]
