@@ -14,6 +14,7 @@ from random import Random
 
 import msgspec
 
+from volery.core.component import Architecture
 from volery.core.model import CHUNK_TASKS, SECOND, UNLIMITED, Amounts, Cluster, NodeGroup, TagConstraint, Time
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
@@ -56,8 +57,12 @@ class Case(msgspec.Struct, frozen=True):
     cluster: Cluster
     gangs: bool = False
 
-    def satisfiable(self) -> list[bool]:
-        """Per task, whether some machine meets its constraints and, empty, holds it, and all that it waits for."""
+    def satisfiable(self, design: Architecture | None = None) -> list[bool]:
+        """Per task, whether some machine meets its constraints and, empty, holds it, and all that it waits for.
+
+        Args:
+            design: whose machines may be reserved, for some tasks.
+        """
         slots: Sequence[Amounts] = ((),) * len(self.cluster.constraints)
         machines = set(zip(self.cluster.constraints, self.cluster.capacities or slots, strict=True))
         needs = self.trace.constraints or [0] * self.trace.task_count
@@ -70,6 +75,12 @@ class Case(msgspec.Struct, frozen=True):
             for need, amounts in set(zip(needs, asked, strict=True))
         }
         alone = [fits[kind] for kind in zip(needs, asked, strict=True)]
+        if design is not None and design.refuses is not None:
+            refused, estimates = design.refuses(design.defaults, self.cluster), self.trace.estimate_us
+            jobs_of = self.trace.job_of_task()
+            alone = [
+                fit and not refused(need, estimates[job]) for fit, need, job in zip(alone, needs, jobs_of, strict=True)
+            ]
         barred = below(self.trace, [not fit for fit in alone])
         apart = [fit and not late for fit, late in zip(alone, barred, strict=True)]
         if not self.gangs:

@@ -248,7 +248,7 @@ def assembly(config: PipelineConfig) -> Assembly:
     )
 
 
-def _check_machines(config: PipelineConfig, count: int, own: int) -> None:
+def _check_machines(config: PipelineConfig, cluster: Cluster, own: int) -> None:
     if config.reliable and config.T11 != "none":
         raise InputError(
             "pipeline:reliable",
@@ -260,18 +260,26 @@ def _check_machines(config: PipelineConfig, count: int, own: int) -> None:
             "a broker needs machines and a policy of M1; set broker_machines and M1, or neither",
         )
     if own < max(1, config.lrms):
+        count = len(cluster.constraints)
         raise InputError("pipeline", f"{count} machines are too few for {config.lrms} LRMs and the broker's machines")
+    if config.T6.startswith("reclaim") and not cluster.resources:
+        raise InputError(
+            "pipeline:T6",
+            f"{config.T6!r} gives away amounts that tasks reserve and do not use, and the machines offer slots alone; "
+            "give machines with amounts, or T6=none",
+        )
 
 
 def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:
     """Components for a cluster.
 
     Raises:
-        InputError: a policy that there is not, or machines and managers that do not add up.
+        InputError: a policy that there is not, or that goes with amounts on machines with slots alone, or machines and
+            managers that do not add up.
     """
     count = len(cluster.constraints)
     own = count - config.broker_machines
-    _check_machines(config, count, own)
+    _check_machines(config, cluster, own)
     parts, entry = assembly(config), "scheduler/0"
     components: dict[Address, Component] = {}
     manager_of: dict[int, Address] = {}
