@@ -18,8 +18,6 @@ Deviates Which policies there are, and what their parameters are, is ours where 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from random import Random
 from typing import Annotated, Any, Literal
 
@@ -28,7 +26,7 @@ import msgspec
 from volery.architectures.pipeline.allocs import Allocs
 from volery.architectures.pipeline.assembly import Assembly
 from volery.architectures.pipeline.attempts import Migration, Speculation
-from volery.architectures.pipeline.autoscaler import Autoscaler, Rental
+from volery.architectures.pipeline.autoscaler import Autoscaler, Rental, price_factors
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import BACKFILLING
@@ -354,7 +352,7 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     boot_us, every_us, rest_us, interval_us = [
         round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
     ]
-    unit_price, factors = config.unit_price / per_processor, tuple(_factors(config.prices))
+    unit_price, factors = config.unit_price / per_processor, tuple(price_factors(config.prices))
     billing = Billing(frozenset(range(count)), interval_us, config.machine_price, unit_price, factors)
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
 
@@ -362,13 +360,6 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
 def _upkeep(config: PipelineConfig, parts: Assembly) -> Upkeep:
     least, most = round(config.use_least * 1000), round(config.use_most * 1000)
     return Upkeep(config.T8 != "none", parts.policies["T6"].every_us(), Use(least, most, config.use_jumps))
-
-
-def _factors(text: str) -> Iterator[float]:
-    for word in text.split("+") if text else ():
-        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", word):
-            raise InputError("pipeline:prices", f"{word!r} is no factor; write one per hour, as 1+1+0.4")
-        yield float(word)
 
 
 def _cycle(
