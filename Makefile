@@ -6,7 +6,10 @@ JOBS ?= 2
 # One more than that: some tests wait more than they work.
 TESTERS ?= 3
 
-.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+# Without compiled files, each process that a test starts compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
@@ -57,6 +60,7 @@ conformance: $(VENV)/.tools  ## all tests: every check on every design and varia
 ROOMS := core roles policies architectures sim live workload metrics statistics study reproduction whatif playback faults conformance report cli
 # Rooms whose own tests do not stand in tests/unit alone.
 TESTS_OF_architectures := tests/scripts
+TESTS_OF_cli := tests/live/test_cli_jobs.py tests/live/test_operating.py tests/live/test_load.py tests/live/test_calibrate.py tests/live/test_forecasts.py
 TESTS_OF_conformance := tests/conformance/test_mutants.py
 TESTS_OF_faults := tests/faults/test_recovery.py
 TESTS_OF_live := tests/live
@@ -65,7 +69,9 @@ coverage: $(ROOMS:%=coverage-%)  ## the percentage of lines of each room that it
 
 coverage-%: $(VENV)/.tools
 	@mkdir -p build
-	@$(BIN)/python -m coverage run --data-file=build/coverage.$* --source=src/volery/$* -m pytest -q -p no:cacheprovider tests/unit/$* $(TESTS_OF_$*) > build/coverage-$*.txt
+	@rm -f build/coverage.$* build/coverage.$*.*
+	@$(BIN)/python -m coverage run --data-file=build/coverage.$* --source=src/volery/$* -m pytest -q -p no:cacheprovider -m "whole or not whole" tests/unit/$* $(TESTS_OF_$*) > build/coverage-$*.txt
+	@$(BIN)/python -m coverage combine -q --append --data-file=build/coverage.$*
 	@echo "$* $$($(BIN)/python -m coverage report --data-file=build/coverage.$* --format=total) %"
 
 costs: $(VENV)/.tools  ## measure what each test takes (tests/costs.txt), which decides between make check, make test and make conformance
@@ -84,6 +90,9 @@ bench-calibration: $(VENV)/.tools  ## how well the lab with calibrated costs pre
 
 bench-calibration-nats: $(VENV)/.tools  ## likewise over NATS, each host a process; needs nats-server
 	$(BIN)/python -m benchmarks.calibration_nats
+
+bench-prototypes: $(VENV)/.tools  ## the prototypes of two papers on 120 live nodes against the lab, as JSON; needs the traces; an hour
+	$(BIN)/python -m benchmarks.prototypes
 
 bench-serving: $(VENV)/.tools  ## speed, latency and memory of a federation in one process, as JSON
 	$(BIN)/python benchmarks/serving.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 from collections import defaultdict
@@ -53,6 +54,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.quick)
         of_file[item.path] += cost
     items.sort(key=lambda item: -of_file[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Leave all tests out of later collections of garbage: each run of the lab asks for one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -195,7 +195,6 @@ HOPS = {
 """Variants that take another number of hops than the entry that they are of."""
 
 EXCUSED = {
-    ("pigeon:longer_cutoffs_s", "check_late_timers_are_safe"): "a long task that a reserved worker alone suits waits",
     ("firmament:policy=load-spreading", "check_lone_task_costs_its_hops"): "decisions take their time",
     ("firmament:policy=load-spreading", "check_costly_roles_saturate"): "likewise, and that is processing",
     ("quincy:preemption=true", "check_allocation_adds_up"): "tasks wait for the next cycle",

@@ -14,6 +14,7 @@ from tests.conformance import (
     mutants_results,
     mutants_safety,
     mutants_sharing,
+    mutants_tags,
     mutants_vectors,
 )
 from tests.conformance.mutation import MUTANTS
@@ -31,6 +32,7 @@ ROOMS = (
     mutants_results,
     mutants_safety,
     mutants_sharing,
+    mutants_tags,
     mutants_vectors,
 )
 

@@ -120,6 +120,14 @@ def test_a_rejected_job_comes_again_and_is_finally_done() -> None:
     assert rejections > 0
 
 
+def test_a_task_that_a_design_refuses_without_declaring_it_is_missed() -> None:
+    """Seed 10's burst has a long task that only a reserved worker of Pigeon suits."""
+    pigeon = variant("pigeon:longer_cutoffs_s")
+    CHECKS["check_late_timers_are_safe"](pigeon)
+    with pytest.raises(NonconformanceError, match="never started"):
+        CHECKS["check_late_timers_are_safe"](msgspec.structs.replace(pigeon, refuses=None))
+
+
 def test_cases_hold_what_is_legal_and_easily_forgotten() -> None:
     cases = {case.name: case for case in all_cases()}
     mixed = cases["constrained"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+from tests.faults.splits import split
 
 from volery.architectures import lookup
 from volery.architectures.hydra.messages import Register
@@ -20,13 +22,14 @@ from volery.architectures.megha.recovery import Paired
 from volery.architectures.megha.reports import ReportRecovery
 from volery.architectures.megha.shares import WeightedShares
 from volery.architectures.pigeon.recovery import MasterRecovery
+from volery.core.component import Architecture
 from volery.core.events import PeerLost
 from volery.core.model import Address, Time
 from volery.faults import Failure, draw, run_scenario, shrink
 from volery.faults.scenario import Scenario
 from volery.roles.recovery.channel import Linked
 from volery.roles.recovery.election import Leadership
-from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run
+from volery.roles.recovery.leases import GuardedNode, Lease, Result, Run, Standing
 
 SEEDS = 200
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -45,6 +48,23 @@ def no_lease(patch: pytest.MonkeyPatch) -> None:
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     """A node that is cut off goes on."""
     patch.setattr(GuardedNode, "_watch_master", lambda self, now: None)
+
+
+def unconfirmed(patch: pytest.MonkeyPatch) -> None:
+    """A leader leads a machine that was restarted without asking its partner, which may have deposed it."""
+    patch.setattr(Leadership, "_doubt", lambda self, node, now: None)
+
+
+def rash_partner(patch: pytest.MonkeyPatch) -> None:
+    """A master that was restarted confirms an epoch before it knows which ones its nodes obey."""
+    patch.setattr(Leadership, "_told", lambda self, node: None)
+    answer = Leadership._answer
+
+    def answers(self: Leadership, asked: Standing) -> None:
+        self._untold.clear()
+        answer(self, asked)
+
+    patch.setattr(Leadership, "_answer", answers)
 
 
 def any_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -220,7 +240,11 @@ PLANTED = [
 ]
 
 
-def first_failure(name: str) -> tuple[Scenario, Failure]:
+SPLIT = [("pigeon", unconfirmed), ("pigeonc", unconfirmed), ("pigeonc", rash_partner)]
+"""Bugs that splits find, and storms hardly ever."""
+
+
+def first_failure(name: str, drawn: Callable[[Architecture, int], Scenario] = draw) -> tuple[Scenario, Failure]:
     """The first of the seeds whose storm the design does not weather.
 
     Raises:
@@ -228,7 +252,7 @@ def first_failure(name: str) -> tuple[Scenario, Failure]:
     """
     architecture = lookup(name)
     for seed in range(SEEDS):
-        scenario = draw(architecture, seed)
+        scenario = drawn(architecture, seed)
         try:
             run_scenario(architecture, scenario)
         except Failure as failure:
@@ -240,6 +264,13 @@ def first_failure(name: str) -> tuple[Scenario, Failure]:
 def test_a_planted_bug_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     _, failure = first_failure(name)
+    assert failure.kind
+
+
+@pytest.mark.parametrize(("name", "plant"), SPLIT, ids=lambda value: getattr(value, "__name__", value))
+def test_a_planted_bug_is_found_by_splits(name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    _, failure = first_failure(name, partial(split, candidates=0))
     assert failure.kind
 
 

@@ -138,6 +138,50 @@ def test_a_master_behind_a_partition_is_deposed_and_nothing_runs_twice(name: str
     assert not records.lost
 
 
+def test_a_master_that_is_deposed_unnoticed_launches_nothing_on_a_machine_that_began_anew() -> None:
+    """It reaches that machine alone, which has forgotten the new master, and the queues of the two are the same."""
+    gone = {"master/0", "node/0"}
+    others = tuple(address for address in (*MASTERS, "distributor/0", "distributor/1") if address not in gone)
+    nodes = tuple(f"node/{number}" for number in range(1, MACHINES))
+    cuts = (
+        Partition(5 * SECOND, 45 * SECOND, ("master/0",), (*others, *nodes)),
+        Partition(5 * SECOND, 10 * SECOND + SECOND // 2, ("master/0",), ("node/0",)),
+        Partition(10 * SECOND - 1, 45 * SECOND, ("node/0",), ("master/0/standby",)),
+    )
+    plan = FaultPlan(partitions=cuts, crashes=(Crash(10 * SECOND, "node/0", 11 * SECOND),))
+    records, _ = run("pigeon", plan, tasks=12)
+    assert records.counters["nodes_unconfirmed"]
+    again = [attempts for attempts in attempts_of(records).values() if len(attempts) > 1]
+    assert [[attempt.whole for attempt in attempts] for attempts in again] == [[False, True]], "what ran on node/0"
+
+
+@pytest.mark.parametrize(("name", "masters"), [("megha", LOCAL), ("megha-2021", LOCAL), ("pigeon", MASTERS)])
+@pytest.mark.parametrize("away", [0, 1])
+def test_masters_and_machines_that_all_begin_anew_come_up_again(name: str, masters: tuple[str, ...], away: int) -> None:
+    """Nobody remembers an epoch; a machine that stays away delays the others for a lease."""
+    schedulers = ("gm/0", "gm/1") if name.startswith("megha") else ()
+    nodes = [f"node/{number}" for number in range(away, MACHINES)]
+    anew = [Crash(5 * SECOND, address, 6 * SECOND) for address in (*schedulers, *masters, *nodes)]
+    stays = [Crash(5 * SECOND, "node/0", 500 * SECOND)] * away
+    records, _ = run(name, FaultPlan(crashes=(*anew, *stays)), tasks=5)
+    last_us = max(records.start_us)
+    assert 6 * SECOND <= last_us < (14 if away else 10) * SECOND
+
+
+@pytest.mark.parametrize(
+    ("name", "partner"),
+    [("megha", "lm/0/standby"), ("megha-2021", "lm/0"), ("pigeon", "master/0"), ("pigeon", "master/0/standby")],
+)
+def test_without_its_partner_a_master_gives_up_what_ran_on_a_restarted_machine_and_uses_the_others(
+    name: str, partner: str
+) -> None:
+    plan = FaultPlan(crashes=(Crash(2 * SECOND, partner, 90 * SECOND), Crash(10 * SECOND, "node/0", 11 * SECOND)))
+    records, _ = run(name, plan, tasks=6)
+    ((_, second),) = [attempts for attempts in attempts_of(records).values() if len(attempts) > 1]
+    assert second.worker != 0
+    assert 30 * SECOND < second.start_us < 35 * SECOND, "once another machine is free"
+
+
 @pytest.mark.parametrize("name", ["megha", "megha-2021", "pigeon"])
 def test_a_node_that_is_cut_off_ends_its_task_before_another_runs_it(name: str) -> None:
     cut = FaultPlan(partitions=(Partition(5 * SECOND, 40 * SECOND, ("node/0",)),))

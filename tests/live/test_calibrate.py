@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from array import array
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +19,19 @@ from volery.cli.calibrate import hop_us, measure_apart, timed_load
 from volery.cli.generator import federation_of, load_here
 from volery.core.events import MoreTasks
 from volery.core.records import Records
-from volery.live.calibration import PREEMPTED_NS, Stamps, TimedHost, host_costs, non_negative, turns_of
+from volery.live.calibration import (
+    PREEMPTED_NS,
+    FramingHost,
+    Socket,
+    Stamps,
+    TimedHost,
+    host_costs,
+    non_negative,
+    timed_client,
+    turns_of,
+)
 from volery.live.load import as_lived
+from volery.live.transport.nats import NatsClient
 from volery.metrics.tasks import allocation_parts
 from volery.study import compare, read_costs, write_costs
 from volery.study.file import settings
@@ -131,6 +143,19 @@ def test_hosts_that_are_processes_are_measured_each_with_its_socket_and_the_fram
     write_costs(model, file, "apart", force=False)
     lab = compare("megha", trace="syn:5x10", workers=60, **settings(read_costs(file))).runs[0].allocation_s
     assert lab.total.mean > 3 * delays[0] / 1e6
+
+
+def test_a_frame_has_left_before_others_take_the_processor_from_who_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few cores the broker and the receiver run before the call returns: the delay would be 0 or less."""
+    socket = Socket()
+    host = cast("FramingHost", SimpleNamespace(socket=socket))
+    monkeypatch.setattr(NatsClient, "_write", lambda _client: time.sleep(0.05))
+    socket.sent.append(("gm", 1))
+    client = timed_client(host)
+    client._write(client.__new__(client))
+    (left, *_), (began, ended) = socket.left[0], socket.writes[:2]
+    assert ended - began >= 50_000_000
+    assert began <= left < began + 25_000_000
 
 
 def test_a_hop_is_measured_in_this_process() -> None:

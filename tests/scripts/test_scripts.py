@@ -15,7 +15,8 @@ import pytest
 import tests.scripts.test_deadlines
 import tests.scripts.test_hydra
 import tests.scripts.test_megha_printed
-import tests.scripts.test_pigeon  # noqa: F401 - likewise
+import tests.scripts.test_pigeon
+import tests.scripts.test_tags  # noqa: F401 - likewise
 from tests.scripts.register import SCRIPTS, bits, case, counter, responses, script
 from tests.scripts.transcript import transcript
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from volery.core.costs import CostModel, HostCosts
     from volery.core.trace import Trace
     from volery.live.calibration import TimedHost
+    from volery.live.config.federation import Federation
 
 HOST = "live"
 CLUSTERS = 3
@@ -137,6 +138,13 @@ def hop_us() -> int:
 def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> TimedHost:
     """A host that has timed itself under a load of sleeping tasks."""
     from volery.cli.generator import federation_of
+
+    with tempfile.TemporaryDirectory(prefix="volery-") as name:
+        return timed_run(federation_of(architecture, nodes, 1, CLUSTERS, GMS, Path(name), 0), work, silent)
+
+
+def timed_run(federation: Federation, work: Trace, silent: bool) -> TimedHost:
+    """The one host of a federation, which has timed itself under a load of sleeping tasks."""
     from volery.live.calibration import TimedHost
     from volery.live.clock import run_loop
     from volery.live.load import load
@@ -149,15 +157,13 @@ def timed_load(architecture: str, work: Trace, nodes: int, silent: bool) -> Time
             super().__init__(*arguments, **named)
             made.append(self)
 
-    async def main(folder: Path) -> None:
-        federation = federation_of(architecture, nodes, 1, CLUSTERS, GMS, folder, 0)
+    async def main() -> None:
         executor = SleepExecutor(lambda task: work.duration_us[task.id])
         with OneLine(silent, when_moved=True) as line:
             await load(federation, work, executor, watch=load_watcher(line, work.job_count), make_host=Kept)
 
     gc.collect()
-    with tempfile.TemporaryDirectory(prefix="volery-") as name:
-        run_loop(main(Path(name)))
+    run_loop(main())
     return made[0]
 
 

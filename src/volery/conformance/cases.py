@@ -14,8 +14,10 @@ from random import Random
 
 import msgspec
 
-from volery.core.model import CHUNK_TASKS, SECOND, Amounts, Cluster, Time
+from volery.core.component import Architecture
+from volery.core.model import CHUNK_TASKS, SECOND, UNLIMITED, Amounts, Cluster, NodeGroup, TagConstraint, Time
 from volery.core.streams import Streams
+from volery.core.tags import with_tags
 from volery.core.trace import Trace
 from volery.core.workflows import below, with_parents
 
@@ -55,8 +57,12 @@ class Case(msgspec.Struct, frozen=True):
     cluster: Cluster
     gangs: bool = False
 
-    def satisfiable(self) -> list[bool]:
-        """Per task, whether some machine meets its constraints and, empty, holds it, and all that it waits for."""
+    def satisfiable(self, design: Architecture | None = None) -> list[bool]:
+        """Per task, whether some machine meets its constraints and, empty, holds it, and all that it waits for.
+
+        Args:
+            design: whose machines may be reserved, for some tasks.
+        """
         slots: Sequence[Amounts] = ((),) * len(self.cluster.constraints)
         machines = set(zip(self.cluster.constraints, self.cluster.capacities or slots, strict=True))
         needs = self.trace.constraints or [0] * self.trace.task_count
@@ -69,6 +75,12 @@ class Case(msgspec.Struct, frozen=True):
             for need, amounts in set(zip(needs, asked, strict=True))
         }
         alone = [fits[kind] for kind in zip(needs, asked, strict=True)]
+        if design is not None and design.refuses is not None:
+            refused, estimates = design.refuses(design.defaults, self.cluster), self.trace.estimate_us
+            jobs_of = self.trace.job_of_task()
+            alone = [
+                fit and not refused(need, estimates[job]) for fit, need, job in zip(alone, needs, jobs_of, strict=True)
+            ]
         barred = below(self.trace, [not fit for fit in alone])
         apart = [fit and not late for fit, late in zip(alone, barred, strict=True)]
         if not self.gangs:
@@ -243,6 +255,42 @@ def gang_cases(seed: int = 0) -> list[Case]:
     jobs = [[stream.choice((0, 1000, 30_000)) for _ in job] for job in needs]
     arrivals = [stream.randrange(0, SECOND) for _ in jobs]
     return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
+
+
+def tag_cases(seed: int = 0) -> list[Case]:
+    """Services that keep apart, workers near their caches, groups that gather, and at most some in a rack.
+
+    There are more tasks than slots, services with more tasks than machines, and caches that end before all workers.
+    """
+    stream = Streams(seed).of("conformance/tags")
+    machines, racks = 12, 3
+    slots = tuple([stream.randint(1, 3) for _ in range(machines)])
+    cluster = Cluster(
+        (0,) * machines, slots, "tags", racks=tuple([place * racks // machines for place in range(machines)])
+    )
+    jobs, names = list[list[Time]](), list[tuple[str, ...]]()
+    rules = [
+        TagConstraint(("worker",), ("worker",), 0, 1, "node"),
+        TagConstraint(("noisy",), ("quiet",), 0, 0, "rack"),
+        TagConstraint(("group",), ("group", "g"), 2, UNLIMITED, "rack"),
+        TagConstraint(("spread",), ("spread",), 0, 2, "rack"),
+    ]
+    for number in range(30):
+        own, kind = f"app-{number}", ("service", "cached", "noisy", "quiet", "group", "spread", "")[number % 7]
+        short = [stream.choice((1000, 20_000, 30_000)) for _ in range(stream.randint(1, 6))]
+        if kind == "cached":
+            jobs.append([stream.choice((40_000, 400_000))])
+            names.append(("cache", own))
+            group: NodeGroup = stream.choice(("node", "rack"))
+            rules.append(TagConstraint(("worker", own), ("cache", own), 1, UNLIMITED, group))
+        elif kind == "service":
+            short = short * 4
+            rules.append(TagConstraint((own,), (own,), 0, 0, "node"))
+        jobs.append(short)
+        known = {"cached": ("worker", own), "group": ("group", "g"), "": (), "service": ("service", own)}
+        names.append(known.get(kind, (kind,)))
+    arrivals = sorted([stream.randrange(5) * 40_000 for _ in jobs])
+    return [Case("tags", seed, with_tags(trace_of("tags", arrivals, jobs), names, rules), cluster)]
 
 
 def _waits(stream: Random, size: int) -> list[tuple[int, ...]]:

@@ -103,4 +103,4 @@ def check_locality(architecture: Architecture) -> None:
     """Wherever a task runs, it lasts as long as the distance from its input makes it, and all other rules hold."""
     for case in rich_cases(13, FARTHER):
         for options in (Options(check=True), Options(check=True, tie_shuffle=13), Options(copy_messages=True)):
-            demand_sound(case, run(architecture, case, options=options))
+            demand_sound(case, run(architecture, case, options=options), architecture)

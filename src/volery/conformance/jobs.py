@@ -72,7 +72,7 @@ def check_cancel(architecture: Architecture) -> None:
         network = Network(delay_us=DELAY_US)
         records = run(architecture, case, network=network, options=Options(check=True), interceptor=cancels)
         grace = architecture.hops * DELAY_US
-        _demand_others_untouched(case, records, cancels)
+        _demand_others_untouched(case, records, cancels, architecture)
         for job, at in cancels.cancelled_at.items():
             _demand_ended(case, records, job, at, grace)
             answers = cancels.answers.get(job, [])
@@ -100,8 +100,8 @@ def _demand_ended(case: Case, records: Records, job: JobId, at: Time, grace: Tim
             demand(finish <= at + grace, f"{what} ran on until {finish} us")
 
 
-def _demand_others_untouched(case: Case, records: Records, cancels: Cancels) -> None:
-    trace, satisfiable = case.trace, case.satisfiable()
+def _demand_others_untouched(case: Case, records: Records, cancels: Cancels, architecture: Architecture) -> None:
+    trace, satisfiable = case.trace, case.satisfiable(architecture)
     for job in range(trace.job_count):
         count = len(cancels.answers.get(job, []))
         if job in cancels.cancelled_at:
@@ -145,7 +145,7 @@ def check_workflows(architecture: Architecture) -> None:
             run(architecture, case, network=Network(jitter_us=2_000)),
             run(architecture, case, interceptor=Echo((Submit, MoreTasks))),
         ):
-            demand_sound(case, records)
+            demand_sound(case, records, architecture)
             demand_parents_first(case, records)
 
 
@@ -162,14 +162,14 @@ def check_gangs(architecture: Architecture) -> None:
     for seed in range(SEEDS):
         for case in gang_cases(seed):
             records = run(design, case, seed=seed, options=Options(check=True))
-            demand_sound(case, records)
+            demand_sound(case, records, design)
             _demand_together(case, records)
-            demand_sound(case, run(design, case, seed=seed, options=Options(tie_shuffle=seed)))
-            demand_sound(case, run(design, case, seed=seed, network=Network(jitter_us=2_000)))
-            demand_sound(case, run(design, case, seed=seed, interceptor=Echo((Submit, MoreTasks))))
+            demand_sound(case, run(design, case, seed=seed, options=Options(tie_shuffle=seed)), design)
+            demand_sound(case, run(design, case, seed=seed, network=Network(jitter_us=2_000)), design)
+            demand_sound(case, run(design, case, seed=seed, interceptor=Echo((Submit, MoreTasks))), design)
     for case in flow_cases():
         case = msgspec.structs.replace(case, gangs=True)
-        demand_sound(case, run(design, case, options=Options(check=True)))
+        demand_sound(case, run(design, case, options=Options(check=True)), design)
 
 
 def _demand_together(case: Case, records: Records) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from volery.conformance.cases import Case
 from volery.conformance.verdict import demand
+from volery.core.component import Architecture
 from volery.core.locality import Pace
 from volery.core.model import NEVER, Time
 from volery.core.records import PATH_SHIFT, Records
@@ -16,17 +17,18 @@ Interval = tuple[Time, Time, int]
 """Start, end, and task or amount of one attempt."""
 
 
-def demand_all_finished(case: Case, records: Records) -> None:
+def demand_all_finished(case: Case, records: Records, design: Architecture | None = None) -> None:
     """Every task that fits some machine ran for its true duration, no other did, all jobs were answered.
 
-    What a preempted attempt has done counts where the next one goes on from there.
+    A task that the design declares to refuse fits none. What a preempted attempt has done counts where the next one
+    goes on from there.
 
     Raises:
         NonconformanceError: naming the first task or job of which this is not true.
     """
     trace, first = case.trace, case.trace.first
     pace = Pace(trace, case.cluster)
-    satisfiable, kept = case.satisfiable(), defaultdict[int, Time](int)
+    satisfiable, kept = case.satisfiable(design), defaultdict[int, Time](int)
     for lost in records.lost:
         kept[lost.task] += pace.done_us(lost.task, lost.kept_us, lost.worker)
     for job in range(trace.job_count):
@@ -148,12 +150,12 @@ def path_us(records: Records, task: int) -> Time:
     return (path >> PATH_SHIFT) + (path & ((1 << PATH_SHIFT) - 1))
 
 
-def demand_sound(case: Case, records: Records) -> None:
+def demand_sound(case: Case, records: Records, design: Architecture | None = None) -> None:
     """All that can run has run, within what machines offer, where its constraints are met.
 
     Raises:
         NonconformanceError: naming what is not so.
     """
-    demand_all_finished(case, records)
+    demand_all_finished(case, records, design)
     demand_capacity(case, records)
     demand_constraints(case, records)

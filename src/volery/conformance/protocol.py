@@ -158,7 +158,7 @@ def check_link_delays(architecture: Architecture) -> None:
             options=Options(check=True),
             interceptor=deliveries,
         )
-        demand_all_finished(case, records)
+        demand_all_finished(case, records, architecture)
         for (source, to), delays in deliveries.delays.items():
             expected = overrides.get((role_of(source), role_of(to)), 0)
             demand(set(delays) <= {expected}, f"messages from {source} to {to} took {set(delays)}, not {expected} us")
@@ -202,7 +202,7 @@ def check_costly_roles_saturate(architecture: Architecture) -> None:
         cost = 3 * arrivals[-1] // max(counts.values())
         costly = Deliveries()
         slow = run(architecture, case, options=Options(costs={role: cost}), interceptor=costly)
-        demand_all_finished(case, slow)
+        demand_all_finished(case, slow, architecture)
         for at in _gaps(costly, role):
             demand(at >= cost, f"a {role} that needs {cost} us per message took two within {at} us")
         mean = _mean_response(case, slow)

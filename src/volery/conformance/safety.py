@@ -29,7 +29,7 @@ LATE_MAX_US = 5_000
 def check_every_task_finishes_once(architecture: Architecture) -> None:
     """On a reliable network every task that fits some machine runs exactly once, and every job is answered."""
     for case in all_cases(vectors=architecture.vectors):
-        demand_all_finished(case, run(architecture, case))
+        demand_all_finished(case, run(architecture, case), architecture)
 
 
 @check
@@ -45,7 +45,7 @@ def check_capacity_and_constraints(architecture: Architecture) -> None:
 def check_invariants(architecture: Architecture) -> None:
     """The components' own `check()` passes after each of their events."""
     for case in busy_cases(2, architecture.vectors):
-        demand_all_finished(case, run(architecture, case, options=Options(check=True)))
+        demand_all_finished(case, run(architecture, case, options=Options(check=True)), architecture)
 
 
 class _Answers(Interceptor):
@@ -108,7 +108,7 @@ def check_ties_are_safe(architecture: Architecture) -> None:
     for tie_seed in range(4):
         for case in busy_cases(5, architecture.vectors):
             records = run(architecture, case, options=Options(check=True, tie_shuffle=tie_seed))
-            demand_all_finished(case, records)
+            demand_all_finished(case, records, architecture)
             demand_capacity(case, records)
 
 
@@ -117,7 +117,7 @@ def check_jitter_is_safe(architecture: Architecture) -> None:
     """With random delays on FIFO links, all rules hold and everything finishes."""
     for case in busy_cases(6, architecture.vectors):
         records = run(architecture, case, network=Network(jitter_us=2_000), options=Options(check=True))
-        demand_all_finished(case, records)
+        demand_all_finished(case, records, architecture)
         demand_capacity(case, records)
 
 
@@ -142,7 +142,7 @@ def check_late_timers_are_safe(architecture: Architecture) -> None:
     design = msgspec.structs.replace(architecture, defaults=msgspec.structs.replace(architecture.defaults, **waits))
     for case in busy_cases(10, design.vectors):
         records = run(design, case, options=Options(check=True), interceptor=LateTimers(case.seed))
-        demand_all_finished(case, records)
+        demand_all_finished(case, records, design)
         demand_capacity(case, records)
 
 
@@ -172,7 +172,7 @@ def check_repeated_messages(architecture: Architecture) -> None:
                 demand_capacity(case, records)
                 demand_constraints(case, records)
                 if "duplication" in architecture.tolerates and not faults.delay:
-                    demand_all_finished(case, records)
+                    demand_all_finished(case, records, architecture)
 
 
 @check
@@ -180,7 +180,7 @@ def check_submitting_twice(architecture: Architecture) -> None:
     """A job that is submitted twice, chunks included, is answered twice and runs once."""
     for case in all_cases(8, architecture.vectors):
         records = run(architecture, case, interceptor=Echo((Submit, MoreTasks)))
-        demand_all_finished(case, records)
+        demand_all_finished(case, records, architecture)
         demand_capacity(case, records)
 
 
@@ -258,7 +258,7 @@ def check_nobody_loses_what_it_is_due(architecture: Architecture) -> None:
     for seed in range(3 if due else 0):
         case = contended_case(list(due), seed)
         records = run(architecture, case, seed=seed)
-        demand_all_finished(case, records)
+        demand_all_finished(case, records, architecture)
         demand(bool(records.preemptions), f"nothing was preempted in case {case.name!r}, where some lack their share")
         user_of_task = [case.trace.user[job] for job in case.trace.job_of_task()]
         for user, share in due.items():

@@ -80,6 +80,10 @@ class Overcommitment(msgspec.Struct, frozen=True):
     factor: int
 
 
+class TagPlacement(msgspec.Struct, frozen=True):
+    """The design heeds tag constraints (`volery.core.tags`); the lab gives tasks with tags to no other."""
+
+
 class Replication(msgspec.Struct, frozen=True):
     """Up to `attempts_max` attempts of a task run at once, and the first to finish counts (in the lab alone)."""
 

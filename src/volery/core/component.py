@@ -179,6 +179,8 @@ class Architecture(msgspec.Struct, frozen=True):
             lone task cost its hops alone; and short retry intervals make runs of overloaded clusters slow.
         gangs: name of the parameter that makes the tasks of a job a gang, where there is one: they start together or
             never; "" where there is none. Conformance sets it for the check of gangs, and only there.
+        tags: name of the parameter with which it heeds tag constraints between tasks (`TagPlacement`); "" where it
+            never does. Conformance sets it for the check of them.
         live: parameters that a federation has where its file sets nothing else; the lab keeps `defaults`.
         graphs: whether it takes workflows whole: Submit and MoreTasks carry parents, and it decides itself when a task
             may start (stage T1). Otherwise the driver sends tasks as they become ready.
@@ -187,6 +189,8 @@ class Architecture(msgspec.Struct, frozen=True):
             design uses constraints: one without an entry has not declared its features.
         policy_names: of a configuration, by stage, where a design is assembled from policies.
         learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
+        refuses: of a configuration and a cluster, whether a task with such constraints and such an estimate of its job,
+            microseconds, may run on no machine, though one suits: it is reported as unsatisfiable. None: no such task.
         captions: texts of a recording for the first message of a kind, or the first counted fact, by its name, for
             readers new to the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are described by their
             documentation.
@@ -206,11 +210,13 @@ class Architecture(msgspec.Struct, frozen=True):
     vectors: bool = False
     immediate: Mapping[str, Any] = {}
     gangs: str = ""
+    tags: str = ""
     live: Mapping[str, Any] = {}
     graphs: bool = False
     features: Mapping[str, str] = {}
     policy_names: Callable[[Any], Mapping[Stage, str]] | None = None
     learning: Learning | None = None
+    refuses: Callable[[Any, Cluster], Callable[[int, Time], bool]] | None = None
     captions: Mapping[str, str] = {}
 
 

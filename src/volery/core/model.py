@@ -11,7 +11,7 @@ task asks for an amount of each resource, in the cluster's order; elsewhere it t
 from __future__ import annotations
 
 import itertools
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
@@ -57,6 +57,42 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
     coalescable: ClassVar[bool] = False
 
 
+NodeGroup = Literal["node", "rack"]
+"""Machines alone, or racks; each is one node set of the group."""
+UNLIMITED: Final = -1
+
+
+class TagConstraint(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A placement constraint between tasks (Garefalakis et al., Medea, EuroSys 2018, section 4.2).
+
+    A task with the subject's tags runs on a node set in which from `least` to `most` other tasks have the target's
+    tags: affinity has least 1, anti-affinity most 0, cardinality a range. See `volery.core.tags`.
+
+    Args:
+        subject, target: tags that a task must all have.
+        least, most: other tasks with the target's tags; UNLIMITED: any number.
+        group: of node sets.
+    """
+
+    subject: tuple[str, ...]
+    target: tuple[str, ...]
+    least: int = 0
+    most: int = UNLIMITED
+    group: NodeGroup = "node"
+
+
+class Tags(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The tags of a task, and the tag constraints of which it is a subject.
+
+    Args:
+        names: words.
+        constraints: hard ones; all hold when the task starts, and `most` holds as long as it runs.
+    """
+
+    names: tuple[str, ...]
+    constraints: tuple[TagConstraint, ...] = ()
+
+
 class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One unit of work of a job, as schedulers see it: the true duration stays with the driver.
 
@@ -67,6 +103,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
         estimate_us: what schedulers may assume about its duration: the job's mean task duration.
         payload: what to run, for the executor alone; schedulers carry it and never look.
         request: units of each resource, in the cluster's order; nothing: one slot.
+        tags: its tags with their constraints; None: it has no tags.
     """
 
     id: TaskId
@@ -75,6 +112,7 @@ class Task(msgspec.Struct, frozen=True, gc=False, array_like=True):
     estimate_us: Time = 0
     payload: bytes = b""
     request: Amounts = ()
+    tags: Tags | None = None
 
 
 class Preference(msgspec.Struct, frozen=True, gc=False, array_like=True):

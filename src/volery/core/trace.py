@@ -20,6 +20,7 @@ from volery.core.model import (
     JobId,
     Message,
     Preference,
+    Tags,
     Task,
     TaskId,
 )
@@ -81,6 +82,9 @@ class Trace(msgspec.Struct, frozen=True):
         preference: per job, the place of its preference among `preferences`; empty where all are indifferent.
         submit_us: per task, when it is submitted, on the clock of `arrival_us`: not before its job, nor before a task
             that it waits for; empty where all tasks are submitted with their jobs.
+        tag_sets: the distinct sets of tags, each with the constraints of which it is a subject; see
+            `volery.core.tags.with_tags`.
+        tag_set: per job, the place of its tasks' tags among `tag_sets`; empty where no task has any.
     """
 
     name: str
@@ -105,6 +109,8 @@ class Trace(msgspec.Struct, frozen=True):
     preference: array[int] = array("H")
     submit_us: array[int] = array("q")
     told_estimate_us: array[int] = array("q")
+    tag_sets: tuple[Tags, ...] = ()
+    tag_set: array[int] = array("H")
 
     @property
     def job_count(self) -> int:
@@ -146,6 +152,11 @@ class Trace(msgspec.Struct, frozen=True):
         numbers = range(low, high)
         return self.messages(job, self.tasks_of(job, numbers), high - low, waits, self.replicas_of(numbers))
 
+    def tags_of(self, job: JobId) -> Tags | None:
+        """The tags of a job's tasks; None: they have none."""
+        tags = self.tag_sets[self.tag_set[job]] if self.tag_set else None
+        return tags if tags is not None and tags.names else None
+
     def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job as schedulers see them.
 
@@ -153,6 +164,10 @@ class Trace(msgspec.Struct, frozen=True):
             job: theirs.
             numbers: which; a range where all.
         """
+        tasks, tags = self._untagged(job, numbers), self.tags_of(job) if self.tag_set else None
+        return tasks if tags is None else tuple([msgspec.structs.replace(task, tags=tags) for task in tasks])
+
+    def _untagged(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         if self.task_estimate_us:
             return self._estimated(job, numbers)
         estimate = self._told_us(job)
@@ -245,6 +260,8 @@ class Trace(msgspec.Struct, frozen=True):
             sha.update(little_endian(array("q", self.replica_first)) + little_endian(array("q", self.replicas)))
         if self.preference:
             sha.update(repr(self.preferences).encode() + little_endian(array("q", self.preference)))
+        if self.tag_set:
+            sha.update(repr(self.tag_sets).encode() + little_endian(array("q", self.tag_set)))
         return sha.hexdigest()
 
 

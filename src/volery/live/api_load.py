@@ -19,7 +19,7 @@ from volery.core.trace import Trace, longs
 from volery.live.asyncclient import AsyncClient
 from volery.live.clock import unix_now_us
 from volery.live.jobs import JobDescription, TaskDescription
-from volery.live.load import TOLD_EVERY_S, Loaded, LoadProgress
+from volery.live.load import TOLD_EVERY_S, Loaded, LoadProgress, refuse_tags
 from volery.live.status import ENDED_TASKS, JobStatus, Receipt, TaskStatus
 
 Work = Literal["sleep", "spin"]
@@ -133,8 +133,9 @@ async def load_by_api(
         watch: is called with the progress of the load, four times a second.
 
     Raises:
-        InputError: no federation answers, or it refuses a job.
+        InputError: no federation answers, it refuses a job, or tasks have tags.
     """
+    refuse_tags(trace)
     cpu_s = time.process_time()
     async with AsyncClient(api) as client:
         it = _Load(client, trace, work)

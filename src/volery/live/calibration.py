@@ -312,7 +312,7 @@ class Socket:
         published: frames that the host has sent, acknowledgements included.
         writes, reads: nanoseconds when it began and when it ended, how much of that the processor was somebody else's,
             frames, messages in them.
-        left: nanoseconds when a frame had been written; which peer, which number.
+        left: nanoseconds when a frame had been written, by the processor time of the writing; which peer, which number.
         came: nanoseconds when the reading of a frame began; which peer, which number.
     """
 
@@ -395,7 +395,8 @@ def timed_client(host: FramingHost) -> type[NatsClient]:
             others = ended - began - (time.thread_time_ns() - cpu)
             if socket.sent:
                 socket.writes.extend((began, ended, others, len(socket.sent), 0))
-                socket.left.extend((ended, peer, number) for peer, number in socket.sent)
+                left = ended - max(0, others)  # who gets the frame often runs before the call that wrote it returns
+                socket.left.extend((left, peer, number) for peer, number in socket.sent)
                 socket.sent.clear()
 
         def read(self, wire: Any, said: bytes) -> None:

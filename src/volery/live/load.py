@@ -46,6 +46,17 @@ TOLD_EVERY_S: Final = 0.25
 Payload = Callable[[TaskId], bytes]
 
 
+def refuse_tags(trace: Trace) -> None:
+    """Refuse a workload whose tasks have tags: nothing enforces them in a federation.
+
+    Raises:
+        InputError: it has.
+    """
+    if trace.tag_set:
+        problem = "tasks have tag constraints, which federations do not take; give work without tags"
+        raise InputError(trace.name, problem)
+
+
 class LoadProgress(msgspec.Struct, frozen=True):
     submitted: int
     done: int
@@ -243,8 +254,10 @@ async def load(
         watch: is called with the progress of the load, four times a second.
 
     Raises:
+        InputError: tasks have tags.
         Exception: whatever a component has raised.
     """
+    refuse_tags(trace)
     records = Records(msgspec.structs.replace(trace, arrival_us=trace.arrival_us[:]))
     recorder = LoadRecorder(records)
     loaders: list[Loader] = []
@@ -324,9 +337,10 @@ def load_apart(
         broker_s: what the broker has used of the processor so far, seconds.
 
     Raises:
-        InputError: the federation cannot be built, or no broker answers.
+        InputError: the federation cannot be built, no broker answers, or tasks have tags.
         TimeoutError: it takes longer than two minutes.
     """
+    refuse_tags(trace)
     federation = resolve(file, base, choose)
     found: list[LoadMeasurements] = []
     with ExitStack() as stack:

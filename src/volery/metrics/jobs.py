@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Sequence
+from hashlib import sha256
 
 import msgspec
 import numpy as np
@@ -186,7 +187,8 @@ class DeadlineSummary(msgspec.Struct, frozen=True):
         attainment: the share that were (0 to 1).
         best_effort_jrt_s: response time of the jobs without one that were answered.
         relative: time to the answer / time to the deadline, of the jobs with one that were answered (no unit).
-        spread: the longest of these / the shortest, over the runs of a recurring job; runs have its name as their user.
+        spread: the longest of these / the shortest, over the runs of a recurring job: they have its name as their user,
+            and the same graph. Jobs whose tasks wait for none are not known to recur.
     """
 
     jobs: int
@@ -228,13 +230,22 @@ def deadline_summary(records: Records, among: Flags | None = None) -> DeadlineSu
 
 
 def _spread(trace: Trace, jobs: Longs, relative: Floats) -> Distribution | None:
-    """The longest / the shortest run of each user with several; None where there is none."""
-    runs: dict[str, list[float]] = {}
-    for job, took in zip(jobs.tolist(), relative.tolist(), strict=True):
-        if trace.user and trace.user[job]:
-            runs.setdefault(trace.user[job], []).append(took)
+    """The longest / the shortest run of each recurring job with several; None where there is none."""
+    runs: dict[tuple[str, bytes], list[float]] = {}
+    for job, took in zip(jobs.tolist(), relative.tolist(), strict=True) if trace.user and trace.parents else ():
+        graph = _graph(trace, job)
+        if trace.user[job] and graph:
+            runs.setdefault((trace.user[job], graph), []).append(took)
     spreads = [max(theirs) / min(theirs) for theirs in runs.values() if len(theirs) > 1 and min(theirs) > 0]
     return distribution(np.array(spreads)) if spreads else None
+
+
+def _graph(trace: Trace, job: JobId) -> bytes:
+    """A digest of which tasks of a job wait for which; nothing where none waits."""
+    low, high = trace.first[job], trace.first[job + 1]
+    edges = view(trace.parent_first)[low : high + 1]
+    parents = view(trace.parents)[edges[0] : edges[-1]]
+    return sha256((edges - edges[0]).tobytes() + (parents - low).tobytes()).digest() if parents.size else b""
 
 
 class AllotmentSummary(msgspec.Struct, frozen=True):

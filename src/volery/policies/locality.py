@@ -80,9 +80,12 @@ class DelayPolicy(ABC):
     def reaches(self, job: JobId, machines: float, racks: float) -> None:  # noqa: B027 - most policies ignore it
         """Learn the shares of all machines, and of all racks, that hold input of the job's waiting tasks."""
 
+    def awaited(self, now: Time) -> None:  # noqa: B027 - most policies ignore it
+        """Tasks wait from now on, where none did."""
+
     @abstractmethod
     def opportunity(self, now: Time) -> None:
-        """A machine is about to be offered to the jobs."""
+        """A machine is about to be offered to the jobs; where no task waits none is."""
 
     @abstractmethod
     def passed_over(self, job: JobId) -> None:
@@ -144,8 +147,9 @@ class ByRates(ByTime):
     """Waits by time, but only where an offer near its input is to be expected within the wait.
 
     The idea of a blog on the paper: estimate from the rate of offers when one comes that is in the locality preference,
-    before choosing to wait or to run. The rate is that of the last `OFFERS` opportunities, and every machine is taken
-    to be as likely the next. An idle machine on which all is passed over does not keep a job that has no hope waiting.
+    before choosing to wait or to run. The rate is that of the last `OFFERS` opportunities while tasks waited, and every
+    machine is taken to be as likely the next. An idle machine on which all is passed over does not keep a job that has
+    no hope waiting.
     """
 
     __slots__ = ("_gap_us", "_last_us", "_near")
@@ -159,6 +163,9 @@ class ByRates(ByTime):
 
     def reaches(self, job: JobId, machines: float, racks: float) -> None:
         self._near[job] = (machines, racks)
+
+    def awaited(self, now: Time) -> None:
+        self._last_us = now
 
     def opportunity(self, now: Time) -> None:
         """Count the offer, and charge the time since the one before."""

@@ -22,6 +22,7 @@ from volery.core.model import NEVER, Address, Cluster, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.resources import check_resources
+from volery.core.tags import check_heeded, check_tags
 from volery.core.tariff import Billing
 from volery.core.trace import Trace, check_times
 from volery.core.workflows import check_workflows, comes_in_parts
@@ -35,6 +36,7 @@ from volery.sim.orders import Orders
 from volery.sim.processors import HostModel
 from volery.sim.rules import Copies, CopyRule, PaceRule, machine_rules
 from volery.sim.submitter import STEPS_MAX, Stalled, Stalls, Submitter
+from volery.sim.tags import TagRule, TagWaits
 from volery.sim.workflows import Workflows
 
 PROGRESS_S = 0.2
@@ -71,6 +73,8 @@ class Kernel:
         self._pace = PaceRule(lab)
         self._attempts, self._rules = self._launching(deployment, whole=options.graphs)
         self._extensions = self._extended(deployment, options)
+        if trace.tag_set:
+            self._extensions.append(self._tagged(deployment, options))
         self._may_stall = not (options.faults.drop or any(one.may_lose_work for one in self._extensions))
         self._may_forget = options.faults != MessageFaultRates()
         for address, component in deployment.components.items():
@@ -89,6 +93,16 @@ class Kernel:
         return attempts, rules + machine_rules(
             lab, self._pace, lab.records.billing, deployment.capability(Overcommitment)
         )
+
+    def _tagged(self, deployment: Deployment, options: Options) -> TagWaits:
+        """The rules of a run whose tasks have tags: launches are refused, and jobs whose tags are gone given up."""
+        network, waits = self.lab.network, TagWaits(self.lab, self.submitter)
+        late = network.jitter_us or options.costs or options.hosts or options.frames is not None
+        late = late or options.tie_shuffle is not None
+        overtaking = late or options.plan is not None or options.faults != MessageFaultRates()
+        hop_us = max([network.delay_us, *network.overrides.values(), *deployment.delays.values()])
+        self._rules += [TagRule(self.lab, NEVER if overtaking else hop_us), waits]
+        return waits
 
     def _extended(self, deployment: Deployment, options: Options) -> list[Extension]:
         """The extensions that the options ask for, the innermost first."""
@@ -304,13 +318,16 @@ def simulate(
 
     Raises:
         BrokenRule: the design took a slot twice, ignored a constraint or ran a task twice.
-        InputError: tasks ask for other resources than machines offer, workflows are none, or replicas lie nowhere.
+        InputError: tasks ask for other resources than machines offer, workflows are none, replicas lie nowhere, or tags
+            are ones that no order of starts can meet, or that the design does not heed.
         Stalled: the design forgot a job.
     """
     check_resources(trace, cluster)
     check_times(trace)
     check_workflows(trace)
     check_locality(trace, cluster)
+    check_tags(trace)
+    check_heeded(trace, deployment, trace.name)
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
     collecting = gc.isenabled()
     gc.disable()  # events and messages are never part of a cycle; a collection would only walk the cluster

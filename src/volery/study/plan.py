@@ -14,7 +14,7 @@ import inspect
 import io
 import json
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -273,14 +273,46 @@ def _file(module: str) -> Path | None:
     return next((path for path in (place / "__init__.py", place.with_suffix(".py")) if path.is_file()), None)
 
 
-@functools.lru_cache(maxsize=512)
 def _imported(path: Path) -> tuple[str, ...]:
-    return tuple(name for name in _names(ast.parse(path.read_bytes())) if name.split(".")[0] == "volery")
+    return _parsed(path)[0]
 
 
-def _names(tree: ast.Module) -> Iterator[str]:
+def _meaning(path: Path) -> bytes:
+    """A source without comments, docstrings and blank lines, the same under every Python; other files as they are."""
+    return _parsed(path)[1] if path.suffix == ".py" else path.read_bytes()
+
+
+@functools.lru_cache(maxsize=512)
+def _parsed(path: Path) -> tuple[tuple[str, ...], bytes]:
+    """The modules of ours that a source imports, and its meaning."""
+    content = path.read_bytes()
+    statements = list(_statements(ast.parse(content)))
+    imported = tuple(name for name in _names(statements) if name.split(".")[0] == "volery")
+    lines = content.decode().splitlines()
+    for token in tokenize.tokenize(io.BytesIO(content).readline) if b"#" in content else ():
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in statements:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+            text = node.body[0]
+            lines[text.lineno - 1 : text.end_lineno] = [""] * ((text.end_lineno or text.lineno) - text.lineno + 1)
+    return imported, "\n".join(line.rstrip() for line in lines if line.strip()).encode()
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """The module and all its statements; expressions hold neither imports nor docstrings."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            pending += getattr(node, field, ())
+
+
+def _names(statements: Iterable[ast.AST]) -> Iterator[str]:
     """Modules that a source imports, and their packages, whose `__init__` runs first."""
-    for node in ast.walk(tree):
+    for node in statements:
         modules = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
@@ -289,21 +321,3 @@ def _names(tree: ast.Module) -> Iterator[str]:
         for module in modules:
             parts = module.split(".")
             yield from (".".join(parts[:count]) for count in range(2, len(parts) + 1))
-
-
-@functools.lru_cache(maxsize=512)
-def _meaning(path: Path) -> bytes:
-    """A source without comments, docstrings and blank lines, the same under every Python; other files as they are."""
-    content = path.read_bytes()
-    if path.suffix != ".py":
-        return content
-    lines = content.decode().splitlines()
-    for token in tokenize.tokenize(io.BytesIO(content).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(content)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            text = node.body[0]
-            lines[text.lineno - 1 : text.end_lineno] = [""] * ((text.end_lineno or text.lineno) - text.lineno + 1)
-    return "\n".join(line.rstrip() for line in lines if line.strip()).encode()

@@ -24,6 +24,7 @@ from volery.core.omissions import Omission, Omissions, machine_unit
 from volery.core.records import Records
 from volery.core.resources import check_vectors
 from volery.core.streams import Streams
+from volery.core.tags import check_heeded
 from volery.core.trace import Trace
 from volery.metrics import RunSummary
 from volery.metrics.columns import asked, view
@@ -178,6 +179,7 @@ def drive(run: RunSpec, inputs: Inputs, deployment: Deployment | None, watch: Wa
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
     graphs = architectures.lookup(run.architecture).graphs
     built = build(run, inputs.cluster) if deployment is None else deployment
+    check_heeded(inputs.trace, built, run.label or run.architecture)
     try:
         records = sim.simulate(
             built,

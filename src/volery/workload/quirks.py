@@ -85,6 +85,7 @@ def in_order(trace: Trace) -> Trace:
         priority=column(picked(view(trace.priority), order)),
         deadline_us=column(picked(view(trace.deadline_us), order)),
         preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
+        tag_set=array("H", [trace.tag_set[j] for j in order] if trace.tag_set else []),
         submit_us=column(picked(view(trace.submit_us), task_order)),
         **_waits_in(trace, order, task_order, starts),
         request=array(trace.request.typecode, [trace.request[k] for k in task_order] if trace.request else []),
@@ -134,4 +135,5 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         priority=trace.priority[:job_count],
         deadline_us=trace.deadline_us[:job_count],
         preference=trace.preference[:job_count],
+        tag_set=trace.tag_set[:job_count],
     )

@@ -29,6 +29,7 @@ from volery.workload.columns import Integers, Reals, arrivals, column, generator
 from volery.workload.deadlines import gangs, recurring
 from volery.workload.distributions import exponential, geometric, log_normal_factors
 from volery.workload.hdfs import hdfs
+from volery.workload.medea import medea
 from volery.workload.models import ask
 from volery.workload.presets import ALIBABA, PRESETS, Preset
 from volery.workload.spec import Spec
@@ -49,7 +50,7 @@ def synthesize(spec: str, seed: int = 0) -> Trace:
 
     Args:
         spec: `syn:TASKSxJOBS,...`, `poisson:...`, `mix:PRESET,...`, `alibaba:...`, `cell:...`,
-            `workflow:SHAPE,...`, `hdfs:...`, `recurring:JOBSxRUNS,...`;
+            `workflow:SHAPE,...`, `hdfs:...`, `recurring:JOBSxRUNS,...`, `medea:APPLICATIONS,...`;
             docs/reference/workloads.md lists the keys.
         seed: of the run; the streams are `workload/...`.
 
@@ -273,5 +274,6 @@ KINDS: Final[dict[str, Callable[[str, int], Trace]]] = {
     "cell": cell,
     "hdfs": hdfs,
     "recurring": recurring,
+    "medea": medea,
     "workflow": _workflow,
 }

@@ -60,7 +60,8 @@ def test_tasks_and_messages_cannot_be_changed_and_are_outside_the_garbage_collec
 
 
 def test_a_task_travels_as_an_array() -> None:
-    assert msgspec.json.encode(Task(1, 2, 3, 4)) == b'[1,2,3,4,"",[]]'
+    assert msgspec.json.encode(Task(1, 2, 3, 4)) == b'[1,2,3,4,"",[],null]'
+    assert msgspec.json.decode(b'[1,2,3,4,"",[]]', type=Task) == Task(1, 2, 3, 4), "as sent before there were tags"
     assert msgspec.json.decode(b'[1,2,3,4,""]', type=Task) == Task(1, 2, 3, 4), "as sent by a host that knows slots"
 
 

@@ -55,11 +55,22 @@ def records_of(storm: Scenario) -> Records:
     return records
 
 
+def test_the_judge_knows_the_tasks_that_a_design_declares_to_refuse() -> None:
+    """A long task of Pigeon that only its reserved worker suits never runs, and is reported."""
+    pigeon, none = lookup("pigeon"), FaultPlan((), (), (), 0)
+    jobs = (ScenarioJob(0, (2_000_000, 2_000_000), (1, 0)), ScenarioJob(9, (1000,), (1,)))
+    given = {**pigeon.bearing, "groups": 1}
+    storm = Scenario("pigeon", 1, given, (1, 0, 0), (1, 1, 1), jobs, 500, 0, None, none)
+    assert run_scenario(pigeon, storm).tasks == 3
+    with pytest.raises(Failure, match=r"task 0 of job 0.*never finished"):
+        run_scenario(msgspec.structs.replace(pigeon, refuses=None), storm)
+
+
 def test_the_judge_accepts_what_is_right() -> None:
     storm = scenario(2)
     records = records_of(storm)
-    for demand in (_demand_capacity, _demand_results):
-        demand(records, storm)
+    _demand_capacity(records, storm)
+    _demand_results(records, storm, lookup("megha"))
     _demand_order(records)
 
 
@@ -88,15 +99,15 @@ def test_the_judge_rejects_lost_tasks_early_answers_and_wrong_counts() -> None:
     lost = records_of(storm)
     lost.killed[2, 0] = lost.start_us[2] + 1
     with pytest.raises(Failure, match="lost: task 2"):
-        _demand_results(lost, storm)
+        _demand_results(lost, storm, lookup("megha"))
     early = records_of(storm)
     early.answered_us[0] = early.finish_us[3] - 1
     with pytest.raises(Failure, match="early: task 3"):
-        _demand_results(early, storm)
+        _demand_results(early, storm, lookup("megha"))
     miscounted = records_of(storm)
     miscounted.unsatisfiable[0] = 1
     with pytest.raises(Failure, match="has 0 tasks that fit nowhere, and 1 were reported"):
-        _demand_results(miscounted, storm)
+        _demand_results(miscounted, storm, lookup("megha"))
 
 
 def test_a_result_of_an_attempt_that_was_given_up_counts() -> None:
@@ -105,7 +116,7 @@ def test_a_result_of_an_attempt_that_was_given_up_counts() -> None:
     records.lost.append(LostAttempt(3, 0, 5, 0, storm.trace().duration_us[3]))
     records.attempt[3] = 1
     records.killed[3, 1] = records.start_us[3] + 1
-    _demand_results(records, storm)
+    _demand_results(records, storm, lookup("megha"))
 
 
 def test_shrinking_finds_the_one_cause() -> None:

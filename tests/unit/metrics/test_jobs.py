@@ -199,7 +199,8 @@ def test_what_is_late_or_never_answered_has_missed_its_deadline() -> None:
 
 
 def test_runs_of_a_recurring_job_are_spread_as_the_longest_over_the_shortest() -> None:
-    trace = trace_of("recurring", [0] * 5, [[1]] * 5)
+    trace = trace_of("recurring", [0] * 5, [[1, 1]] * 5)
+    trace = with_parents(trace, [(), (0,), (), (2,), (), (4,), (), (6,), (), (8,)])
     trace = msgspec.structs.replace(trace, deadline_us=array("q", [10, 10, 20, 10, 10]), user=("a", "a", "a", "b", ""))
     made = Records(trace)
     made.answered_us = array("q", [5, 8, 8, 9, 9])
@@ -207,6 +208,17 @@ def test_runs_of_a_recurring_job_are_spread_as_the_longest_over_the_shortest() -
     assert found is not None
     assert found.spread is not None
     assert (found.spread.count, found.spread.mean) == (1, 2.0), "0.8 over 0.4 of the time to the deadline"
+
+
+def test_a_user_with_several_jobs_of_other_graphs_or_of_none_has_no_recurring_job() -> None:
+    trace = trace_of("users", [0] * 4, [[1, 1, 1]] * 2 + [[1, 1]] * 2)
+    trace = with_parents(trace, [(), (0,), (0,), (), (3,), (4,), (), (), (), ()])
+    trace = msgspec.structs.replace(trace, deadline_us=array("q", [10] * 4), user=("alice", "alice", "bob", "bob"))
+    made = Records(trace)
+    made.answered_us = array("q", [2, 9, 3, 8])
+    found = deadline_summary(made)
+    assert found is not None
+    assert found.spread is None
 
 
 def test_without_deadlines_there_is_nothing_to_say() -> None:

@@ -78,6 +78,16 @@ def test_by_rates_a_job_waits_where_an_offer_near_its_input_is_to_be_expected() 
     assert policy.allowed(1) == ANY, "it waits no longer than by time"
 
 
+def test_time_in_which_nothing_waits_is_no_gap_between_offers() -> None:
+    policy = ByRates(100, 100)
+    for now in range(0, 20_000, 10):
+        policy.opportunity(now)
+    policy.awaited(1_000_000)
+    policy.opportunity(1_000_010)
+    policy.reaches(1, 0.2, 1.0)
+    assert policy.allowed(1) == NODE, "an offer every 10, as before"
+
+
 def test_near_are_the_machines_and_racks_of_waiting_tasks() -> None:
     placed = PlacedTasks(Sites(Cluster((0,) * 4, (1,) * 4, racks=(0, 0, 1, 1))))
     placed.add(Task(0, 0), (0, 1))

@@ -16,6 +16,7 @@ from volery.study.plan import (
     PACKAGE,
     _closure,
     _meaning,
+    _parsed,
     code_digest,
     in_table_order,
     inputs_code_digest,
@@ -140,7 +141,7 @@ def test_comments_docstrings_and_blank_lines_mean_nothing(tmp_path: Path) -> Non
     dressed.write_text('"""Says."""\n\n# why\n\ndef f(x):  # what\n    """Says\n    more."""\n\n    return x\n')
     assert _meaning(bare) == _meaning(dressed)
     dressed.write_text("def f(x):\n    return x + 1\n")
-    _meaning.cache_clear()
+    _parsed.cache_clear()
     assert _meaning(bare) != _meaning(dressed)
 
 

@@ -12,7 +12,7 @@ from volery.core.errors import InputError
 from volery.core.model import Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace, longs
-from volery.study.runs import build, check_roles, larger_than_a_slot, learned, never_ran, read_inputs, rehearse
+from volery.study.runs import build, check_roles, execute, larger_than_a_slot, learned, never_ran, read_inputs, rehearse
 from volery.study.spec import RunSpec
 
 RUN = RunSpec(trace="syn:5x4", workers=20, architecture="megha")
@@ -94,3 +94,20 @@ def test_a_design_learns_once_from_the_runs_before() -> None:
     assert taught != config
     again = learned(jockey, jockey.learning, config, run, cluster)
     assert getattr(again, jockey.learning.parameter) is getattr(taught, jockey.learning.parameter)
+
+
+@pytest.mark.parametrize("design", ["megha", "omega", "sparrow"])
+def test_work_with_tags_is_refused_for_a_design_that_does_not_heed_them(design: str) -> None:
+    with pytest.raises(InputError, match=f"^{design}: .*does not heed; take one that does: pipeline:tags=true"):
+        execute(RunSpec(trace="medea:2,batch=3", workers=60, architecture=design))
+
+
+def test_tasks_of_jobs_that_were_given_up_are_counted() -> None:
+    """Of 40 workers, one to a machine, four at a time run in the rack of the cache, until it ends."""
+    spec = RunSpec(
+        trace="medea:2,batch=0,workers=40,worker=60,per_node=1", workers=8, racks=2, slots=2,
+        architecture="pipeline", parameters={"tags": "true"},
+    )  # fmt: skip
+    summary = execute(spec).summary
+    assert 0 < summary.unsatisfiable_tasks < 40
+    assert summary.jobs == 3

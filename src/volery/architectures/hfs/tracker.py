@@ -101,7 +101,7 @@ class JobTracker(Component):
         for place, task in enumerate(tasks):
             if self._matches[task.constraints]:
                 work.placed.add(task, replicas[place] if replicas else ())
-                self._wait(task.constraints)
+                self._wait(task.constraints, now)
             else:
                 self._jobs.unsatisfiable(job)
         self._pools.change(job, self._waiting - before, 0)
@@ -110,7 +110,9 @@ class JobTracker(Component):
             self._offer_free(job, now)
         self._arm(now)
 
-    def _wait(self, mask: int) -> None:
+    def _wait(self, mask: int, now: Time) -> None:
+        if not self._waiting:
+            self._delay.awaited(now)
         self._waiting += 1
         known = self._masks.get(mask, 0)
         self._masks[mask] = known + 1
@@ -150,7 +152,9 @@ class JobTracker(Component):
                 break
 
     def _offer(self, machine: int, now: Time) -> int:
-        """One opportunity; returns how many tasks were launched at it."""
+        """One opportunity, where tasks wait; returns how many tasks were launched at it."""
+        if not self._waiting:
+            return 0
         self._delay.opportunity(now)
         launched, most = 0, self._per_heartbeat or self._idle[machine]
         while launched < most and self._idle[machine] and self._assign(machine, now):
@@ -223,7 +227,7 @@ class JobTracker(Component):
             self._pools.change(task.job, 1, -1)
             self._attempts[task.id] = run.attempt + 1
             self._work[task.job].placed.again(task)
-            self._wait(task.constraints)
+            self._wait(task.constraints, now)
 
     def _close_if_done(self, job: JobId) -> None:
         if self._jobs.is_open(job):

@@ -121,11 +121,13 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     """Components for a cluster.
 
     Raises:
-        InputError: more partitions than machines; the shares or queues are malformed; progress is to be kept where
-            components may crash; recovery is chosen where none may.
+        InputError: more partitions than machines; the shares or queues are malformed; a parameter of shares is given
+            without any; progress is to be kept where components may crash; recovery is chosen where none may.
     """
     if config.recovery == "paper" and not config.reliable:
         raise InputError("megha:recovery", "paper is a way to recover, and nothing may crash; set reliable=true")
+    if not config.shares:
+        _check_unshared(config)
     assembly = MasterAssembly(cluster, config, streams)
     deployment = assembly.recoverable() if config.reliable else assembly.deployment()
     users = assembly.users
@@ -143,6 +145,15 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
             Resumption(preempted=config.preempted == "keep"),
         ),
     )
+
+
+def _check_unshared(config: MeghaConfig) -> None:
+    for name in ("queues", "turns", "preemption", "preempted"):
+        given, default = getattr(config, name), getattr(MeghaConfig(), name)
+        if given != default:
+            raise InputError(
+                f"megha:{name}", f"{given!r} is of users with shares, and shares is empty; give shares, or leave {name}"
+            )
 
 
 class MasterAssembly:

@@ -267,7 +267,7 @@ class WeightedFairness:
         asked = Preempt(
             number, partition, position, task, user, attempt, loser, taken, weighed, gain, loss, epoch, term
         )
-        for address in recovery.recipients(lm):
+        for address in recovery.requested(lm, (task,)):
             gm.send(address, asked)
         gm.narrator.claimed(task)
 

@@ -240,7 +240,7 @@ class GlobalMaster(Component):
                 request = Request(number, partition, some, where, attempts, users, epoch, term)
             else:
                 request = Request(number, partition, some, where)
-            for address in recovery.recipients(lm):
+            for address in recovery.requested(lm, some):
                 self._port.send(address, request)
         self.narrator.requested(partition, tasks, places)
 

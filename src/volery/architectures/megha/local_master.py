@@ -122,7 +122,7 @@ class LocalMaster(Component):
     def on_request(self, message: Request, source: Address, now: Time) -> None:
         """Validate each placement and launch it; answer the invalid ones with the news that the GM lacks."""
         told = self.gms[source]
-        self.recovery.note_requested(message.tasks)
+        self.recovery.note_requested(message.tasks, source, message.term)
         if message.number <= told.request or not self.recovery.heeds(source, message.epoch, message.term):
             return
         told.request = message.number

@@ -21,7 +21,7 @@ from volery.architectures.megha.allocations import NewsRecord
 from volery.architectures.megha.messages import ATTEMPTS, Join, Lost, Report
 from volery.core.component import Sends, sent_to
 from volery.core.events import Counted, Drain, Moved, Reassignment, TimerFired
-from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, pair_sends
@@ -61,8 +61,8 @@ class Alone:
     def bind(self, port: Port) -> None: ...
     def start(self, now: Time) -> None: ...
 
-    def note_requested(self, tasks: Sequence[Task]) -> None:
-        """Note tasks that a GM requests."""
+    def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
+        """Note tasks that a GM requests in a term."""
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
         """Find out whether a request of a GM is valid."""
@@ -133,7 +133,7 @@ class Paired:
 
     def __init__(self, lm: int, me: int, lease: Lease, incarnation: int, *, printed: bool = False) -> None:
         self._printed = printed
-        self._listed: dict[JobId, dict[TaskId, Task]] = {}
+        self._listed: dict[TaskId, Task] = {}
         self._joining: dict[Address, None] = {}
         self._pair = pair_of(lm)
         self._me = me
@@ -171,9 +171,10 @@ class Paired:
 
     # What Global Masters ask for.
 
-    def note_requested(self, tasks: Sequence[Task]) -> None:
-        for task in tasks if self._printed else ():
-            self._listed.setdefault(task.job, {})[task.id] = task
+    def note_requested(self, tasks: Sequence[Task], gm: Address, term: int) -> None:
+        """See `Recovery`; what this master refuses is listed, too: one that follows does not know which is."""
+        if self._printed and not self._is_void(gm, term):
+            self._listed.update({task.id: task for task in tasks})
 
     def heeds(self, gm: Address, epoch: int, term: int) -> bool:
         """See `Recovery`; one whose jobs were moved to another is void."""
@@ -217,9 +218,8 @@ class Paired:
     def withdraw(self, tasks: tuple[TaskId, ...], gm: Address, now: Time) -> None:
         """Stop what runs; what waits for a machine that is away is dropped."""
         wanted = frozenset(tasks)
-        for listed in self._listed.values():
-            for number in wanted & listed.keys():
-                del listed[number]
+        for number in tasks:
+            self._listed.pop(number, None)
         for node, unsent in self._unsent.items():
             for task, active in unsent:
                 if task.id in wanted and self._is_there(active, node):
@@ -297,15 +297,18 @@ class Paired:
         return True
 
     def on_forget(self, message: Forget, gm: Address, now: Time) -> None:
-        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir sends it."""
+        """Drop results, here and, as the leader, at their nodes; of jobs that were moved the heir sends it.
+
+        Of a task that was requested here and ran elsewhere there is no result: it is listed no more.
+        """
         if self._is_void(gm, self.term_of(gm)):
             return
         at: dict[Address, list[TaskId]] = {}
         for task in message.tasks:
+            self._listed.pop(task, None)
             known = self._results.pop(task, None)
             if known is not None:
                 at.setdefault(known[1], []).append(task)
-                self._listed.pop(known[0].job, None)
         for node, tasks in at.items() if self.leadership.leading else ():
             self._lm.send(node, Forget(tuple(tasks)))
 
@@ -365,7 +368,7 @@ class Paired:
     def _to_relaunch(self, active: Active, node: Address) -> Task | None:
         if node in self.drained or self._lm.shares.is_victim(active.task):
             return None
-        return self._listed.get(active.job, {}).get(active.task)
+        return self._listed.get(active.task)
 
     def _relaunch(self, active: Active, node: Address) -> Active:
         """Launch a dead attempt's task again where it was; its GM numbers attempts below these."""

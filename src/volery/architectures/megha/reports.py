@@ -68,8 +68,8 @@ class NoReports:
         """Addresses of the Local Masters of a cluster, the one that leads at first before the other."""
         return (f"lm/{lm}",)
 
-    def recipients(self, lm: int) -> tuple[Address, ...]:
-        """Addresses to which requests to a cluster are sent."""
+    def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
+        """Note a request of tasks to a cluster; return the addresses to which it is sent."""
         return (self._leaders[lm],)
 
     def knows_all(self) -> bool:
@@ -120,6 +120,8 @@ class ReportRecovery:
         self._found: dict[TaskId, Active] = {}
         self._over: dict[TaskId, tuple[int, Active]] = {}
         self._results: dict[JobId, list[tuple[int, TaskId]]] = {}
+        self._listed: dict[JobId, dict[tuple[int, TaskId], None]] = {}
+        self._resubmitted: dict[JobId, None] = {}
 
     def join(self, gm: GlobalMaster) -> None:
         count = gm.layout.lm_count
@@ -137,8 +139,12 @@ class ReportRecovery:
     def masters_of(self, lm: int) -> tuple[Address, ...]:
         return pair_of(lm)
 
-    def recipients(self, lm: int) -> tuple[Address, ...]:
-        return pair_of(lm) if self._printed else (self._gm.lms[lm],)
+    def requested(self, lm: int, tasks: Sequence[Task]) -> tuple[Address, ...]:
+        if not self._printed:
+            return (self._gm.lms[lm],)
+        for task in tasks:
+            self._listed.setdefault(task.job, {})[lm, task.id] = None
+        return pair_of(lm)
 
     def knows_all(self) -> bool:
         return not self._unknown and not any(self._doubted)
@@ -155,6 +161,7 @@ class ReportRecovery:
                 self._gm.attempts.setdefault(task.id, self._first_of(epoch))
         if self._unknown or epoch > min(self._fenced):
             self._held_back += tasks
+            self._resubmitted.update({task.job: None for task in tasks})
             return None
         if self._found or self._over:
             return [task for task in tasks if not self._recognised(task)]
@@ -207,10 +214,17 @@ class ReportRecovery:
     # Results.
 
     def maybe_forget(self, job: JobId) -> None:
-        if self._gm.jobs.is_done(job):
-            self._inherited.pop(job, None)
-            if job in self._results:
-                self._forget(self._results.pop(job))
+        """See `NoReports`; as printed clusters list what was requested there, perhaps of an earlier GM."""
+        if not self._gm.jobs.is_done(job):
+            return
+        earlier = self._inherited.pop(job, None) is not None or job in self._resubmitted
+        self._resubmitted.pop(job, None)
+        kept = dict.fromkeys(self._results.pop(job, ())) | self._listed.pop(job, {})
+        if self._printed and earlier:
+            tasks = dict.fromkeys(task for _, task in kept)
+            kept |= {(lm, task): None for lm in range(self._gm.layout.lm_count) for task in tasks}
+        if kept:
+            self._forget(kept)
 
     def _forget(self, results: Iterable[tuple[int, TaskId]]) -> None:
         at: dict[int, list[TaskId]] = {}
@@ -302,6 +316,8 @@ class ReportRecovery:
 
     def _runs(self, lm: int, active: Active) -> None:
         place = self._gm.placed.get(active.task)
+        if place is not None and active.attempt < self._gm.attempt_of(active.task):
+            return  # it was given up, and another attempt was made: that one is in doubt
         self._doubted[lm].pop(active.task, None)
         if place is not None:
             self._follow(place[0], active)

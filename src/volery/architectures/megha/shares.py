@@ -246,7 +246,7 @@ class WeightedShares:
         """Validate that the victims run there and that with what they have there is enough; ask their GM."""
         owner = self._lm.gms[source]
         node = self._lm.layout.nodes[message.partition][message.position]
-        self._lm.recovery.note_requested((message.task,))
+        self._lm.recovery.note_requested((message.task,), source, message.term)
         if message.number <= owner.request or not self._lm.recovery.heeds(source, message.epoch, message.term):
             return
         owner.request = message.number

@@ -35,12 +35,14 @@ from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSA
 from volery.architectures.omega.placement import Layout, Rings
 from volery.architectures.omega.scheduler import LowerHolds, Scheduler
 from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, Seconds, param
+from volery.core.capabilities import TagPlacement
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.fairness import WeightedDrf, parse_shares_text
+from volery.policies.tags import TagIndex
 from volery.roles.node import Node
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 
@@ -80,6 +82,7 @@ class OmegaConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
     batch_limit: float = param(1.0, "share of the cell that a batch scheduler may hold; 1: no limit", gt=0, le=1)
     service_limit: float = param(1.0, "share of the cell that a service scheduler may hold; 1: no limit", gt=0, le=1)
     preemption: bool = param(False, "a job may claim what tasks of lower priority hold: they are ended (3.4)")
+    tags: bool = param(False, "heed tag constraints between tasks: affinity, anti-affinity, cardinality")
 
 
 class MonolithicConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +91,7 @@ class MonolithicConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True)
     path: Literal["single", "multi"] = param(
         "multi", "single: all jobs take the decision times of service jobs; multi: each its own"
     )
+    tags: bool = param(False, "heed tag constraints between tasks: affinity, anti-affinity, cardinality")
 
 
 class MesosConfig(PlacementConfig, frozen=True, forbid_unknown_fields=True):
@@ -110,20 +114,26 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
         InputError: the rule for service jobs is malformed.
     """
     layout, setting = _layout(cluster, streams), _setting("omega", config)
+    if config.tags:
+        _check_tags("omega", gang=config.gang, preemption=config.preemption)
     schedulers = _addresses("scheduler", config.batch_schedulers, config.service_schedulers)
     log = ChangeLog(len(layout.whole))
     claims = PrecedenceClaims(layout, log) if config.preemption else Claims(layout)
     components: dict[Address, Component] = {
         "front/0": Front(setting.rule, schedulers),
-        CELL: CellState(layout, claims, log, config.conflicts, restore=config.restore_sequences),
+        CELL: CellState(
+            layout, claims, log, config.conflicts, restore=config.restore_sequences, tags=_index(cluster, config)
+        ),
     }
     shares: dict[Workload, float] = {"batch": config.batch_limit, "service": config.service_limit, "fill": 1.0}
     for workload in WORKLOADS:
         for address in schedulers[workload]:
             lower = LowerHolds(layout) if config.preemption else None
             limit = LocalLimit(shares[workload], layout.capacity) if shares[workload] < 1 else None
-            components[address] = Scheduler(JobQueue(layout, setting, CELL, streams.of(address), limit), lower=lower)
-    return _wired(components, layout, config, {("front", "scheduler"): 0, ("scheduler", "front"): 0})
+            jobs = JobQueue(layout, setting, CELL, streams.of(address), limit)
+            components[address] = Scheduler(jobs, lower=lower, tags=_index(cluster, config))
+    delays = {("front", "scheduler"): 0, ("scheduler", "front"): 0}
+    return _wired(components, layout, config, delays, _capabilities(config))
 
 
 def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Streams) -> Deployment:
@@ -135,11 +145,34 @@ def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Stream
     if config.path == "single":
         config = msgspec.structs.replace(config, batch_job_s=config.service_job_s, batch_task_s=config.service_task_s)
     layout, setting = _layout(cluster, streams), _setting("monolithic", config)
+    if config.tags:
+        _check_tags("monolithic", gang=config.gang, preemption=False)
+    jobs, log = JobQueue(layout, setting, CELL, streams.of("scheduler/0")), ChangeLog(len(layout.whole))
     components: dict[Address, Component] = {
-        "scheduler/0": Scheduler(JobQueue(layout, setting, CELL, streams.of("scheduler/0")), decides_first=True),
-        CELL: CellState(layout, Claims(layout), ChangeLog(len(layout.whole)), "fine", restore=True),
+        "scheduler/0": Scheduler(jobs, decides_first=True, tags=_index(cluster, config)),
+        CELL: CellState(layout, Claims(layout), log, "fine", restore=True, tags=_index(cluster, config)),
     }
-    return _wired(components, layout, config, {("scheduler", "cell"): 0, ("cell", "scheduler"): 0})
+    delays = {("scheduler", "cell"): 0, ("cell", "scheduler"): 0}
+    return _wired(components, layout, config, delays, _capabilities(config))
+
+
+def _index(cluster: Cluster, config: OmegaConfig | MonolithicConfig) -> TagIndex | None:
+    """A count of tags of its own for one component; None: tags are not heeded."""
+    return TagIndex.of(cluster) if config.tags else None
+
+
+def _capabilities(config: OmegaConfig | MonolithicConfig) -> tuple[object, ...]:
+    return (TagPlacement(),) if config.tags else ()
+
+
+def _check_tags(name: str, *, gang: bool, preemption: bool) -> None:
+    """Refuse what tag constraints have no meaning for: searches of an empty cell, and choices of the tasks to end."""
+    if gang:
+        problem = "a gang is refused by a search of the empty cell, where tasks near which it may run are lacking"
+        raise InputError(f"{name}:tags", f"{problem}. Take gang=false, or tags=false")
+    if preemption:
+        problem = "tasks to end are chosen by the room that they hold, and not by their tags"
+        raise InputError(f"{name}:tags", f"{problem}. Take preemption=false, or tags=false")
 
 
 def build_mesos(cluster: Cluster, config: MesosConfig, streams: Streams) -> Deployment:
@@ -213,13 +246,14 @@ def _wired(
     layout: Layout,
     config: PlacementConfig,
     delays: dict[tuple[str, str], int],
+    capabilities: tuple[object, ...] = (),
 ) -> Deployment:
     """The deployment, with nodes; jobs are submitted to the first component."""
     entry = next(iter(components))
     for address in layout.nodes:
         components[address] = Node(CELL)
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
-    deployment = Deployment(components, machines, lambda _: entry, delays)
+    deployment = Deployment(components, machines, lambda _: entry, delays, capabilities)
     return linked(deployment, MESSAGES | OFFER_MESSAGES | FORWARDED) if config.reliable else deployment
 
 
@@ -259,6 +293,7 @@ OMEGA = Architecture(
     bearing={"reliable": True},
     vectors=True,
     gangs="gang",
+    tags="tags",
     features={**HEEDS, "priorities": "preemption"},
     immediate={
         **dict.fromkeys(("batch_job_s", "batch_task_s", "service_job_s", "service_task_s"), 0.0),
@@ -289,6 +324,7 @@ MESOS = msgspec.structs.replace(
     summary="two levels: an allocator offers what is free to one framework at a time, which places its jobs there",
     source="Hindman et al.: Mesos, NSDI 2011; as modelled in Omega, EuroSys 2013, section 4.2",
     defaults=MesosConfig(),
+    tags="",
     features=HEEDS,
     messages=OFFER_MESSAGES | FORWARDED | LINK_MESSAGES,
     build=build_mesos,

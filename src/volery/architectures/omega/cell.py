@@ -9,13 +9,18 @@ from volery.architectures.omega.messages import Changes, Commit, Ended, Preempte
 from volery.architectures.omega.placement import Layout
 from volery.core.component import Component, sent_to
 from volery.core.model import Address, TaskId, Time
+from volery.policies.tags import TagIndex
 from volery.roles.node import Completed, Kill, Launch
 
 Conflicts = Literal["fine", "coarse"]
 
 
 class CellState(Component):
-    """Validates transactions: the only logic that is central."""
+    """Validates transactions: the only logic that is central.
+
+    Args:
+        tags: of the tasks that hold a claim; None: tags are not heeded.
+    """
 
     def __init__(
         self,
@@ -25,12 +30,14 @@ class CellState(Component):
         conflicts: Conflicts,
         *,
         restore: bool,
+        tags: TagIndex | None = None,
     ) -> None:
         self._layout = layout
         self._claims = claims
         self._log = log
         self._coarse = conflicts == "coarse"
         self._restore = restore
+        self._tags = tags
         self._sequences = [0] * len(layout.whole)
         self._refreshed: dict[Address, int] = {}
         self._committed: dict[Address, int] = {}
@@ -53,6 +60,7 @@ class CellState(Component):
                 self._layout.encode([free[machine] for machine in changed]),
                 tuple([sequences[machine] for machine in changed]),
                 self._claims.bands(changed),
+                tuple([self._tags.on(machine) for machine in changed]) if self._tags is not None else (),
             ),
         )
 
@@ -61,33 +69,43 @@ class CellState(Component):
         if message.number <= self._committed.get(source, 0):
             return
         self._committed[source] = message.number
-        claims, sequences, coarse = self._claims, self._sequences, self._coarse
+        claims, sequences, coarse, tags = self._claims, self._sequences, self._coarse, self._tags
         taken: list[CellClaim] = []
         refused: list[TaskId] = []
         for task, machine, sequence in zip(message.tasks, message.machines, message.sequences, strict=True):
             stale = coarse and sequence != sequences[machine]
+            if tags is not None and task.tags is not None:
+                stale |= not tags.allows(machine, task.tags)
             claim = None if stale else claims.claim(source, task, machine, message.priority)
             if claim is None:
                 refused.append(task.id)
                 continue
             sequences[machine] += 1
             taken.append(claim)
+            if tags is not None:
+                self._count(tags, claim, 1)
         if refused and message.gang:
             self._undo(taken)
             taken, refused = [], [task.id for task in message.tasks]
+        self._log.note(*[claim.machine for claim in taken])
         for claim in taken:
-            self._log.add(claim.machine)
             claims.begin(claim)
-        self._log.trim()
         self._port.send(source, Verdict(message.number, tuple(refused)))
+
+    @staticmethod
+    def _count(tags: TagIndex, claim: CellClaim, sign: int) -> None:
+        if claim.task.tags is not None:
+            tags.add(claim.machine, claim.task.tags, sign)
 
     def _undo(self, taken: list[CellClaim]) -> None:
         for claim in reversed(taken):
             self._claims.undo(claim)
+            if self._tags is not None:
+                self._count(self._tags, claim, -1)
             if self._restore:
                 self._sequences[claim.machine] -= 1
             else:
-                self._log.add(claim.machine)
+                self._log.note(claim.machine)
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Free what the attempt had."""
@@ -95,6 +113,8 @@ class CellState(Component):
 
     def _freed(self, claim: CellClaim, now: Time) -> None:
         """Log the change, and report the end to the owner."""
+        if self._tags is not None:
+            self._count(self._tags, claim, -1)
         self._log.note(claim.machine)
         self._port.send(claim.owner, Ended(claim.task.job, claim.task.id))
 
@@ -104,6 +124,9 @@ class CellState(Component):
 
     def check(self) -> None:
         self._claims.check()
+        if self._tags is not None and isinstance(self._claims, Claims):
+            running = self._claims.running.values()
+            self._tags.check([(one.machine, one.task.tags) for one in running if one.task.tags is not None])
 
     def check_rest(self) -> None:
         self._claims.check_rest()

@@ -50,19 +50,12 @@ class ChangeLog:
         self._forgotten = 0
         self._seen: dict[Address, int] = {}
 
-    def add(self, machine: int) -> None:
-        """Note that a machine has changed."""
-        self._log.append(machine)
-
-    def note(self, machine: int) -> None:
-        """Add a change, and forget the oldest ones where there are too many."""
-        self.add(machine)
-        self.trim()
-
-    def trim(self) -> None:
-        """Forget the oldest changes where there are too many."""
-        if len(self._log) > 2 * self._max:
-            del self._log[: self._max]
+    def note(self, *machines: int) -> None:
+        """Note that machines have changed, and forget the oldest changes where there are too many."""
+        log = self._log
+        log += machines
+        if len(log) > 2 * self._max:
+            del log[: self._max]
             self._forgotten += self._max
 
     def unseen(self, by: Address) -> list[int]:

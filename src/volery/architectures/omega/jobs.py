@@ -391,13 +391,13 @@ class JobQueue:
         self._maybe_forget(work)
         if work.tasks:
             self.maybe_queue(work, now)
-        self._below_limit(message.task, now)
-
-    def _below_limit(self, task: TaskId, now: Time) -> None:
-        """Count a task no longer, and queue the next job that the limit kept out."""
         if self._limit is not None:
-            self._limit.give(task)
-            self._next_limited(self._limit, now)
+            self._below_limit(self._limit, message.task, now)
+
+    def _below_limit(self, limit: LocalLimit, task: TaskId, now: Time) -> None:
+        """Count a task no longer, and queue the next job that the limit kept out."""
+        limit.give(task)
+        self._next_limited(limit, now)
 
     def _next_limited(self, limit: LocalLimit, now: Time) -> None:
         """Queue the first job that the limit kept out and has room for; what it leaves is for the one after it."""
@@ -429,7 +429,8 @@ class JobQueue:
         """Queue a preempted task again, unless its job was cancelled."""
         work = self.open[task.job]
         work.running.discard(task.id)
-        self._below_limit(task.id, now)
+        if self._limit is not None:
+            self._below_limit(self._limit, task.id, now)
         if work.id in self.ledger.cancelled:
             self.ledger.finished(work.id)
             self._maybe_forget(work)

@@ -7,7 +7,7 @@ have free travels as packed integers of equal length, little endian.
 from __future__ import annotations
 
 from volery.core.events import Cancel, JobAccepted, JobDone, MoreTasks, Submit
-from volery.core.model import JobId, Message, Task, TaskId
+from volery.core.model import JobId, Message, Tags, Task, TaskId
 from volery.roles.node import NODE_MESSAGES
 
 
@@ -22,6 +22,7 @@ class Changes(Message, frozen=True):
 
     Args:
         lower: with precedence also the amounts that tasks of each priority hold.
+        tags: where tags are heeded, also those of the tasks there, each with their number.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Changes(Message, frozen=True):
     free: bytes
     sequences: tuple[int, ...]
     lower: tuple[tuple[tuple[int, bytes], ...], ...] = ()
+    tags: tuple[tuple[tuple[Tags, int], ...], ...] = ()
 
     @property
     def entries(self) -> int:

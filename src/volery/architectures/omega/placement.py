@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from volery.core.model import Amounts, Cluster, Task
 from volery.core.resources import Packing, packing_of
 from volery.policies.match import SmallRandom
+from volery.policies.tags import TagIndex
 
 
 class Layout:
@@ -108,6 +109,7 @@ class PlacementProblem(NamedTuple):
     Args:
         free: per machine, what it has free, packed and guarded; it is not changed.
         pools: constraint set of these tasks -> machines to draw from.
+        tags: of what is placed already; the solution may count in it. None: none of these tasks has tags.
     """
 
     tasks: Sequence[Task]
@@ -116,6 +118,7 @@ class PlacementProblem(NamedTuple):
     packing: Packing
     seed: int
     whole: bool = False
+    tags: TagIndex | None = None
 
 
 class PlacementAnswer(NamedTuple):
@@ -142,6 +145,8 @@ NOWHERE: Final = PlacementAnswer((), ())
 
 def place(problem: PlacementProblem) -> PlacementAnswer:
     """Find a machine for each task, as far as there is room."""
+    if problem.tags is not None:
+        return _place_tagged(problem, problem.tags)
     free, packing = problem.free, problem.packing
     guards, draw = packing.guards, SmallRandom(problem.seed).below
     left: dict[int, int] = {}
@@ -183,6 +188,32 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
         else:
             if problem.whole:
                 return NOWHERE
+    return PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
+
+
+def _place_tagged(problem: PlacementProblem, index: TagIndex) -> PlacementAnswer:
+    """Place one task after another on the machines that the tags of all before it leave to it."""
+    free, packing = list(problem.free), problem.packing
+    draw = SmallRandom(problem.seed)
+    places: list[int] = []
+    machines: list[int] = []
+    requests: list[Amounts] = []
+    for number, task in enumerate(problem.tasks):
+        pool = problem.pools[task.constraints]
+        if task.tags is not None:
+            allowed = index.allowed(task.tags)
+            pool = [machine for machine in pool if allowed >> machine & 1]
+        seed = draw.below(1 << 32)
+        found = place(problem._replace(tasks=(task,), free=free, pools={task.constraints: pool}, seed=seed, tags=None))
+        if not found.places:
+            continue
+        machine, claim = found.machines[0], found.claims([task])[0]
+        free[machine] = packing.settled(free[machine] - packing[claim.request])
+        if task.tags is not None:
+            index.add(machine, task.tags)
+        places.append(number)
+        machines.append(machine)
+        requests += found.requests
     return PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
 
 

@@ -11,6 +11,7 @@ from volery.core.component import Component, sent_to
 from volery.core.events import Computed, JobAccepted, JobDone, TimerFired
 from volery.core.model import Address, TaskId, Time
 from volery.core.port import Port, Problem
+from volery.policies.tags import TagIndex
 from volery.roles.submission import ANSWERS
 
 NEXT = "next"
@@ -67,12 +68,21 @@ class Scheduler(Component):
 
     Args:
         decides_first: it is the only one, and refreshes its copy when the decision time is over.
+        tags: its copy of what is counted of tags; None: tags are not heeded.
     """
 
-    def __init__(self, jobs: JobQueue, *, lower: LowerHolds | None = None, decides_first: bool = False) -> None:
+    def __init__(
+        self,
+        jobs: JobQueue,
+        *,
+        lower: LowerHolds | None = None,
+        decides_first: bool = False,
+        tags: TagIndex | None = None,
+    ) -> None:
         self.jobs = jobs
         self._layout, self._setting, self._cell = jobs.layout, jobs.setting, jobs.cell
         self._lower = lower
+        self._tags = tags
         self._decides_first = decides_first
         self._free = list(jobs.layout.whole)
         self._sequences = [0] * len(jobs.layout.whole)
@@ -119,6 +129,9 @@ class Scheduler(Component):
             sequences[machine] = sequence
         if self._lower is not None:
             self._lower.learn(message)
+        if self._tags is not None:
+            for machine, held in zip(message.machines, message.tags, strict=True):
+                self._tags.set(machine, held)
         count = self.jobs.count(attempt.work, self._free)
         if count:
             self._decide(attempt, count)
@@ -136,7 +149,11 @@ class Scheduler(Component):
 
     def _placing(self, work: PendingJob, count: int) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the copy."""
-        return self.jobs.placing(work.tasks[:count], self._free, self._layout.rings.suitable, whole=work.gang)
+        suitable = self._layout.rings.suitable
+        placing = self.jobs.placing(work.tasks[:count], self._free, suitable, whole=work.gang)
+        if self._tags is None or all(task.tags is None for task in placing.tasks):
+            return placing
+        return placing._replace(tags=self._tags.copy())
 
     def _park(self, attempt: Attempt, now: Time) -> None:
         """Put off a job that was cancelled, or that runs as many tasks as it may until one of them has ended."""

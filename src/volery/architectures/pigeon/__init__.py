@@ -15,7 +15,7 @@ Deviates Idle lists are bit vectors: which of several equal idle workers runs a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import combinations, pairwise
 from random import Random
 
@@ -32,7 +32,7 @@ from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponent
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Cluster, JobId
+from volery.core.model import SECOND, Address, Cluster, JobId, Time
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
@@ -108,9 +108,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
         InputError: groups that the cluster cannot be cut into.
     """
     config.check_types()
-    group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
-    hosts = MasterHosts(config.masters_per_worker, config.reliable)
-    groups = divide(cluster, group_count, config.group_sizes, config.reserved, hosts)
+    groups = _groups(cluster, config)
     supply = GroupSupply(groups, config.constraint_counting, config.power)
     builder = PigeonBuilder(groups, supply, config, streams)
     if config.reliable:
@@ -128,6 +126,26 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
                 machines[node] = machine
                 components[node] = Node(address)
     return Deployment(components, machines, builder.entry)
+
+
+def _groups(cluster: Cluster, config: PigeonConfig) -> list[Group]:
+    group_count = config.groups or max(1, len(cluster.constraints) // GROUP_WORKERS)
+    hosts = MasterHosts(config.masters_per_worker, config.reliable)
+    return divide(cluster, group_count, config.group_sizes, config.reserved, hosts)
+
+
+def refused(config: PigeonConfig, cluster: Cluster) -> Callable[[int, Time], bool]:
+    """The tasks that no worker may run: long ones may not use reserved workers, and masters may take workers."""
+    groups = _groups(cluster, config)
+    of_short = {offered for group in groups for offered in group.in_order}
+    of_long = {offered for group in groups for offered in group.in_order_for_long}
+    cutoff_us = round(config.cutoff_s * SECOND)
+
+    def refuses(constraints: int, estimate_us: Time) -> bool:
+        allowed = of_short if estimate_us <= cutoff_us else of_long
+        return all(constraints & ~offered for offered in allowed)
+
+    return refuses
 
 
 class PigeonBuilder:
@@ -270,6 +288,7 @@ PIGEON = Architecture(
         "reports_s": (0.0, 0.3),
     },
     features={"constraints": ""},
+    refuses=refused,
     captions=CAPTIONS,
 )
 

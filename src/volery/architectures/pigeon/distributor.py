@@ -147,7 +147,9 @@ class Distributor(Component):
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """Count the result; a repeated one is ignored."""
-        self.count(message.task)
+        job = self._outstanding.pop(message.task, None)
+        if job is not None:
+            self._jobs.finished(job)
 
     def count(self, task: TaskId) -> None:
         """Count a result; a repeated one is ignored."""

@@ -168,10 +168,14 @@ class Master(Component):
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """A worker is idle: give it the next task that it may run."""
         unit = self.owned.pop(message.task, None)
-        if unit is not None:
+        if unit is None:
+            return
+        if self._queues.length:
             self.serve(unit)
-            if self._reports is not None:
-                self._reports.look(now)
+        else:
+            self.free |= self._group.bits[unit]
+        if self._reports is not None:
+            self._reports.look(now)
 
     def serve(self, unit: int) -> None:
         """Give a unit the next task that it may run, or let it idle."""

@@ -91,8 +91,9 @@ class DistributorRecovery:
         if message.epoch > self._epochs[group]:
             self._epochs[group], self._distributor.masters[group] = message.epoch, source
             self._doubted[group] = {task: None for task, sent in self._sent.items() if sent[1] == group}
-        for active in message.running:
-            self._doubted[group].pop(active.task, None)
+        for active in message.running:  # an earlier attempt was given up before another was sent: that one is in doubt
+            if active.task in self._sent and active.attempt >= self._sent[active.task][3]:
+                self._doubted[group].pop(active.task, None)
         if message.settled:
             doubted, self._doubted[group] = self._doubted[group], {}
             kept = dict(message.kept)

@@ -18,8 +18,6 @@ Deviates Which policies there are, and what their parameters are, is ours where 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from random import Random
 from typing import Annotated, Any, Literal
 
@@ -28,7 +26,7 @@ import msgspec
 from volery.architectures.pipeline.allocs import Allocs
 from volery.architectures.pipeline.assembly import Assembly
 from volery.architectures.pipeline.attempts import Migration, Speculation
-from volery.architectures.pipeline.autoscaler import Autoscaler, Rental
+from volery.architectures.pipeline.autoscaler import Autoscaler, Rental, price_factors
 from volery.architectures.pipeline.cycle import Cycle
 from volery.architectures.pipeline.delay import DelayScheduling
 from volery.architectures.pipeline.iterations import BACKFILLING
@@ -41,7 +39,13 @@ from volery.architectures.pipeline.policies.attempts import ByFairness, NoCopies
 from volery.architectures.pipeline.policies.order import PoorestUser
 from volery.architectures.pipeline.policies.reports import NoMonitor
 from volery.architectures.pipeline.scheduler import Scheduler
-from volery.architectures.pipeline.targets import MachineInventory, MachineTargets, ManagerTargets, Targets
+from volery.architectures.pipeline.targets import (
+    MachineInventory,
+    MachineTargets,
+    ManagerTargets,
+    TaggedTargets,
+    Targets,
+)
 from volery.core.bounds import (
     Components,
     Count,
@@ -53,7 +57,7 @@ from volery.core.bounds import (
     WholeMicroseconds,
     param,
 )
-from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption
+from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption, TagPlacement
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -122,6 +126,7 @@ class PipelineConfig(Parameters, frozen=True):
         "per-instant", "T3=easy or conservative: decide once after all of an instant, or after each event"
     )
     task_cost_us: WholeMicroseconds = param(0, "what a cycle costs more per task tried")
+    tags: bool = param(False, "heed tag constraints between tasks: affinity, anti-affinity, cardinality (R3)")
 
 
 POLICY_STAGES = (
@@ -130,6 +135,10 @@ POLICY_STAGES = (
 )  # fmt: skip
 
 
+UNTAGGED = (
+    "J2", "T3", "T5", "T6", "T8", "T9", "T10", "T12", "alloc_s", "R3", "R7", "lrms", "broker_machines",
+)  # fmt: skip
+"""Parameters that keep their defaults beside `tags`."""
 BOTH = "T3=" + " or ".join(BACKFILLING)
 
 
@@ -152,6 +161,7 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             f"{config.T3} reserves for the first task, but {name!r} changes the order; take a fixed one",
         )
     _check_preemption(config, found)
+    _check_tags(config)
     if config.T9 != "none" and (config.T10 != "none" or reserving):
         raise InputError("pipeline:T9", f"copies of tasks cannot be combined with T10, {BOTH}; remove one of them")
     if config.T9 != "none" and (config.progress == "keep" or found[Stage.T11].period_us()):  # type: ignore[attr-defined]  # of T11
@@ -185,6 +195,19 @@ def chosen(config: PipelineConfig) -> dict[Stage, Policy]:
             "pipeline:R7", f"{config.R7!r} looks into workflows, which local managers do not receive; take lrms=0"
         )
     return found
+
+
+def _check_tags(config: PipelineConfig) -> None:
+    """Refuse what makes tasks start later than they are placed, move, or stand in the way of others with their tags."""
+    plain = PipelineConfig()
+    other = next((name for name in UNTAGGED if getattr(config, name) != getattr(plain, name)), None)
+    if config.tags and other is not None:
+        raise InputError(
+            "pipeline:tags",
+            f"tag constraints need one scheduler under which tasks start where and when they are placed, and which "
+            f"passes over those that wait: {other}={getattr(config, other)} has none. Take "
+            f"{other}={getattr(plain, other)}, or tags=false",
+        )
 
 
 def _check_preemption(config: PipelineConfig, found: dict[Stage, Policy]) -> None:
@@ -223,7 +246,7 @@ def assembly(config: PipelineConfig) -> Assembly:
     )
 
 
-def _check_machines(config: PipelineConfig, count: int, own: int) -> None:
+def _check_machines(config: PipelineConfig, cluster: Cluster, own: int) -> None:
     if config.reliable and config.T11 != "none":
         raise InputError(
             "pipeline:reliable",
@@ -235,18 +258,26 @@ def _check_machines(config: PipelineConfig, count: int, own: int) -> None:
             "a broker needs machines and a policy of M1; set broker_machines and M1, or neither",
         )
     if own < max(1, config.lrms):
+        count = len(cluster.constraints)
         raise InputError("pipeline", f"{count} machines are too few for {config.lrms} LRMs and the broker's machines")
+    if config.T6.startswith("reclaim") and not cluster.resources:
+        raise InputError(
+            "pipeline:T6",
+            f"{config.T6!r} gives away amounts that tasks reserve and do not use, and the machines offer slots alone; "
+            "give machines with amounts, or T6=none",
+        )
 
 
 def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deployment:
     """Components for a cluster.
 
     Raises:
-        InputError: a policy that there is not, or machines and managers that do not add up.
+        InputError: a policy that there is not, or that goes with amounts on machines with slots alone, or machines and
+            managers that do not add up.
     """
     count = len(cluster.constraints)
     own = count - config.broker_machines
-    _check_machines(config, count, own)
+    _check_machines(config, cluster, own)
     parts, entry = assembly(config), "scheduler/0"
     components: dict[Address, Component] = {}
     manager_of: dict[int, Address] = {}
@@ -258,7 +289,8 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
         address: Address, inventory: MachineInventory, rental: Rental | None, delay: DelayScheduling | None
     ) -> Cycle:
         stream = streams.of(address)
-        made = _cycle(MachineTargets(inventory, parts.policies, stream), parts, stream, rental, delay)
+        machines = MachineTargets(inventory, parts.policies, stream)
+        made = (_tagged if config.tags else _cycle)(machines, parts, stream, rental, delay)
         cycles.append(made)
         return made
 
@@ -296,11 +328,7 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     preempting = parts.policies["T10"]
     due = preempting.due() if isinstance(preempting, ByFairness) and not config.lrms else {}
     checkpoint_us = parts.policies["T11"].period_us()
-    keeps = config.progress == "keep" or config.T12 != "none"
-    capabilities: list[object] = [DueShares(due), Resumption(keeps, checkpoint_us or 0)]
-    capabilities += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
-    capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
-    capabilities += [rental.billing] if rental is not None else []
+    capabilities = [DueShares(due), *_capabilities(config, checkpoint_us or 0, rental)]
     if checkpoint_us is not None:
         pairs = tuple([(manager_of.get(machine, entry), node) for node, machine in machines.items()])
         detection_us = round(config.detection_s * SECOND)
@@ -309,12 +337,22 @@ def build(cluster: Cluster, config: PipelineConfig, streams: Streams) -> Deploym
     return linked(whole, MESSAGES) if config.reliable and checkpoint_us is None else whole
 
 
+def _capabilities(config: PipelineConfig, checkpoint_us: int, rental: Rental | None) -> list[object]:
+    """Capabilities that follow from parameters, beside shares and the rebuilding of nodes."""
+    found: list[object] = [Resumption(config.progress == "keep" or config.T12 != "none", checkpoint_us)]
+    found += [Replication(ATTEMPT_MAX)] if config.T9 != "none" else []
+    found += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
+    found += [rental.billing] if rental is not None else []
+    found += [TagPlacement()] if config.tags else []
+    return found
+
+
 def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
     """The terms on which the first machines of a cluster, so many, are had; a processor may be several units."""
     boot_us, every_us, rest_us, interval_us = [
         round(seconds * SECOND) for seconds in (config.boot_s, config.scale_s, config.rest_s, config.billing_s)
     ]
-    unit_price, factors = config.unit_price / per_processor, tuple(_factors(config.prices))
+    unit_price, factors = config.unit_price / per_processor, tuple(price_factors(config.prices))
     billing = Billing(frozenset(range(count)), interval_us, config.machine_price, unit_price, factors)
     return Rental(boot_us, max(every_us, 1), rest_us, billing)
 
@@ -322,13 +360,6 @@ def _rental(config: PipelineConfig, count: int, per_processor: int) -> Rental:
 def _upkeep(config: PipelineConfig, parts: Assembly) -> Upkeep:
     least, most = round(config.use_least * 1000), round(config.use_most * 1000)
     return Upkeep(config.T8 != "none", parts.policies["T6"].every_us(), Use(least, most, config.use_jumps))
-
-
-def _factors(text: str) -> Iterator[float]:
-    for word in text.split("+") if text else ():
-        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", word):
-            raise InputError("pipeline:prices", f"{word!r} is no factor; write one per hour, as 1+1+0.4")
-        yield float(word)
 
 
 def _cycle(
@@ -345,6 +376,16 @@ def _cycle(
     monitor = Monitor(parts.policies["T6"]) if parts.policies["T6"].every_us() else None
     allocs = Allocs(parts.alloc_us, monitor) if parts.alloc_us else None
     return Cycle(targets, parts, stream, speculation, migration, autoscaler, delay, monitor, allocs)
+
+
+def _tagged(
+    machines: MachineTargets, parts: Assembly, stream: Random, rental: Rental | None, delay: DelayScheduling | None
+) -> Cycle:
+    """A cycle on machines that heeds tags."""
+    targets = TaggedTargets(machines)
+    cycle = _cycle(targets, parts, stream, rental, delay)
+    targets.watch(cycle.queue.classes)
+    return cycle
 
 
 def _scheduler(cycle: Cycle, parts: Assembly, broker: Broker | None, delay: DelayScheduling | None = None) -> Scheduler:
@@ -439,6 +480,7 @@ PIPELINE = Architecture(
     tolerates=frozenset({"duplication", "crash:node"}),
     bearing={"T11": "restart"},
     vectors=True,
+    tags="tags",
     graphs=True,
     features={
         "constraints": "",

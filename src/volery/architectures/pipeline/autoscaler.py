@@ -8,7 +8,8 @@ decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from volery.architectures.pipeline.attempts import Placements
 from volery.architectures.pipeline.messages import SwitchOff, SwitchOn
 from volery.architectures.pipeline.policies import Kind, Offer, State, Supply
 from volery.core.component import sent_to
+from volery.core.errors import InputError
 from volery.core.events import Counted
 from volery.core.model import Key, Time
 from volery.core.tariff import HOUR, Billing
@@ -41,6 +43,18 @@ class Rental(msgspec.Struct, frozen=True):
     every_us: Time
     rest_us: Time
     billing: Billing
+
+
+def price_factors(text: str) -> Iterator[float]:
+    """The factors of prices, one per hour, that a parameter gives.
+
+    Raises:
+        InputError: one is no number.
+    """
+    for word in text.split("+") if text else ():
+        if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", word):
+            raise InputError("pipeline:prices", f"{word!r} is no factor; write one per hour, as 1+1+0.4")
+        yield float(word)
 
 
 class Boot(msgspec.Struct, frozen=True):

@@ -8,7 +8,8 @@ youngest first. Free room and reclaimed room are not added up for one task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -29,6 +30,66 @@ class Reclaiming(Placements, Protocol):
         """Give a task a target."""
 
 
+class ReclaimedRoom:
+    """Machines by an upper bound of their reclaimed room, so that the largest is found without a look at each.
+
+    A bound is set where room may grow: a reservation falls, or a task on reclaimed room leaves it. Elsewhere room only
+    shrinks, and a bound that is too high is corrected when it is met.
+
+    Args:
+        left: the room on a machine, an amount per resource.
+        every: vector of the machines.
+        resource_count: of the machines.
+        rank: place of the resource by which they are ordered.
+    """
+
+    __slots__ = ("_bounds", "_left", "_none", "_of_level", "_rank", "levels")
+
+    def __init__(self, left: Callable[[int], Amounts], every: int, resource_count: int, rank: int) -> None:
+        self._left = left
+        self._rank = rank
+        self._none: Amounts = (0,) * resource_count
+        self._bounds: dict[int, Amounts] = {}
+        self._of_level = {0: every}
+        self.levels = [0]
+
+    def bound(self, machine: int) -> Amounts:
+        """The room that a machine has at most."""
+        return self._bounds.get(machine, self._none)
+
+    def measure(self, machine: int) -> Amounts:
+        """Set the bound of a machine to what it has."""
+        before, now = self.bound(machine)[self._rank], self._left(machine)
+        self._bounds[machine] = now
+        level, bit = now[self._rank], 1 << machine
+        if level != before:
+            self._of_level[before] ^= bit
+            if not self._of_level[before]:
+                del self._of_level[before], self.levels[bisect_left(self.levels, before)]
+            if level not in self._of_level:
+                self._of_level[level] = 0
+                insort(self.levels, level)
+            self._of_level[level] |= bit
+        return now
+
+    def largest(self, asked: Amounts, among: int) -> int:
+        """The machine of a vector with the most room of those that have enough; the first of several, or -1."""
+        place = len(self.levels)
+        while place and self.levels[place - 1] >= asked[self._rank]:
+            level = self.levels[place - 1]
+            for machine in positions(self._of_level[level] & among):
+                if _holds(self.bound(machine), asked):
+                    left = self.measure(machine)
+                    if left[self._rank] == level and _holds(left, asked):
+                        return machine
+            place = bisect_left(self.levels, level)
+        return -1
+
+
+def _holds(room: Amounts, asked: Amounts) -> bool:
+    return all(has >= wants for has, wants in zip(room, asked, strict=True))
+
+
 class Monitor:
     """Stage T6: what nodes report, and what the policy makes of it.
 
@@ -36,8 +97,9 @@ class Monitor:
         policy: of the stage.
     """
 
-    __slots__ = ("_cycle", "_holds", "_policy", "_unused")
+    __slots__ = ("_cycle", "_holds", "_policy", "_room", "_unused")
     _cycle: Reclaiming
+    _room: ReclaimedRoom
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
@@ -46,7 +108,8 @@ class Monitor:
 
     def attach(self, cycle: Reclaiming) -> None:
         """Work for a cycle."""
-        self._cycle = cycle
+        self._cycle, state = cycle, cycle.state
+        self._room = ReclaimedRoom(self._left, state.matches.every, len(state.capacity), state.work_resource)
 
     def on_timer(self, key: Key, now: Time) -> bool:
         """Pass: there is no timer."""
@@ -74,6 +137,7 @@ class Monitor:
                 cycle.evict(running, AfterEviction.QUEUE, now)
         self._settle(machine, now)
         if grown:
+            self._room.measure(machine)
             classes = cycle.queue.classes
             for kind in list(classes.blocked):
                 classes.unblock(kind)
@@ -84,18 +148,12 @@ class Monitor:
         if not self.tolerant(waiting.job):
             return False
         asked, state = waiting.task.request, self._cycle.state
-        best: tuple[int, int] | None = None
-        for machine in positions(among & waiting.kind.suitable & state.online):
-            left = self._left(machine)
-            if asked and all(has >= wants for has, wants in zip(left, asked, strict=True)):
-                room = left[state.work_resource]
-                if best is None or room > best[0]:
-                    best = room, machine
-        if best is None:
+        machine = self._room.largest(asked, among & waiting.kind.suitable & state.online) if asked else -1
+        if machine < 0:
             return False
-        running = self._cycle.submit_task(waiting, best[1], now, takes=0)
+        running = self._cycle.submit_task(waiting, machine, now, takes=0)
         running.reclaimed = True
-        self._unused.setdefault(best[1], []).append(running)
+        self._unused.setdefault(machine, []).append(running)
         self._cycle.port.observe(Counted("reclaimed_starts"))
         return True
 
@@ -111,6 +169,8 @@ class Monitor:
 
     def released(self, running: Running, now: Time) -> None:
         """An attempt has given its room back."""
+        if running.reclaimed:
+            self._room.measure(running.machine)
         there = self._unused.get(running.machine)
         if there is None:
             return
@@ -145,6 +205,7 @@ class Monitor:
             if self._cycle.view.makes_room(running.waiting, machine, ()):
                 state.take_free(running)
                 running.reclaimed = False
+                self._room.measure(machine)
                 self._unused[machine] = [one for one in there if one is not running]
                 return True
         return False
@@ -158,6 +219,8 @@ class Monitor:
         for machine, there in self._unused.items():
             known = self._cycle.state.on_machine[machine]
             assert all(known.get(one.task.id) is one and not one.took for one in there), f"machine {machine}"
+        for machine in range(len(self._cycle.state.on_machine)):
+            assert _holds(self._room.bound(machine), self._left(machine)), f"more room than its bound on {machine}"
 
 
 @contextmanager

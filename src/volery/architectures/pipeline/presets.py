@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from volery.architectures.pipeline import PIPELINE, PipelineConfig
+from volery.architectures.pipeline import PIPELINE, UNTAGGED, PipelineConfig
 from volery.architectures.pipeline.iterations import BACKFILLING
 from volery.core.component import Architecture
 from volery.core.stages import Stage
@@ -43,7 +43,15 @@ def preset(
         for stage, found in PIPELINE.stages.items()
         if stage not in without
     }
-    changed = {"name": name, "summary": summary, "source": source, "defaults": defaults, "immediate": immediate}
+    heeds = all(getattr(defaults, one) == getattr(PIPELINE.defaults, one) for one in UNTAGGED)
+    changed = {
+        "name": name,
+        "tags": PIPELINE.tags if heeds else "",
+        "summary": summary,
+        "source": source,
+        "defaults": defaults,
+        "immediate": immediate,
+    }
     if Stage.T11 in without:
         changed |= {"tolerates": frozenset({"duplication"}), "bearing": {}}
     elif "T9" in policies:  # storms refuse two attempts of a task at once

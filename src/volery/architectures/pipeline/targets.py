@@ -21,10 +21,12 @@ from volery.architectures.pipeline.policies import (
     View,
     Waiting,
 )
+from volery.architectures.pipeline.queues import ANYWHERE, EquivalenceClasses
 from volery.core.component import Sends, sent_to
 from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Task, Time
 from volery.core.resources import Packing
 from volery.policies.match import positions
+from volery.policies.tags import TagIndex
 from volery.roles.node import Kill
 
 
@@ -122,6 +124,51 @@ class MachineTargets:
         for kind in blocked:
             fitting = self.state.index.fitting(kind.need, kind.suitable & among)
             assert not fitting, f"machines {fitting:#x} have room for a class that is blocked"
+
+
+class TaggedTargets:
+    """Machines, of which tag constraints leave some to a task (stage R3).
+
+    Args:
+        machines: that it narrows.
+    """
+
+    sends = MachineTargets.sends
+    is_counted = True
+
+    def __init__(self, machines: MachineTargets) -> None:
+        self._machines = machines
+        self.nodes, self.state, self.view = machines.nodes, machines.state, machines.view
+        self._index = TagIndex.of(machines.state.cluster)
+        self._classes: EquivalenceClasses | None = None
+        self.select, self.message = machines.select, machines.message
+
+    def fitting(self, waiting: Waiting, among: int) -> Candidates | None:
+        tags = waiting.task.tags
+        return self._machines.fitting(waiting, among if tags is None else among & self._index.allowed(tags))
+
+    def watch(self, classes: EquivalenceClasses) -> None:
+        """Unblock classes with tags from now on, as soon as a task with tags has come or left."""
+        self._classes = classes
+
+    def count(self, task: Task, target: int, sign: int) -> None:
+        if task.tags is None:
+            return
+        self._index.add(target, task.tags, sign)
+        classes = self._classes
+        assert classes is not None, "nobody watches"
+        for kind in list(classes.blocked):
+            if kind.tags is not None:
+                classes.unblock(kind)
+        for kind in classes.unblocked:
+            if kind.tags is not None:
+                classes.unblocked[kind] = ANYWHERE
+
+    def check(self, blocked: Iterable[Kind], among: int) -> None:
+        for kind in blocked:
+            self._machines.check([kind], among if kind.tags is None else among & self._index.allowed(kind.tags))
+        runs = enumerate(self.state.on_machine)
+        self._index.check([(at, run.task.tags) for at, on in runs for run in on.values() if run.task.tags is not None])
 
 
 class ManagerTargets:

@@ -46,6 +46,7 @@ COUNTED: Final = {
     "monitor_messages": "messages to and from the monitor",
     "moved": "running tasks that were stopped to go on elsewhere, or to wait",
     "negotiated_constraints": "soft constraints that were dropped",
+    "nodes_unconfirmed": "how often a restarted node had to wait for the other master of its cluster, which was lost",
     "overruns": "tasks that were ended because they ran much longer than estimated",
     "passed_over": "how often a job let others go first to wait for locality",
     "periods_arbitrated": "periods in which guarantees exceeded the cluster",

@@ -49,7 +49,11 @@ TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
 }
 """Facts that are reported to the submitter, and the messages for them."""
 
-UNSEATED: Final = "%s: %d attempts run where the cluster has no place for them any more: ended, to run again elsewhere"
+WARNINGS: Final = {
+    "attempts_unseated": "%s: %d attempts run where the cluster has no place for them any more: ended, to run again",
+    "nodes_unconfirmed": "%s: %d restarted nodes get no tasks before the other master of the cluster is back",
+}
+"""Counters of components that are told in the log."""
 
 
 class Superseded(RuntimeError):  # noqa: N818 - it names a state
@@ -393,8 +397,8 @@ class Host:
             mailbox.drop_timer(effect[1])
         elif kind == effect_kinds.OBSERVE:
             self.facts.observe(effect[1])
-            if type(effect[1]) is Counted and effect[1].name == "attempts_unseated":
-                log.warning(UNSEATED, mailbox.address, effect[1].amount)
+            if type(effect[1]) is Counted and effect[1].name in WARNINGS:
+                log.warning(WARNINGS[effect[1].name], mailbox.address, effect[1].amount)
             if type(effect[1]) in TOLD:
                 told = TOLD[type(effect[1])]
                 self._report(mailbox.address, told(mailbox.address, unix_now_us(), effect[1]))

@@ -14,6 +14,12 @@ Leases    A node that was lost for `Lease.lease_us` has ended what ran there, un
           master. When such a node was lost to the leader for a lease, the leader asks its partner, which answers once
           the node is lost to it, too, and has been for a lease. An answer to an earlier question proves nothing: a
           message that the partner sent before it was deposed may since have made it the master of that node.
+Restarts  A restarted node has forgotten whom it obeyed: perhaps the partner, which may have deposed this leader and
+          launched elsewhere what waits here. So the leader adopts the status of such a node and gives up what ran
+          there, but launches nothing there until the partner has answered, to a question that was asked since, that it
+          follows: whatever it claims later, this incarnation of the node has to answer, too. A restarted partner has
+          forgotten what it claimed. It answers when each node has sent it an epoch, or was lost to it for a lease and
+          so runs nothing. Without its partner a leader uses no restarted node.
 Moves     Jobs may be moved from one client to another (`volery.core.events.Moved`). A leader has every node store the
           moves that it knows, and learns from nodes those that it does not. When all nodes that are not given up have
           stored a move, the pair is *fenced* up to it: no master of the pair launches for its origin any more.
@@ -28,7 +34,7 @@ from msgspec.structs import replace
 
 from volery.core.component import Handler, Sends, sent_to
 from volery.core.events import Counted, Drain, Event, PeerBack, PeerLost, Reassignment, TimerFired
-from volery.core.model import Address, TaskId, Time
+from volery.core.model import NEVER, Address, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
@@ -146,6 +152,9 @@ class Leadership:
         self._lost: dict[Address, None] = {}
         self._expired: dict[Address, Time] = {}
         self._questions: dict[Address, Standing] = {}
+        self._anew: dict[Address, Time] = {}
+        self._asked_us: Time = NEVER
+        self._untold = dict.fromkeys(self._nodes if incarnation else ())
         self.drained: dict[Address, None] = {}
         self.moves: tuple[Reassignment, ...] = ()
         self._unfenced: dict[Address, None] = {}
@@ -176,8 +185,8 @@ class Leadership:
                 self._port.send(address, Standing(self.epoch, False))
 
     def reachable(self, node: Address) -> bool:
-        """Find out whether a node is known to be there."""
-        return not (node in self._missing or node in self._unheard or node in self._lost)
+        """Find out whether a node is known to be there, and to obey nobody else."""
+        return not (node in self._missing or node in self._unheard or node in self._lost or node in self._anew)
 
     def usable(self, node: Address) -> bool:
         """Find out whether tasks may be placed on a node."""
@@ -233,6 +242,7 @@ class Leadership:
         self.leading, self.opened, self.settled, self._sure = True, False, False, False
         self._missing = dict(self._nodes)
         self._unheard.clear()
+        self._anew.clear()
         self._unfenced = dict(self._nodes) if self.moves else {}
         self.fenced = 0
         self._master.forget_all()
@@ -266,6 +276,10 @@ class Leadership:
                 self._port.send(source, Standing(self.epoch, True))
                 for node in [node for node in self._expired if node in self._missing]:
                     self._ask(node)  # the partner has begun anew and has forgotten the question
+                if self._anew:
+                    self._port.send(source, Standing(self.epoch, True, "", self._asked_us))
+            elif not message.node:
+                self._confirm(message.at_us)
             elif message.node in self._missing and self._expired.get(message.node) == message.at_us:
                 del self._missing[message.node]
                 self._write_off(message.node)
@@ -279,27 +293,36 @@ class Leadership:
         self._port.send(self._partner, Standing(self.epoch, True, node, self._expired[node]))
 
     def _answer(self, asked: Standing) -> None:
-        """Send the partner that this master follows it; keep a question about a node until the answer is yes."""
-        if asked.node and asked.node not in self._expired:
+        """Send the partner that this master follows it; keep a question until the answer is yes."""
+        if asked.node not in self._expired if asked.node else self._untold and asked.at_us != NEVER:
             self._questions[asked.node] = asked
         elif asked.epoch == self.epoch:
             self._port.send(self._partner, replace(asked, leading=False))
+
+    def _told(self, node: Address) -> None:
+        """Note that a node has sent its epoch, or runs nothing; after the last one the partner may be answered."""
+        self._untold.pop(node, None)
+        if not self._untold and not self.leading and (asked := self._questions.pop("", None)) is not None:
+            self._answer(asked)
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
         """A node obeys, or a client knows, a later epoch, or this one of an earlier incarnation.
 
         A beginner goes beyond it, an established leader steps down, a follower informs its partner.
         """
-        if message.epoch < self.epoch or (message.epoch == self.epoch and not self.leading):
-            return
+        if message.epoch > self.epoch or (message.epoch == self.epoch and self.leading):
+            self._give_way(message.epoch, now)
+        self._told(source)
+
+    def _give_way(self, epoch: int, now: Time) -> None:
         if not self.leading:
-            self.epoch = message.epoch
+            self.epoch = epoch
             self._port.send(self._partner, Standing(self.epoch, False))
             return
-        if not self.opened or message.epoch == self.epoch:
-            self._claim(message.epoch)
+        if not self.opened or epoch == self.epoch:
+            self._claim(epoch)
             return
-        self._step_down(message.epoch)
+        self._step_down(epoch)
         if self._partner_lost:
             self._port.set_timer(CLAIM, now + self._lease.lease_us)
         else:
@@ -307,13 +330,12 @@ class Leadership:
 
     def on_status(self, message: Status, source: Address, now: Time) -> None:
         """Adopt the status of a node, unless its epoch is another."""
-        if not self.leading:
+        if not self.leading or message.epoch > self.epoch:
+            self.on_deposed(Deposed(message.epoch), source, now)
             return
-        if message.epoch != self.epoch:
-            if message.epoch < self.epoch:
-                self._port.send(source, Lead(self.epoch))
-            else:
-                self.on_deposed(Deposed(message.epoch), source, now)
+        self._told(source)
+        if message.epoch < self.epoch:
+            self._port.send(source, Lead(self.epoch))
             return
         running = [self._known(source, active) for active in self._of_clients(message.running)]
         found = self._master.seats(source, running)
@@ -325,10 +347,27 @@ class Leadership:
         message = replace(message, running=tuple(found))
         self._missing.pop(source, None)
         self._unheard.pop(source, None)
+        if message.anew:
+            self._doubt(source, now)
         self._port.cancel_timer(("lease", source))
         self._fence_again(source, message)
         self._master.node_reported(source, message)
         self._look()
+
+    def _doubt(self, node: Address, now: Time) -> None:
+        """Launch nothing on a restarted node until the partner has answered that it follows."""
+        self._anew[node] = self._asked_us = max(now, self._asked_us + 1)
+        self._port.send(self._partner, Standing(self.epoch, True, "", self._asked_us))
+        if self._partner_lost:
+            self._port.observe(Counted("nodes_unconfirmed"))
+
+    def _confirm(self, asked_us: Time) -> None:
+        """Lead the restarted nodes that had answered before the question."""
+        for node in [node for node, since in self._anew.items() if since <= asked_us]:
+            del self._anew[node]
+            self._port.send(node, Lead(self.epoch, confirmed=True))
+            if self.reachable(node):
+                self._master.node_back(node)
 
     def _known(self, node: Address, active: Active) -> Active:
         known = self._master.known_at(node).get(active.task)
@@ -357,6 +396,8 @@ class Leadership:
             self._partner_lost, self._sure = True, False
             if not self.leading:
                 self._claim(self.epoch)
+            elif self._anew:
+                self._port.observe(Counted("nodes_unconfirmed", len(self._anew)))
             return
         self._lost[peer] = None
         self._port.set_timer(("lease", peer), now + self._lease.lease_us)
@@ -382,6 +423,7 @@ class Leadership:
         peer = message.peer
         if peer in self._nodes and self.leading:
             self._unheard[peer] = None
+            self._anew.pop(peer, None)
             self._master.node_away(peer)
 
     def on_lease_timer(self, event: TimerFired, now: Time) -> None:
@@ -395,6 +437,7 @@ class Leadership:
         if node not in self._lost:
             return
         self._expired[node] = now
+        self._told(node)
         if not self.leading:
             if (asked := self._questions.pop(node, None)) is not None:
                 self._answer(asked)

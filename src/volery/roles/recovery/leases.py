@@ -79,9 +79,13 @@ class Run(Message, frozen=True):
 
 
 class Lead(Message, frozen=True):
-    """Master > node: obey me and no older master; send your status."""
+    """Master > node: obey me and no older master; send your status.
+
+    Confirmed: again, to a node that began anew: until now the master's partner has followed it.
+    """
 
     epoch: int
+    confirmed: bool = False
 
 
 class Standing(Message, frozen=True):
@@ -93,7 +97,8 @@ class Standing(Message, frozen=True):
         epoch, leading: these.
         node: of a leader: it asks about this node, which was lost to it for a lease; of a follower: the answer, that
             the node was lost to it for a lease as well. Empty: neither.
-        at_us: when the leader's lease was over, by its own clock; the answer repeats it.
+        at_us: when the leader's lease was over, by its own clock; without a node: of a leader that asks whether its
+            partner follows it now, later with each question. The answer repeats it.
     """
 
     epoch: int
@@ -115,13 +120,16 @@ class Deposed(Message, frozen=True):
 class Status(Message, frozen=True):
     """Node > master: what runs here and what has finished, as of this epoch; `NO_EPOCH` after a restart.
 
-    Moves: all that the node stores, see `Fence`.
+    Args:
+        moves: all that the node stores, see `Fence`.
+        anew: it was restarted, so that it may have obeyed a later epoch, and no master was confirmed since.
     """
 
     epoch: int
     running: tuple[Active, ...]
     finished: tuple[Active, ...]
     moves: tuple[Reassignment, ...] = ()
+    anew: bool = False
 
 
 class Unseat(Message, frozen=True):
@@ -185,8 +193,8 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_epoch", "_evicted", "_finished", "_incarnation", "_lease", "_lost", "_master", "_master_renewed", "_moves",
-        "_pair", "_running", "_tells_owner", "_unseated",
+        "_anew", "_epoch", "_evicted", "_finished", "_incarnation", "_lease", "_lost", "_master", "_master_renewed",
+        "_moves", "_pair", "_running", "_tells_owner", "_unseated",
     )  # fmt: skip
 
     _port: LinkPort
@@ -197,6 +205,7 @@ class GuardedNode(Component):
         self._lease = lease
         self._incarnation = incarnation
         self._tells_owner = tells_owner
+        self._anew = incarnation > 0
         self._epoch = NO_EPOCH if incarnation else 0
         self._master = "" if incarnation else pair[0]
         self._master_renewed = False
@@ -218,9 +227,9 @@ class GuardedNode(Component):
         self._running[active.task] = active
 
     def _tell_status(self, *masters: Address) -> None:
+        running, finished = tuple(self._running.values()), tuple(self._finished.values())
         for master in masters:
-            status = Status(self._epoch, tuple(self._running.values()), tuple(self._finished.values()), self._moves)
-            self._port.send(master, status)
+            self._port.send(master, Status(self._epoch, running, finished, self._moves, self._anew))
 
     def on_run(self, message: Run, source: Address, now: Time) -> None:
         """Launch, if the master still leads; what runs or has finished here is not launched again."""
@@ -289,6 +298,8 @@ class GuardedNode(Component):
         obeyed = source == self._master and not self._master_renewed
         if message.epoch < self._epoch or (message.epoch == self._epoch and not obeyed):
             self._port.send(source, Deposed(self._epoch))
+        elif message.epoch == self._epoch and message.confirmed:
+            self._anew = False
         if message.epoch <= self._epoch:
             return
         self._epoch, self._master, self._master_renewed = message.epoch, source, False

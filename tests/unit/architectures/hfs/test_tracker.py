@@ -63,6 +63,14 @@ def test_after_its_wait_a_job_takes_what_there_is_at_the_next_heartbeat() -> Non
     assert launched[0][0] != "node/2"
 
 
+def test_a_night_without_jobs_does_not_make_offers_look_rare() -> None:
+    """The wait of `delay=rates` is worth it where offers come often while jobs wait; none is made while none waits."""
+    alone = Alone("hfs", "jobtracker/0", CLUSTER, delay="rates", node_wait_s=5.0)
+    alone.hear(job(0, (2,), (3,)))
+    alone.hear(beat((1, 0, True)), "node/3", 36_000 * SECOND)
+    assert launched_on(alone.hear(job(1, (2,)), now=72_000 * SECOND)) == [], "it waits for the machine with its input"
+
+
 def test_another_job_goes_first_meanwhile() -> None:
     two = Cluster.uniform(2)
     alone = Alone("hfs", "jobtracker/0", two, delay="skips", node_skips=2, rack_skips=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.architectures.parts import SUBMITTER, messages
 
 from volery.architectures import configure, lookup
@@ -24,6 +25,7 @@ from volery.architectures.megha.messages import (
     Withdraw,
     Yield,
 )
+from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component
 from volery.core.events import Drain, Moved, PeerBack, PeerLost, Reassignment, Submit, TaskFinished, TimerFired
@@ -33,7 +35,8 @@ from volery.core.shares import ShareChange
 from volery.core.streams import Streams
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked
-from volery.roles.recovery.leases import Active, Lead, Result, Run, Status
+from volery.roles.recovery.leases import Active, Forget, Lead, Result, Run, Status
+from volery.sim import simulate
 from volery.sim.effects import Killed, Launched, RecordingPort, Sent
 
 CLUSTER = Cluster.uniform(4)
@@ -193,6 +196,20 @@ def test_what_an_earlier_incarnation_gave_up_does_not_count_for_its_user() -> No
     assert not messages(gm.hear(Ended((0,), 0)), Request), "nothing waits"
 
 
+def test_an_attempt_that_a_new_leader_reports_and_the_former_one_has_lost_is_not_the_one_in_doubt() -> None:
+    """It wrote its report before the machine crashed; the former leader may have started the second attempt."""
+    gm, standby = Inside("gm/0"), "lm/0/standby"
+    first = Active(0, 0, 0, "gm/0", 0)
+    gm.hear(submitted(1), SUBMITTER)
+    ((_, again),) = messages(gm.hear(Lost((first,))), Request)
+    assert again.attempts == (1,)
+    early, settled = (replace(report(first, settled=known), epoch=1, whole=not known) for known in (False, True))
+    assert not messages(gm.hear(early, standby), Request)
+    assert not messages(gm.hear(Lost((first,)), standby), Request)
+    ((to, last),) = messages(gm.hear(replace(settled, running=()), standby), Request)
+    assert (to, last.attempts) == (standby, (2,))
+
+
 def test_a_global_master_that_lost_its_jobs_tells_of_the_move_before_it_asks_what_runs() -> None:
     """Otherwise a Local Master answers with attempts that are the heir's, and when the job comes back they count."""
     gm, lm = Inside("gm/1"), Inside("lm/0")
@@ -226,3 +243,38 @@ def test_a_task_that_waits_for_a_dead_machine_as_printed_goes_back_when_it_is_no
     local.hear(PeerLost("node/0"))
     assert not messages(local.hear(TimerFired(("lease", "node/0")), "lm/0", 9_000_000), Lost), "it waits"
     assert [to for to, _ in messages(local.hear(order, source), Lost)] == ["gm/0"]
+
+
+@pytest.mark.parametrize("address", ["lm/0", "lm/0/standby"])
+def test_a_task_that_was_refused_is_listed_until_its_job_is_done(address: Address) -> None:
+    """As printed both masters list what is requested; the one that follows does not know what was refused."""
+    lm = Inside(address, recovery="paper")
+    for number in (1, 2):
+        refused = messages(lm.hear(place(number, 0, 0, Task(number, number)), "gm/0"), Refusal)
+    assert len(refused) == (address == "lm/0")
+    assert set(lm.state.recovery._listed) == {1, 2}
+    lm.hear(Forget((2,)), "gm/0")
+    assert set(lm.state.recovery._listed) == {1}
+
+
+def test_as_printed_a_global_master_has_a_task_forgotten_wherever_it_was_requested() -> None:
+    gm = Inside("gm/0", lms=2, recovery="paper")
+    assert {to for to, _ in messages(gm.hear(Submit(Job(0, 1, (Task(0, 0),)))), Request)} == {"lm/0", "lm/0/standby"}
+    asked = messages(gm.hear(Refusal((0,), StateUpdate(1, 0, (), 0)), "lm/0"), Request)
+    assert {to for to, _ in asked} == {"lm/1", "lm/1/standby"}
+    forgotten = messages(gm.hear(Ended((0,)), "lm/1"), Forget)
+    assert {to for to, _ in forgotten} == {"lm/0", "lm/0/standby", "lm/1", "lm/1/standby"}
+    assert {message.tasks for _, message in forgotten} == {(0,)}
+
+
+def test_as_printed_no_task_is_listed_when_all_is_done() -> None:
+    """Among three Global Masters with stale views much is refused."""
+    megha = lookup("megha-2021")
+    given = {"gms": 3, "lms": 2, "reliable": True, "recovery": "paper", "heartbeat_s": 0.5}
+    trace = trace_of("three", [k * 1_000 for k in range(30)], [[50_000 * (1 + k % 3)] * (k % 4) for k in range(30)])
+    cluster = Cluster.uniform(12)
+    deployment = megha.build(cluster, configure(megha, given), Streams(0))
+    records = simulate(deployment, trace, cluster)
+    masters: list[Any] = [one for address, one in deployment.components.items() if address.startswith("lm/")]
+    assert records.counters["inconsistencies"] > 3
+    assert [master.inner.recovery._listed for master in masters] == [{}] * 4

@@ -420,6 +420,10 @@ def test_jobs_enter_at_their_users_gm_and_those_of_strangers_by_number() -> None
         ({"shares": "a:x"}, "is not a weight"),
         ({"shares": "a+b", "queues": "0"}, "is not a GM for each of 2 users"),
         ({"shares": "a+b", "queues": "0+2"}, "names GM 2; there are GMs 0 to 1"),
+        ({"queues": "0+1"}, "megha:queues: '0.1' is of users with shares, and shares is empty; give shares, or leave"),
+        ({"turns": "round-robin"}, "megha:turns: 'round-robin' is of users with shares"),
+        ({"preemption": "paper"}, "megha:preemption: 'paper' is of users with shares"),
+        ({"preempted": "keep"}, "megha:preempted: 'keep' is of users with shares"),
     ],
 )
 def test_wrong_shares_are_told(parameters: dict[str, str], problem: str) -> None:

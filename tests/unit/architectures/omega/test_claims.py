@@ -88,24 +88,22 @@ def test_what_others_hold_is_part_of_the_account() -> None:
 
 def test_each_scheduler_is_sent_each_changed_machine_once() -> None:
     log = ChangeLog(5)
-    for machine in (3, 1, 3):
-        log.add(machine)
+    log.note(3, 1, 3)
     assert log.unseen("scheduler/0") == [3, 1]
     assert log.unseen("scheduler/0") == []
-    log.add(2)
+    log.note(2)
     assert log.unseen("scheduler/0") == [2]
     assert log.unseen("scheduler/1") == [3, 1, 2]
 
 
 def test_a_scheduler_that_has_not_looked_for_long_is_sent_all_machines() -> None:
     log = ChangeLog(5)
-    log.add(4)
+    log.note(4)
     assert log.unseen("scheduler/0") == [4]
     for _ in range(2 * LOG_MIN):
-        log.add(0)
-    log.trim()
+        log.note(0)
     assert log.unseen("scheduler/0") == [0, 1, 2, 3, 4]
-    log.add(1)
+    log.note(1)
     assert log.unseen("scheduler/0") == [1]
 
 

@@ -9,7 +9,7 @@ from tests.unit.architectures.parts import Alone, messages, submit, tasks
 
 from volery.architectures.pigeon.messages import Completed, GroupTasks, QueueLengths
 from volery.core.events import JobAccepted, JobDone, MoreTasks, Submit
-from volery.core.model import CHUNK_TASKS, Cluster, Job
+from volery.core.model import CHUNK_TASKS, SECOND, Cluster, Job
 
 CUTOFF_S = 10
 
@@ -121,6 +121,15 @@ def test_tasks_that_fit_nowhere_are_reported_and_the_rest_runs() -> None:
     assert ("submitter", JobDone(0, 1)) in one.hear(submit(0, 4))
     one.hear(submit(1, 0, 4))
     assert one.hear(Completed(100), "node/1") == [("submitter", JobDone(1, 1))]
+
+
+def test_a_long_task_that_only_a_reserved_worker_suits_is_reported_and_a_short_one_is_sent() -> None:
+    """Long tasks may not use reserved workers (Pigeon, section 2.2), so it would wait for ever."""
+    one = distributor(cluster=Cluster((1, *[0] * 11), (1,) * 12), reserved=1)
+    effects = one.hear(submit(0, 1, 1, estimate_us=CUTOFF_S * SECOND + 1))
+    assert ("submitter", JobDone(0, 2)) in effects
+    assert dealt(effects) == {}
+    assert dealt(one.hear(submit(1, 1, estimate_us=CUTOFF_S * SECOND))) == {"master/0": [100]}
 
 
 def test_unequal_groups_are_drawn_in_proportion_to_their_power() -> None:

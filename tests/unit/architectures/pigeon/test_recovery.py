@@ -58,6 +58,16 @@ def test_tasks_that_a_settled_leader_does_not_know_of_are_sent_again() -> None:
     assert not one.hear(Report(0, whole=True, settled=True, running=()), FIRST), "deposed"
 
 
+def test_a_new_leader_that_knows_of_an_attempt_that_the_former_one_has_lost_knows_nothing_of_its_successor() -> None:
+    """It wrote its report before the machine crashed; the former leader may run the second attempt."""
+    one = Bare(DEALER)
+    one.hear(submit(0, 0), "submitter")
+    assert dealt(one.hear(Lost((active(0),)), FIRST)) == [(FIRST, 0, (0,), (1,))]
+    assert not one.hear(Report(1, whole=True, settled=False, running=(active(0),)), STANDBY)
+    assert not one.hear(Lost((active(0),)), STANDBY)
+    assert dealt(one.hear(Report(1, whole=False, settled=True, running=()), STANDBY)) == [(STANDBY, 1, (0,), (2,))]
+
+
 def test_lost_attempts_are_sent_again_by_word_of_the_leader_alone() -> None:
     one = Bare(DEALER)
     one.hear(submit(0, 0), "submitter")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import ge
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.architectures.pipeline.runs import cores_cluster, job_of, run, starts, trace_of_rows
 from tests.unit.architectures.pipeline.test_recovery import crashed
 
 from volery.architectures import configure, lookup
+from volery.architectures.pipeline.monitor import Monitor, ReclaimedRoom
+from volery.architectures.pipeline.policies import Waiting
 from volery.architectures.pipeline.policies.reports import EndOverrun, Reclaim
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Cluster
+from volery.core.model import SECOND, Amounts, Cluster, Time
 from volery.core.streams import Streams
 from volery.faults import draw, run_scenario
 
@@ -107,6 +112,56 @@ def test_what_does_not_go_together_is_refused(given: dict[str, str], problem: st
     pipeline = lookup("pipeline")
     with pytest.raises(InputError, match=problem):
         pipeline.build(TWO, configure(pipeline, given), Streams(0))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(-2, 4), st.integers(-2, 4), st.booleans()), max_size=60),
+    st.integers(0, 63),
+)
+def test_the_machine_with_the_most_reclaimed_room_is_the_one_that_a_look_at_all_finds(
+    changes: list[tuple[int, int, int, bool]], among: int
+) -> None:
+    """Room that has shrunk unseen is met as such."""
+    truth = [(0, 0)] * 6
+    room = ReclaimedRoom(truth.__getitem__, 63, 2, 1)
+    for machine, a, b, shrinks in changes:
+        before = truth[machine]
+        truth[machine] = (min(a, before[0]), min(b, before[1])) if shrinks else (a, b)
+        if not shrinks:
+            room.measure(machine)
+        for asked in ((0, 0), (1, 0), (1, 2), (2, 1)):
+            fits = [k for k in range(6) if among >> k & 1 and all(map(ge, truth[k], asked))]
+            assert room.largest(asked, among) == max(fits, key=lambda k: (truth[k][1], -k), default=-1)
+
+
+def test_placing_on_reclaimed_room_does_not_look_at_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, per_task = 0, []
+    left, place = Monitor._left, Monitor.place
+
+    def counted(monitor: Monitor, machine: int) -> Amounts:
+        nonlocal looks
+        looks += 1
+        return left(monitor, machine)
+
+    def placed(monitor: Monitor, waiting: Waiting, among: int, now: Time) -> bool:
+        before = looks
+        found = place(monitor, waiting, among, now)
+        per_task.append(looks - before)
+        return found
+
+    monkeypatch.setattr(Monitor, "_left", counted)
+    monkeypatch.setattr(Monitor, "place", placed)
+    rows = trace_of_rows([(0, 4, 1000)] * 60 + [(1, 2, 100)] * 30, priority=[10] * 60 + [0] * 30)
+    records = run("borg", rows, cores_cluster(*[4] * 60), T6="reclaim/period_s:100/settle_s:0", **HALF_USED)
+    assert records.counters["reclaimed_starts"] == 30
+    assert max(per_task) < 30, "those on which others were placed since the last report"
+
+
+def test_nothing_is_reclaimed_of_slots_so_that_is_refused() -> None:
+    pipeline = lookup("pipeline")
+    with pytest.raises(InputError, match=r"pipeline:T6: 'reclaim/settle_s:60' .* slots alone; give"):
+        pipeline.build(Cluster.uniform(2), configure(pipeline, {"T6": "reclaim/settle_s:60"}), Streams(0))
+    assert pipeline.build(cores_cluster(4), configure(pipeline, {"T6": "reclaim"}), Streams(0)).components
 
 
 def test_only_a_first_attempt_overruns() -> None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from volery.core.component import Component
-from volery.core.events import PeerBack, PeerLost, Reassignment, TimerFired
+from volery.core.events import Counted, PeerBack, PeerLost, Reassignment, TimerFired
 from volery.core.model import SECOND, Address, Message, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.election import LEADERSHIP, MOVES_AND_DRAINS, Leadership, seated
 from volery.roles.recovery.leases import Active, Deposed, Fence, Fenced, Lead, Lease, Standing, Status, Unseat
-from volery.sim.effects import RecordingPort, TimerCancelled, TimerSet
+from volery.sim.effects import Observed, RecordingPort, TimerCancelled, TimerSet
 
 PAIR = ("m/0", "m/0/standby")
 NODES = ("node/0", "node/1")
@@ -299,3 +299,101 @@ def test_a_master_is_fenced_when_each_node_stores_the_move_and_tells_it_to_nodes
     assert bench.master.leadership.fenced == 0
     bench.master.leadership.on_fenced(Fenced(0, 1), NODES[1], 0)
     assert bench.master.leadership.fenced == 1
+
+
+def doubting() -> tuple[Bench, Standing]:
+    """A leader of a node that has begun anew, and its question to the partner."""
+    leader = leading()
+    leader.take(Renewed(NODES[0]), NODES[0])
+    leader.take(Status(-1, (), (), anew=True), NODES[0])
+    leader.port.drain()
+    assert leader.take(Status(0, (), (), anew=True), NODES[0], now=7) == ["reported node/0"]
+    question = Standing(0, True, "", 7)
+    assert leader.sent() == [(PAIR[1], question)]
+    return leader, question
+
+
+def usable(leader: Bench) -> list[Address]:
+    return [node for node in NODES if leader.master.leadership.usable(node)]
+
+
+def test_a_node_that_began_anew_is_used_once_the_partner_has_confirmed_that_it_follows() -> None:
+    """Else a deposed leader would launch there what the new one has launched elsewhere."""
+    leader, question = doubting()
+    assert usable(leader) == [NODES[1]]
+    assert not leader.take(replace(question, leading=False, at_us=6), PAIR[1])
+    assert not leader.take(Standing(0, False), PAIR[1])
+    leader.port.drain()
+    assert leader.take(replace(question, leading=False), PAIR[1]) == ["back node/0"]
+    assert usable(leader) == list(NODES)
+    assert leader.sent() == [(NODES[0], Lead(0, confirmed=True))]
+
+
+def test_an_answer_from_before_a_node_began_anew_again_does_not_confirm_it() -> None:
+    leader, question = doubting()
+    leader.take(Renewed(NODES[0]), NODES[0])
+    leader.take(Status(0, (), (), anew=True), NODES[0], now=7)
+    assert not leader.take(replace(question, leading=False), PAIR[1])
+    assert leader.take(replace(question, leading=False, at_us=8), PAIR[1]) == ["back node/0"]
+
+
+def test_a_partner_that_begins_anew_is_asked_again_about_nodes_and_one_that_leads_deposes() -> None:
+    leader, question = doubting()
+    leader.port.drain()
+    assert not leader.take(Standing(-1, False), PAIR[1])
+    assert leader.sent() == [(PAIR[1], Standing(0, True)), (PAIR[1], question)]
+    new = claimed()
+    new.port.drain()
+    assert not new.take(question, PAIR[0])
+    ((to, answer),) = new.sent()
+    assert (to, leader.take(answer, PAIR[1])) == (PAIR[0], ["forget"])
+
+
+def test_a_partner_that_began_anew_confirms_nothing_before_each_node_sent_its_epoch_or_was_lost_for_a_lease() -> None:
+    """It may itself have claimed a later epoch, and what it launched may run on."""
+    question = Standing(0, True, "", 7)
+    partner = Bench(1, incarnation=1)
+    partner.take(question, PAIR[0])
+    partner.take(Status(-1, (), (), anew=True), NODES[0])
+    assert (PAIR[0], replace(question, leading=False)) not in partner.sent()
+    partner.port.drain()
+    partner.take(Deposed(0), NODES[1])
+    assert partner.sent() == [(PAIR[0], replace(question, leading=False))]
+    partner = Bench(1, incarnation=1)
+    partner.take(question, PAIR[0])
+    partner.take(Deposed(-1), NODES[0])
+    partner.port.drain()
+    partner.take(Deposed(1), NODES[1])
+    assert partner.sent() == [(PAIR[0], Standing(1, False))], "the leader has to exceed what the partner had claimed"
+    partner = Bench(1, incarnation=1)
+    partner.take(question, PAIR[0])
+    partner.take(Deposed(0), NODES[0])
+    partner.take(PeerLost(NODES[1]), PAIR[1])
+    partner.port.drain()
+    partner.take(TimerFired(("lease", NODES[1])), PAIR[1])
+    assert partner.sent() == [(PAIR[0], replace(question, leading=False))]
+
+
+def test_nodes_that_wait_for_a_lost_partner_are_counted() -> None:
+    leader, question = doubting()
+    leader.take(PeerLost(PAIR[1]), PAIR[0])
+    assert leader.port.drain() == [Observed(Counted("nodes_unconfirmed", 1))]
+    assert usable(leader) == [NODES[1]]
+    leader.take(PeerBack(PAIR[1]), PAIR[0])
+    assert leader.take(replace(question, leading=False), PAIR[1]) == ["back node/0"]
+
+
+def test_a_pair_that_begins_anew_with_all_its_nodes_comes_up_again() -> None:
+    """Nobody remembers anything: the second has its answer from the nodes."""
+    first, second = Bench(0, incarnation=1), Bench(1, incarnation=1)
+    first.take(Standing(-1, False), PAIR[1])
+    for node in NODES:
+        second.take(Status(-1, (), (), anew=True), node)
+        first.take(Status(0, (), (), anew=True), node, now=3)
+    for to, message in first.sent():
+        if to == PAIR[1]:
+            second.take(message, PAIR[0])
+    for to, message in second.sent():
+        if to == PAIR[0] and isinstance(message, Standing) and message.epoch == 0:
+            first.take(message, PAIR[1])
+    assert (first.master.leadership.settled, usable(first)) == (True, list(NODES))

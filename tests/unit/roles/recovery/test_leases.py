@@ -129,9 +129,18 @@ def test_the_loss_of_the_master_that_follows_changes_nothing() -> None:
 
 def test_a_node_that_begins_anew_says_so_and_obeys_nobody_yet() -> None:
     bench = Bench(incarnation=1)
-    assert bench.sent == [(master, Status(NO_EPOCH, (), ())) for master in PAIR]
+    assert bench.sent == [(master, Status(NO_EPOCH, (), (), anew=True)) for master in PAIR]
     assert not bench.take(run(4))
     assert not bench.port.drain()
+
+
+def test_a_node_that_began_anew_says_so_until_its_master_is_confirmed() -> None:
+    bench = Bench(incarnation=1)
+    assert bench.take(Lead(2), PAIR[0]) == [(PAIR[0], Status(2, (), (), anew=True))]
+    bench.take(Lead(2, confirmed=True), PAIR[1])
+    assert bench.take(Lead(3), PAIR[1]) == [(PAIR[1], Status(3, (), (), anew=True))], "it obeyed another"
+    assert not bench.take(Lead(3, confirmed=True), PAIR[1])
+    assert bench.take(Lead(4), PAIR[0]) == [(PAIR[0], Status(4, (), ()))]
 
 
 def test_the_lease_outlasts_grace_and_two_detections() -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from volery.core.model import NEVER, JobId, Task, TaskId, Time
+from volery.core.model import NEVER, JobId, Tags, Task, TaskId, Time
 from volery.core.records import ATTEMPT_MAX
 from volery.policies.capacity import Need
 
@@ -28,9 +28,10 @@ class Kind:
         suitable: vector of the machines that its user may use (R2) and that meet its constraints (R3).
         possible: whether some of these holds it when it is empty.
         machines: that hold its input, where it may have no others; there are almost as many such classes as tasks.
+        tags: of its tasks, whose constraints change the machines that suit them; None: they have none.
     """
 
-    __slots__ = ("constraints", "machines", "need", "packed", "possible", "suitable")
+    __slots__ = ("constraints", "machines", "need", "packed", "possible", "suitable", "tags")
 
     def __init__(
         self, constraints: int, need: Need, suitable: int, possible: bool, machines: tuple[int, ...] = ()
@@ -41,6 +42,7 @@ class Kind:
         self.suitable = suitable
         self.possible = possible
         self.machines = machines
+        self.tags: Tags | None = None
 
 
 class JobRecord(msgspec.Struct, gc=False):

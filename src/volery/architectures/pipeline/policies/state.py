@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from volery.architectures.pipeline.policies.records import JobRecord, Kind, Running, Runs, Waiting
-from volery.core.model import Amounts, Cluster, JobId, Task, TaskId, Time
+from volery.core.model import Amounts, Cluster, JobId, Tags, Task, TaskId, Time
 from volery.core.resources import Packing, packing_of, work_resource
 from volery.policies.capacity import CapacityIndex, Ladders, Need
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
@@ -151,7 +151,7 @@ class State:
         self.graphs: dict[JobId, Workflow] = {}
         self._suitability = suitability or MachineSuitability(self.numbers, self.matches, self.whole)
         self._allowed: list[Any] = []
-        self._kinds: dict[tuple[int, Amounts, int, Hashable], Kind] = {}
+        self._kinds: dict[tuple[int, Amounts, int, Hashable, Tags | None], Kind] = {}
         self._free = np.array(self.capacities, dtype=np.int64)
         self._outdated: list[int] = []
 
@@ -173,11 +173,12 @@ class State:
             access: its user may use the machines of this one.
             claim: what stage T10 tells tasks apart by.
         """
-        key = (task.constraints, task.request, access, claim)
+        key = (task.constraints, task.request, access, claim, task.tags)
         kind = self._kinds.get(key)
         if kind is None:
             need = self.ladders[task.request]
             kind = self._kinds[key] = self._suitability.kind(task, need, self._allowed[access])
+            kind.tags = task.tags
         return kind
 
     def work_us(self, task: Task) -> Time:

@@ -1,0 +1,156 @@
+"""The check of tag constraints: affinity, anti-affinity and cardinality hold, and nothing waits for ever.
+
+It reads the records alone, apart from the rule by which the lab refuses launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from volery.conformance.cases import Case, tag_cases
+from volery.conformance.interceptor import Echo
+from volery.conformance.outcomes import demand_capacity, demand_constraints
+from volery.conformance.verdict import check, demand, run
+from volery.core.component import Architecture
+from volery.core.errors import InputError
+from volery.core.events import MoreTasks, Submit
+from volery.core.locality import racks_of
+from volery.core.model import NEVER, UNLIMITED, JobId, TagConstraint, TaskId, Time
+from volery.core.records import Records
+from volery.core.streams import Streams
+from volery.sim import Network, Options
+
+SEEDS = 2
+DELAY_US = 500
+
+
+class _FinishedTask(NamedTuple):
+    """A task that has run."""
+
+    task: TaskId
+    job: JobId
+    machine: int
+    start: Time
+    end: Time
+
+
+@check
+def check_tag_constraints(architecture: Architecture) -> None:
+    """Tag constraints hold between all tasks that run, and tasks that wait for tags of others run, or are given up.
+
+    Concerns designs that declare a parameter for tags, unless others exclude it.
+    """
+    if not architecture.tags:
+        return
+    defaults = msgspec.structs.replace(architecture.defaults, **{architecture.tags: True})
+    design = msgspec.structs.replace(architecture, defaults=defaults)
+    if _is_excluded(design):
+        return
+    network = Network(delay_us=DELAY_US)
+    for seed in range(SEEDS):
+        for case in tag_cases(seed):
+            for records in (
+                run(design, case, seed=seed, network=network, options=Options(check=True)),
+                run(design, case, seed=seed, network=network, interceptor=Echo((Submit, MoreTasks))),
+            ):
+                _demand_tags(case, records, first_of_all=True)
+            _demand_tags(case, run(design, case, seed=seed, network=Network(jitter_us=2_000)), first_of_all=False)
+
+
+def _is_excluded(design: Architecture) -> bool:
+    """True if other parameters exclude tags: the design says so when it is built."""
+    try:
+        design.build(tag_cases()[0].cluster, design.defaults, Streams(0))
+    except InputError as refusal:
+        return refusal.place.endswith(f":{design.tags}")
+    return False
+
+
+def _demand_tags(case: Case, records: Records, *, first_of_all: bool) -> None:
+    """`first_of_all`: orders to start arrive as they were sent, so that `least` can be judged, too."""
+    demand_capacity(case, records)
+    demand_constraints(case, records)
+    runs = list(_runs(case, records))
+    racks = racks_of(case.cluster)
+    for subject in runs:
+        tags = case.trace.tags_of(subject.job)
+        for one in tags.constraints if tags is not None else ():
+            near = [
+                other
+                for other in runs
+                if other.task != subject.task
+                and _is_target(case, other, one)
+                and (
+                    other.machine == subject.machine
+                    if one.group == "node"
+                    else racks[other.machine] == racks[subject.machine]
+                )
+            ]
+            _demand_most(subject, near, one)
+            if first_of_all and one.least:
+                everywhere = [other for other in runs if other.task != subject.task and _is_target(case, other, one)]
+                _demand_least(case, subject, near, everywhere, one)
+    for job in range(case.trace.job_count):
+        _demand_ended(case, records, job)
+
+
+def _runs(case: Case, records: Records) -> Iterator[_FinishedTask]:
+    first = case.trace.first
+    for job in range(case.trace.job_count):
+        for task in range(first[job], first[job + 1]):
+            if records.start_us[task] != NEVER:
+                start, end = records.start_us[task], records.finish_us[task]
+                yield _FinishedTask(task, job, records.worker[task], start, end)
+
+
+def _is_target(case: Case, run: _FinishedTask, one: TagConstraint) -> bool:
+    tags = case.trace.tags_of(run.job)
+    return tags is not None and set(one.target) <= set(tags.names)
+
+
+def _demand_most(subject: _FinishedTask, near: list[_FinishedTask], one: TagConstraint) -> None:
+    """At the start of the subject, and of each target while it runs, there are no more of these than `most`."""
+    if one.most == UNLIMITED:
+        return
+    moments = [subject.start, *[other.start for other in near if subject.start < other.start < subject.end]]
+    for at in moments:
+        count = sum(other.start <= at < other.end for other in near)
+        what = f"{count} targets of {one} are near task {subject.task} at {at} us"
+        demand(count <= one.most, what)
+
+
+def _demand_least(
+    case: Case, subject: _FinishedTask, near: list[_FinishedTask], everywhere: list[_FinishedTask], one: TagConstraint
+) -> None:
+    """At the start of the subject there are `least` targets, for all that a scheduler can know.
+
+    The end of a target is known a hop later; a subject that is a target itself may join all that there are.
+    """
+    known_us = case.trace.arrival_us[subject.job] - DELAY_US
+    count = sum(other.start <= subject.start and other.end >= known_us for other in near)
+    elsewhere = [other for other in everywhere if other.start < subject.start < other.end and other not in near]
+    gathers = _is_target(case, subject, one) and not elsewhere
+    demand(count >= one.least or gathers, f"task {subject.task} started near {count} targets of {one}")
+
+
+def _demand_ended(case: Case, records: Records, job: JobId) -> None:
+    """The job is answered, and its tasks have run, but for those that waited for tags of tasks that had all ended."""
+    trace = case.trace
+    demand(records.answered_us[job] != NEVER, f"job {job} was never answered")
+    tasks = range(trace.first[job], trace.first[job + 1])
+    left = [task for task in tasks if records.finish_us[task] == NEVER]
+    count = records.unsatisfiable[job]
+    demand(count == len(left), f"{len(left)} tasks of job {job} never ran to their end, and {count} were reported")
+    if not left:
+        return
+    tags, runs = trace.tags_of(job), list(_runs(case, records))
+    waits = [one for one in tags.constraints if one.least and not set(one.target) <= set(tags.names)] if tags else []
+    demand(bool(waits), f"job {job}, which waits for no tags, was given up")
+    coming = [
+        sum(_is_target(case, run, one) and run.end > records.answered_us[job] for run in runs) < one.least
+        for one in waits
+    ]
+    demand(any(coming), f"job {job} was given up, and the tags that it waits for were still there")

@@ -1,0 +1,179 @@
+"""Tag constraints between tasks: affinity, anti-affinity and cardinality (Medea, EuroSys 2018, section 4).
+
+A node set is a machine, or a rack. A constraint {subject, target, least, most, group} is met where from `least` to
+`most` other tasks that run on the node set of a subject have all tags of the target; a task never counts for itself.
+Our reading, where the paper leaves it open:
+
+- `most` holds as long as the subject runs: a target may not join a subject that has its number of them already.
+- `least` holds when the subject starts: targets that end later leave it where it is.
+- A subject that is itself a target may start where all targets are, also if these are too few, or where none runs at
+  all: so a group gathers one task after another. Medea's integer program places a whole application at once.
+
+Constraints are hard; Medea's soft ones have weights.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from volery.core.capabilities import TagPlacement
+from volery.core.component import Deployment
+from volery.core.errors import InputError
+from volery.core.locality import racks_of
+from volery.core.model import UNLIMITED, Cluster, NodeGroup, TagConstraint, Tags
+from volery.core.trace import Trace
+
+Held = Mapping[Tags, int]
+"""The number of tasks with the same tags that run on a node set."""
+NODE_GROUPS: Final[tuple[NodeGroup, ...]] = ("node", "rack")
+
+
+def has(tags: Tags, target: tuple[str, ...]) -> bool:
+    """True if a task has all tags of a target."""
+    return all(name in tags.names for name in target)
+
+
+def counted(held: Held, target: tuple[str, ...]) -> int:
+    """The number of tasks with all tags of a target (gamma of section 4.1)."""
+    return sum([count for tags, count in held.items() if has(tags, target)])
+
+
+def exceeded(tags: Tags, held: Held, group: NodeGroup) -> TagConstraint | None:
+    """A constraint of which a node set would hold more than `most` with one more task; None: there is none.
+
+    Args:
+        tags: of the task, whose own constraints count like those of the tasks that run there.
+        held: by the node set.
+        group: of the node set.
+    """
+    for one in tags.constraints:
+        if one.group == group and one.most != UNLIMITED and counted(held, one.target) > one.most:
+            return one
+    for there in held:
+        for one in there.constraints:
+            if one.group == group and one.most != UNLIMITED and has(tags, one.target):
+                others = counted(held, one.target) - has(there, one.target)
+                if others + 1 > one.most:
+                    return one
+    return None
+
+
+def lacking(tags: Tags, held: Held, everywhere: Held, group: NodeGroup) -> TagConstraint | None:
+    """A constraint of a task of whose target a node set holds less than `least`; None: there is none.
+
+    Args:
+        tags: of the task.
+        held: by the node set.
+        everywhere: by the cluster.
+        group: of the node set.
+    """
+    for one in tags.constraints:
+        if one.group == group and one.least:
+            found = counted(held, one.target)
+            gathers = has(tags, one.target) and found == counted(everywhere, one.target)
+            if found < one.least and not gathers:
+                return one
+    return None
+
+
+def worded(one: TagConstraint) -> str:
+    """A constraint as it is written in Medea's notation."""
+    most = "inf" if one.most == UNLIMITED else str(one.most)
+    return f"{{{' & '.join(one.subject)}, {{{' & '.join(one.target)}, {one.least}, {most}}}, {one.group}}}"
+
+
+def waits_for_others(one: TagConstraint, tags: Tags) -> bool:
+    """True if a task with these tags can only start where other tasks run."""
+    return one.least > 0 and not has(tags, one.target)
+
+
+def node_sets(cluster: Cluster) -> dict[NodeGroup, tuple[int, ...]]:
+    """By group, the number of each machine's node set."""
+    return {"node": tuple(range(len(cluster.constraints))), "rack": racks_of(cluster)}
+
+
+def with_tags(trace: Trace, names: Sequence[tuple[str, ...]], constraints: Iterable[TagConstraint]) -> Trace:
+    """The trace with tags of its jobs' tasks.
+
+    Args:
+        trace: the workload; tags that it has are replaced.
+        names: per job.
+        constraints: each concerns the tasks that have all tags of its subject.
+    """
+    by_tag: dict[str, list[TagConstraint]] = {}
+    for one in constraints:
+        by_tag.setdefault(one.subject[0] if one.subject else "", []).append(one)
+    place_of: dict[tuple[str, ...], int] = {}
+    tag_set = array("H", [place_of.setdefault(one, len(place_of)) for one in names])
+    sets = []
+    for own in place_of:
+        near = [c for name in (*own, "") for c in by_tag.get(name, ()) if set(c.subject) <= set(own)]
+        sets.append(Tags(own, tuple(near)))
+    return msgspec.structs.replace(trace, tag_sets=tuple(sets), tag_set=tag_set if any(place_of) else array("H"))
+
+
+def check_heeded(trace: Trace, deployment: Deployment, place: str) -> None:
+    """Refuse tasks with tags for a design that does not heed them.
+
+    Raises:
+        InputError: at a place that names the run's design, or its workload.
+    """
+    if trace.tag_set and deployment.capability(TagPlacement) is None:
+        raise InputError(
+            place, "tasks of the workload have tag constraints, which this design does not heed; take one that does: "
+            "pipeline:tags=true, omega:tags=true or monolithic:tags=true"
+        )  # fmt: skip
+
+
+def check_tags(trace: Trace) -> None:
+    """Refuse tag constraints that say nothing, contradict themselves, or that no order of starts can meet.
+
+    Raises:
+        InputError: naming the constraint, and the job of which no task could ever start.
+    """
+    if not trace.tag_set:
+        return
+    if len(trace.tag_set) != trace.job_count:
+        raise InputError(trace.name, f"{len(trace.tag_set)} sets of tags for {trace.job_count} jobs; give one each")
+    for one in dict.fromkeys([one for tags in trace.tag_sets for one in tags.constraints]):
+        if not one.subject or not one.target:
+            raise InputError(trace.name, f"tag constraint {worded(one)} has no subject or no target; name a tag")
+        if one.least < 0 or one.most < UNLIMITED or (one.most != UNLIMITED and one.least > one.most):
+            problem = f"tag constraint {worded(one)} allows no number; give 0 <= least <= most"
+            raise InputError(trace.name, problem)
+    _check_startable(trace)
+
+
+def _check_startable(trace: Trace) -> None:
+    """Refuse jobs that wait for targets of which there are too few, or that wait for each other."""
+    sizes: dict[Tags, int] = {}
+    job_with: dict[Tags, int] = {}
+    for job in range(trace.job_count):
+        tags = trace.tags_of(job)
+        if tags is not None:
+            sizes[tags] = sizes.get(tags, 0) + trace.first[job + 1] - trace.first[job]
+            job_with.setdefault(tags, job)
+    startable: dict[Tags, int] = {}
+    while True:
+        found = {
+            tags: count
+            for tags, count in sizes.items()
+            if all(counted(startable, c.target) >= c.least for c in tags.constraints if waits_for_others(c, tags))
+        }
+        if found == startable:
+            break
+        startable = found
+    for tags in sizes:
+        if tags not in startable and sizes[tags]:
+            wrong = next(
+                c for c in tags.constraints if waits_for_others(c, tags) and counted(startable, c.target) < c.least
+            )
+            problem = (
+                f"tasks of job {job_with[tags]} can never start: tag constraint {worded(wrong)} needs {wrong.least} "
+                f"other tasks that can start before; {counted(startable, wrong.target)} can. Give some job these tags"
+            )
+            raise InputError(trace.name, problem)

@@ -1,0 +1,203 @@
+"""Tag constraints in the lab: launches that break one are refused, and jobs whose tags are gone are given up.
+
+A scheduler learns of the end of a task only after it. So a task that has ended counts for `least` (affinity) where it
+ended after the subject was submitted, or at most one hop before. Where messages may overtake each other (faults,
+jitter, costs, ties in another order), an order to start may arrive before that of the task on which it relies: there
+`most` alone is enforced.
+
+A task that needs others near it can never start when too few of those are left that have not finished. The submitter
+cancels its job as soon as nothing of it runs, and its tasks count as ones that fit no machine.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from volery.core.events import Cancel, TaskFinished
+from volery.core.model import NEVER, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
+from volery.core.tags import NODE_GROUPS, counted, exceeded, has, lacking, node_sets, waits_for_others, worded
+from volery.sim.execution import BrokenRule, LabPort, LaunchRule, launch_of
+from volery.sim.extension import Extension
+from volery.sim.lab import Lab
+from volery.sim.submitter import Submitter
+
+NodeSet = tuple[NodeGroup, int]
+
+
+class TagRule(LaunchRule):
+    """Refuses launches that break a hard tag constraint, of the task or of one that runs near it.
+
+    Args:
+        lab: of the run.
+        hop_us: the longest delay of a message; NEVER: messages may overtake each other.
+    """
+
+    def __init__(self, lab: Lab, hop_us: Time) -> None:
+        self._lab = lab
+        self._hop_us = hop_us
+        self._sets = node_sets(lab.cluster)
+        self._held: dict[NodeSet, dict[Tags, int]] = {}
+        self._everywhere: dict[Tags, int] = {}
+        self._running: dict[LabPort, dict[tuple[TaskId, int], Tags]] = {}
+        self._ends: dict[tuple[NodeSet, Tags], list[Time]] = {}
+
+    def before(self, port: LabPort, task: Task, attempt: int) -> None:
+        """Refuse the launch, or let it pass."""
+        tags = task.tags
+        if tags is None:
+            return
+        for group in NODE_GROUPS:
+            node_set = group, self._sets[group][port.machine]
+            held = self._held.get(node_set, {})
+            broken = exceeded(tags, held, group)
+            if broken is None and self._hop_us != NEVER:
+                broken = self._lacking(task, tags, node_set)
+            if broken is not None:
+                count = counted(held, broken.target)
+                problem = f"{count} others there have the target of the tag constraint {worded(broken)}"
+                raise BrokenRule(f"{launch_of(port, task, attempt)}: {problem}")
+
+    def _lacking(self, task: Task, tags: Tags, node_set: NodeSet) -> TagConstraint | None:
+        held = self._held.get(node_set, {})
+        broken = lacking(tags, held, self._everywhere, node_set[0])
+        if broken is None:
+            return None
+        since = self._lab.trace.arrival_us[task.job] - self._hop_us
+        known = dict(held)
+        for (where, other), ends in self._ends.items():
+            if where == node_set:
+                known[other] = known.get(other, 0) + len(ends) - bisect_left(ends, since)
+        return lacking(tags, known, self._everywhere, node_set[0])
+
+    def after(self, port: LabPort, task: Task, attempt: int) -> None:
+        """Count a task that has started."""
+        if task.tags is not None:
+            self._running.setdefault(port, {})[task.id, attempt] = task.tags
+            self._count(port, task.tags, 1)
+
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
+        """Count the task no longer."""
+        self._end(port, (event.task.id, event.attempt), now)
+
+    def killed(self, port: LabPort, event: TaskFinished) -> None:
+        self._end(port, (event.task.id, event.attempt), self._lab.now)
+
+    def silenced(self, port: LabPort) -> None:
+        """Nothing runs on the machine of a component that is gone."""
+        for key in list(self._running.get(port, ())):
+            self._end(port, key, self._lab.now)
+
+    def _end(self, port: LabPort, key: tuple[TaskId, int], now: Time) -> None:
+        tags = self._running.get(port, {}).pop(key, None)
+        if tags is None:
+            return
+        self._count(port, tags, -1)
+        for group in NODE_GROUPS:
+            self._ends.setdefault(((group, self._sets[group][port.machine]), tags), []).append(now)
+
+    def _count(self, port: LabPort, tags: Tags, sign: int) -> None:
+        everywhere = self._everywhere
+        for held in (
+            everywhere,
+            *[self._held.setdefault((group, self._sets[group][port.machine]), {}) for group in NODE_GROUPS],
+        ):
+            held[tags] = held.get(tags, 0) + sign
+            if not held[tags]:
+                del held[tags]
+
+
+class TagWaits(LaunchRule, Extension):
+    """Gives up jobs that wait for tags of tasks of which too few are left.
+
+    Args:
+        lab, submitter: of the run.
+    """
+
+    def __init__(self, lab: Lab, submitter: Submitter) -> None:
+        self._lab = lab
+        self._submitter = submitter
+        trace = lab.trace
+        self._running: dict[JobId, int] = {}
+        self._over: set[TaskId] = set()
+        self._left: dict[tuple[str, ...], int] = {}
+        self._waiting: dict[str, dict[TagConstraint, dict[JobId, None]]] = {}
+        self._gone: dict[JobId, None] = {}
+        for job in range(trace.job_count):
+            tags = trace.tags_of(job)
+            if tags is None:
+                continue
+            for one in tags.constraints:
+                if waits_for_others(one, tags):
+                    self._left[one.target] = 0
+                    self._waiting.setdefault(one.target[0], {}).setdefault(one, {})[job] = None
+        for job in range(trace.job_count):
+            tags = trace.tags_of(job)
+            for target in self._targets(tags) if tags is not None else ():
+                self._left[target] += trace.first[job + 1] - trace.first[job]
+
+    def _targets(self, tags: Tags) -> set[tuple[str, ...]]:
+        """The targets that some job waits for, and of which tasks with these tags are."""
+        near = [one for name in tags.names for one in self._waiting.get(name, ())]
+        return {one.target for one in near if has(tags, one.target)}
+
+    def after(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
+        """Count what runs of the job."""
+        if task.tags is not None:
+            self._running[task.job] = self._running.get(task.job, 0) + 1
+
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
+        """A task is over: it is nobody's target any more."""
+        self._ended(event.task, now)
+        if event.task.tags is not None and event.task.id not in self._over:
+            self._over.add(event.task.id)
+            self._lose(event.task.tags, 1, now)
+
+    def killed(self, port: LabPort, event: TaskFinished) -> None:  # noqa: ARG002 - every launch rule has it
+        """An attempt is over; another may follow."""
+        self._ended(event.task, self._lab.now)
+
+    def _ended(self, task: Task, now: Time) -> None:
+        if task.tags is not None:
+            self._running[task.job] -= 1
+            if task.job in self._gone:
+                self._lab.schedule(now, self._maybe_give_up, task.job, None)
+
+    def _lose(self, tags: Tags, count: int, now: Time) -> None:
+        """Give up jobs that need more tasks with tags than are left, now that some of these never run again."""
+        for target in sorted(self._targets(tags)):
+            self._left[target] -= count
+            for one, jobs in self._waiting[target[0]].items():
+                if one.target == target and self._left[target] < one.least:
+                    self._give_up_later(jobs, now)
+
+    def _give_up_later(self, jobs: Iterable[JobId], now: Time) -> None:
+        for job in jobs:
+            if job not in self._gone:
+                self._gone[job] = None
+                at = max(now, self._lab.trace.arrival_us[job] + 1)
+                self._lab.schedule(at, self._maybe_give_up, job, None)
+
+    def _maybe_give_up(self, job: JobId, _: None, now: Time) -> None:
+        """Cancel a job of which nothing runs."""
+        if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
+            return
+        left = self._unfinished(job)
+        if not left:
+            return
+        self._submitter.send(job, [Cancel(job)])
+        self._over.update(left)
+        tags = self._lab.trace.tags_of(job)
+        assert tags is not None, "it waits for tags, so it has some"
+        self._lose(tags, len(left), now)
+
+    def _unfinished(self, job: JobId) -> list[TaskId]:
+        first = self._lab.trace.first
+        return [task for task in range(first[job], first[job + 1]) if task not in self._over]
+
+    def close(self) -> None:
+        """Count the tasks of jobs that were given up as ones that fit no machine."""
+        records, first = self._lab.records, self._lab.trace.first
+        for job in self._gone:
+            tasks = range(first[job], first[job + 1])
+            records.unsatisfiable[job] = sum([records.finish_us[task] == NEVER for task in tasks])

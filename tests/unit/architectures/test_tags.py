@@ -1,0 +1,45 @@
+"""Designs and tags: combinations that have no meaning are refused, and each kind of decision heeds them."""
+
+from __future__ import annotations
+
+import pytest
+
+from volery.architectures import configure, lookup
+from volery.core.capabilities import TagPlacement
+from volery.core.errors import InputError
+from volery.core.model import Cluster
+from volery.core.streams import Streams
+
+CLUSTER = Cluster.uniform(8)
+
+
+@pytest.mark.parametrize(
+    ("design", "parameters", "place"),
+    [
+        ("pipeline", {"T9": "fixed"}, "T9=none"),
+        ("pipeline", {"T3": "strict"}, "T3=skip"),
+        ("pipeline", {"lrms": "2"}, "lrms=0"),
+        ("pipeline", {"T5": "stage-in"}, "T5=none"),
+        ("omega", {"gang": "true"}, "gang=false"),
+        ("omega", {"preemption": "true"}, "preemption=false"),
+        ("monolithic", {"gang": "true"}, "gang=false"),
+    ],
+)
+def test_tags_exclude_what_they_have_no_meaning_for(design: str, parameters: dict[str, str], place: str) -> None:
+    entry = lookup(design)
+    with pytest.raises(InputError, match=f"^{design}:tags: .*Take {place}, or tags=false"):
+        entry.build(CLUSTER, configure(entry, {**parameters, "tags": "true"}), Streams(0))
+    entry.build(CLUSTER, configure(entry, parameters), Streams(0))
+
+
+def test_presets_heed_tags_where_their_stages_allow_it() -> None:
+    assert lookup("kubernetes").tags == lookup("borg").tags == "tags"
+    assert lookup("dryad").tags == lookup("backfill").tags == lookup("mesos").tags == lookup("megha").tags == ""
+
+
+@pytest.mark.parametrize("design", ["pipeline", "kubernetes", "omega", "monolithic"])
+def test_a_deployment_declares_that_it_heeds_tags(design: str) -> None:
+    entry = lookup(design)
+    for value, declared in (("true", TagPlacement()), ("false", None)):
+        deployment = entry.build(CLUSTER, configure(entry, {"tags": value}), Streams(0))
+        assert deployment.capability(TagPlacement) == declared
