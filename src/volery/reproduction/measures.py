@@ -156,8 +156,10 @@ def is_share(path: str) -> bool:
 
 
 def unit(path: str) -> str:
-    """The unit of a metric: "s", "%" for a fraction, or nothing."""
+    """The unit of a metric: "s", "%" for a fraction, or nothing, as for the count of a distribution of seconds."""
     root, _, part = path.partition(".")
+    if path.endswith(".count"):
+        return ""
     if root in ("load", "constraint_load", "utilisation_mean") or path in _SHARES:
         return "%"
     if root == "locality" and part != "tasks":

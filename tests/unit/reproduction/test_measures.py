@@ -74,6 +74,10 @@ def test_units_follow_from_names() -> None:
     ]  # fmt: skip
 
 
+def test_the_count_of_a_distribution_has_no_unit() -> None:
+    assert [unit(path) for path in ("delay_s.count", "short.jrt_s.count")] == ["", ""]
+
+
 TEXT = """
 title = "stages"
 paper = "test"

@@ -21,6 +21,7 @@ P50 = "delay_s.p50"
         (P50, 45402.0, "45,402 s"),
         ("utilisation_mean", 0.123, "12.3 %"),
         ("counters.inconsistencies", 1892.0, "1,892"),
+        ("delay_s.count", 1000.0, "1,000"),
     ],
 )
 def test_values_carry_their_unit(metric: str, number: float, text: str) -> None:
