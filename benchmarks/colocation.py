@@ -25,7 +25,7 @@ import os
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -169,7 +169,7 @@ def measured(name: str, span_s: float, mean_s: float) -> dict[str, Any]:
     return found | {"lab_as_lived_ms": allocation_ms(federation.plan, work, costs)}
 
 
-def colocations(*, quick: bool = False) -> Iterator[dict[str, Any]]:
+def colocations(levels: Iterable[str] = tuple(LEVELS), *, quick: bool = False) -> Iterator[dict[str, Any]]:
     """A line per level: forty seconds of submissions each, or four with shorter tasks."""
-    for name in LEVELS:
+    for name in levels:
         yield measured(name, *((4.0, 0.4) if quick else (40.0, MEAN_S)))
