@@ -287,8 +287,8 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"{absent[0]} is not there; give --traces DIR or set {TRACES_VARIABLE}.", file=sys.stderr)
         sys.exit(2)
     with realtime() as alone:
-        header = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-    header |= {"realtime": alone, "nodes": setting.nodes, "span_s": setting.span_s, "seed": setting.seed}
+        system = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    header = system | {"realtime": alone, "nodes": setting.nodes, "span_s": setting.span_s, "seed": setting.seed}
     print(json.dumps(header), flush=True)
     lines = []
     try:
