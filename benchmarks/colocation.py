@@ -106,7 +106,12 @@ def work_of(level: Level, span_s: float, mean_s: float, seed: int = 0) -> Trace:
 
 def share_of(level: Level) -> float:
     """The part of a processor that a task consumes while it runs."""
-    return (os.cpu_count() or 1) / NODES * TASK_MILLI / NODE_MILLI * level.promised
+    return len(os.sched_getaffinity(0)) / NODES * TASK_MILLI / NODE_MILLI * level.promised
+
+
+def beyond_one(levels: Iterable[str]) -> list[str]:
+    """The levels at which a task would have to burn more than one processor, which its one thread cannot."""
+    return [name for name in levels if share_of(LEVELS[name]) > 1]
 
 
 def live(federation: Federation, trace: Trace, share: float) -> tuple[Loaded, str]:

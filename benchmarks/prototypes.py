@@ -48,7 +48,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 from benchmarks.calibration import realtime
-from benchmarks.colocation import LEVELS, colocations
+from benchmarks.colocation import LEVELS, beyond_one, colocations
 from benchmarks.prototype_claims import verdicts
 
 from volery import metrics, sim
@@ -285,6 +285,10 @@ def main(words: Sequence[str] | None = None) -> None:
     folder = traces_folder(experiments_folder(), given.traces)
     if setting.designs and (absent := missing(setting, folder)):
         print(f"{absent[0]} is not there; give --traces DIR or set {TRACES_VARIABLE}.", file=sys.stderr)
+        sys.exit(2)
+    if given.levels and beyond_one(given.levels):
+        problem = "a task that burns has one thread, and six nodes of this machine are too large for it"
+        print(f"{problem}; run it under `taskset --cpu-list 0-7`, or give --levels.", file=sys.stderr)
         sys.exit(2)
     with realtime() as alone:
         system = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.colocation import BURN, measured, share_of
+from benchmarks.colocation import BURN, beyond_one, measured, share_of
 from benchmarks.colocation import LEVELS as LEVELS_OF_NODES
 from benchmarks.prototype_claims import CLAIMS, verdicts
 from benchmarks.prototypes import DESIGNS, LAB_SEEDS, WORKS, Setting, compared, live, main, predicted, prepared
@@ -86,6 +86,19 @@ def test_a_setting_that_cannot_be_run_is_refused(
         main(words)
     assert ended.value.code == 2
     assert problem in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processors of a process are known on Linux")
+def test_a_machine_whose_nodes_are_too_large_for_one_thread_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task consumes a twelfth of the machine, and an eighth where more is promised."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(9)))
+    with pytest.raises(SystemExit) as ended:
+        main(["--designs", "--levels", "light", "crowded"])
+    assert ended.value.code == 2
+    assert "taskset --cpu-list 0-7" in capsys.readouterr().err
+    assert beyond_one(["alone", "light", "heavy"]) == []
 
 
 def test_a_design_that_cannot_be_built_ends_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
