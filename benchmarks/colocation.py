@@ -25,7 +25,7 @@ import os
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -106,7 +106,12 @@ def work_of(level: Level, span_s: float, mean_s: float, seed: int = 0) -> Trace:
 
 def share_of(level: Level) -> float:
     """The part of a processor that a task consumes while it runs."""
-    return (os.cpu_count() or 1) / NODES * TASK_MILLI / NODE_MILLI * level.promised
+    return len(os.sched_getaffinity(0)) / NODES * TASK_MILLI / NODE_MILLI * level.promised
+
+
+def beyond_one(levels: Iterable[str]) -> list[str]:
+    """The levels at which a task would have to burn more than one processor, which its one thread cannot."""
+    return [name for name in levels if share_of(LEVELS[name]) > 1]
 
 
 def live(federation: Federation, trace: Trace, share: float) -> tuple[Loaded, str]:
@@ -169,7 +174,7 @@ def measured(name: str, span_s: float, mean_s: float) -> dict[str, Any]:
     return found | {"lab_as_lived_ms": allocation_ms(federation.plan, work, costs)}
 
 
-def colocations(*, quick: bool = False) -> Iterator[dict[str, Any]]:
+def colocations(levels: Iterable[str] = tuple(LEVELS), *, quick: bool = False) -> Iterator[dict[str, Any]]:
     """A line per level: forty seconds of submissions each, or four with shorter tasks."""
-    for name in LEVELS:
+    for name in levels:
         yield measured(name, *((4.0, 0.4) if quick else (40.0, MEAN_S)))

@@ -5,9 +5,11 @@ traces: NGO, made from Google's, and NYH, made from Yahoo's. For each trace, des
 
 1. a federation with 120 nodes times itself under other work, then another replays the trace; tasks sleep, as theirs;
 2. the lab plays the same run (submitted when it was, each task as long as it took) with the costs that all timed
-   federations of this design have shown, under five seeds: probes are drawn at random, live as in the lab;
+   federations of this design have shown, under five seeds, the first of which is the live run's: its components draw
+   the same numbers in the same order;
 3. the 50th, 90th and 99th percentile of short and of long jobs' completion times are compared, lab / live. The lab
    without costs is given beside it: the paper explains its own differences by overhead that its simulator lacks.
+   The ratios of the first seed alone were added after the first recorded run, and no claim is judged by them.
 
 Then Megha (Thiyyakat et al., 2021, section VI-F, figure 12), where tasks burn processor time:
 `benchmarks/colocation.py`. The last lines judge the claims of `benchmarks/prototype_claims.py`.
@@ -39,14 +41,14 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from benchmarks.calibration import realtime
-from benchmarks.colocation import colocations
+from benchmarks.colocation import LEVELS, beyond_one, colocations
 from benchmarks.prototype_claims import verdicts
 
 from volery import metrics, sim
@@ -54,6 +56,7 @@ from volery.cli.calibrate import timed_run
 from volery.cli.federation import choose
 from volery.cli.generator import load_here
 from volery.core.costs import HostCosts
+from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
 from volery.core.trace import Trace
@@ -193,22 +196,25 @@ def compared(run: Live, costs: HostCosts) -> dict[str, Any]:
     """A live run beside its prediction: medians over the lab's seeds, and how far these differ among each other."""
     work, free = as_lived(run.loaded.records), HostCosts({role: {} for role in costs.roles})
     came = completions_ms(run.loaded.records, run.speedup)
-    labs = [completions_ms(predicted(run.plan, work, costs, seed), run.speedup) for seed in range(LAB_SEEDS)]
-    without = [completions_ms(predicted(run.plan, work, free, seed), run.speedup) for seed in range(LAB_SEEDS)]
+    seeds = range(run.plan.seed, run.plan.seed + LAB_SEEDS)
+    labs = [completions_ms(predicted(run.plan, work, costs, seed), run.speedup) for seed in seeds]
+    without = [completions_ms(predicted(run.plan, work, free, seed), run.speedup) for seed in seeds]
     line = {"name": "run", **run.labels, "speedup": round(run.speedup, 2)}
     line |= {"jobs": work.job_count, "tasks": work.task_count}
     line["utilisation"] = round(metrics.mean_utilisation(run.loaded.records, run.plan.cluster), 3)
     line["late_p99_ms"] = round(float(np.percentile(run.loaded.late_us, 99)) / 1000, 2)
     for name, live_ms in came.items():
-        seeds = np.array([lab[name] for lab in labs])
-        lab_ms, free_ms = np.median(seeds, axis=0), np.median([lab[name] for lab in without], axis=0)
+        charged_ms, uncharged_ms = (np.array([lab[name] for lab in of]) for of in (labs, without))
+        lab_ms, free_ms = np.median(charged_ms, axis=0), np.median(uncharged_ms, axis=0)
         line[name] = {
             "live_ms": _rounded(live_ms),
             "lab_ms": _rounded(lab_ms),
             "ratio": _rounded(lab_ms / live_ms),
-            "ratio_least": _rounded(seeds.min(axis=0) / live_ms),
-            "ratio_most": _rounded(seeds.max(axis=0) / live_ms),
+            "ratio_least": _rounded(charged_ms.min(axis=0) / live_ms),
+            "ratio_most": _rounded(charged_ms.max(axis=0) / live_ms),
+            "ratio_same_seed": _rounded(charged_ms[0] / live_ms),
             "ratio_without_costs": _rounded(free_ms / live_ms),
+            "ratio_without_costs_same_seed": _rounded(uncharged_ms[0] / live_ms),
         }
     return line
 
@@ -236,34 +242,67 @@ def missing(setting: Setting, folder: Path) -> list[Path]:
     return [folder / WORKS[name].path for name in setting.works if not (folder / WORKS[name].path).is_file()]
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Measure."""
+def at_least(least: float, kind: type[int] | type[float]) -> Callable[[str], Any]:
+    """A number of the command line that is not below the least, and finite."""
+
+    def number(word: str) -> float:
+        if not least <= (found := kind(word)) < float("inf"):
+            raise argparse.ArgumentTypeError(f"{word} is below {least:g} or no finite number")
+        return found
+
+    number.__name__ = kind.__name__
+    return number
+
+
+def given_setting(words: Sequence[str] | None) -> tuple[Setting, argparse.Namespace]:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    usual = Setting()
-    parser.add_argument("--quick", action="store_true", help="300 jobs of one trace in five seconds; five minutes")
-    parser.add_argument("--works", nargs="*", choices=[*WORKS], default=usual.works, help="traces; default all")
-    parser.add_argument("--designs", nargs="*", choices=[*DESIGNS], default=usual.designs)
-    parser.add_argument("--schedulers", nargs="*", type=int, default=usual.schedulers)
-    parser.add_argument("--span", type=float, default=usual.span_s, help="seconds that the submissions of a run take")
-    parser.add_argument("--nodes", type=int, default=usual.nodes)
-    parser.add_argument("--seed", type=int, default=usual.seed, help="of the live components' random draws")
+    usual, count = Setting(), at_least(1, int)
+    quick = "300 jobs of the first trace in five seconds, with 1 and 10 schedulers, and shorter tasks that burn"
+    parser.add_argument("--quick", action="store_true", help=f"{quick}; five minutes")
+    parser.add_argument("--works", nargs="+", choices=[*WORKS], default=usual.works, help="traces; default all")
+    parser.add_argument("--designs", nargs="*", choices=[*DESIGNS], default=usual.designs, help="default all")
+    parser.add_argument(
+        "--levels", nargs="*", choices=[*LEVELS], default=[*LEVELS], help="of Megha's tasks; default all"
+    )
+    parser.add_argument("--schedulers", nargs="+", type=count, default=usual.schedulers)
+    span = "seconds that the submissions of a run take"
+    parser.add_argument("--span", type=at_least(0.1, float), default=usual.span_s, help=span)
+    parser.add_argument("--nodes", type=count, default=usual.nodes)
+    seed = "of the live components' random draws"
+    parser.add_argument("--seed", type=at_least(0, int), default=usual.seed, help=seed)
     parser.add_argument("--traces", type=Path, help="folder of the traces; default VOLERY_TRACES, or ../shared/traces")
     given = parser.parse_args(words)
     setting = Setting(given.works, given.designs, given.schedulers, given.span, nodes=given.nodes, seed=given.seed)
     if given.quick:
         setting = setting._replace(works=given.works[:1], schedulers=(1, 10), span_s=5.0, jobs=300)
+    return setting, given
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure."""
+    setting, given = given_setting(words)
     folder = traces_folder(experiments_folder(), given.traces)
-    if absent := missing(setting, folder):
+    if setting.designs and (absent := missing(setting, folder)):
         print(f"{absent[0]} is not there; give --traces DIR or set {TRACES_VARIABLE}.", file=sys.stderr)
         sys.exit(2)
+    if given.levels and beyond_one(given.levels):
+        problem = "a task that burns has one thread, and six nodes of this machine are too large for it"
+        print(f"{problem}; run it under `taskset --cpu-list 0-7`, or give --levels.", file=sys.stderr)
+        sys.exit(2)
     with realtime() as alone:
-        header = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
-        print(json.dumps(header | {"realtime": alone, "nodes": setting.nodes, "span_s": setting.span_s}), flush=True)
+        system = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    header = system | {"realtime": alone, "nodes": setting.nodes, "span_s": setting.span_s, "seed": setting.seed}
+    print(json.dumps(header), flush=True)
     lines = []
-    for part in (measured(setting, folder), colocations(quick=given.quick)):
-        for line in part:
-            lines.append(line)
-            print(json.dumps(line), flush=True)
+    try:
+        for part in (measured(setting, folder), colocations(given.levels, quick=given.quick)):
+            for line in part:
+                lines.append(line)
+                print(json.dumps(line), flush=True)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
     for verdict in verdicts(lines):
         print(json.dumps(verdict), flush=True)
 

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.colocation import BURN, measured, share_of
+from benchmarks.colocation import BURN, beyond_one, measured, share_of
 from benchmarks.colocation import LEVELS as LEVELS_OF_NODES
 from benchmarks.prototype_claims import CLAIMS, verdicts
-from benchmarks.prototypes import DESIGNS, WORKS, Setting, main
+from benchmarks.prototypes import DESIGNS, LAB_SEEDS, WORKS, Setting, compared, live, main, predicted, prepared
 from benchmarks.prototypes import measured as runs_of
 
+from volery.core.costs import HostCosts
 from volery.core.model import SECOND
+from volery.core.records import Records
+from volery.core.trace import Trace
+from volery.live.config.plan import FederationPlan
 
 NEAR = 2.5
 """A coarse bar: other programs share the machine with the tests."""
@@ -48,6 +52,9 @@ def test_each_design_runs_live_and_in_the_lab(tmp_path: Path) -> None:
         for kind, task_s in (("short", 0.4), ("long", 8.0)):
             assert line[kind]["live_ms"][0] >= 0.8 * task_s / line["speedup"] * 1000, "no job ends before its tasks"
             assert 1 / NEAR < line[kind]["ratio"][0] < NEAR
+            ratios = (line[kind][f"ratio_{name}"] for name in ("least", "same_seed", "most"))
+            for least, same, most in zip(*ratios, strict=True):
+                assert least <= same <= most, "the live run's seed is one of the lab's"
     assert json.loads(json.dumps(lines)) == lines
     judged = {verdict["id"]: verdict for verdict in verdicts(lines)}
     assert judged["short-near-lab"]["cases"] == 9
@@ -61,6 +68,59 @@ def test_a_missing_trace_ends_with_its_path(tmp_path: Path, capsys: pytest.Captu
     assert ended.value.code == 2
     expected = f"{tmp_path / WORKS['nyh_50'].path} is not there; give --traces DIR or set VOLERY_TRACES.\n"
     assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(("words", "problem"), [
+    (["--span", "0"], "argument --span: 0 is below 0.1 or no finite number"),
+    (["--span", "nan"], "argument --span: nan is below 0.1 or no finite number"),
+    (["--nodes", "0"], "argument --nodes: 0 is below 1 or no finite number"),
+    (["--schedulers", "2", "x"], "argument --schedulers: invalid int value: 'x'"),
+    (["--seed", "-1"], "argument --seed: -1 is below 0 or no finite number"),
+    (["--designs", "megha"], "argument --designs: invalid choice: 'megha'"),
+    (["--levels", "dense"], "argument --levels: invalid choice: 'dense'"),
+])  # fmt: skip
+def test_a_setting_that_cannot_be_run_is_refused(
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processors of a process are known on Linux")
+def test_a_machine_whose_nodes_are_too_large_for_one_thread_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task consumes a twelfth of the machine, and an eighth where more is promised."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(9)))
+    with pytest.raises(SystemExit) as ended:
+        main(["--designs", "--levels", "light", "crowded"])
+    assert ended.value.code == 2
+    assert "taskset --cpu-list 0-7" in capsys.readouterr().err
+    assert beyond_one(["alone", "light", "heavy"]) == []
+
+
+def test_a_design_that_cannot_be_built_ends_with_its_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--works", "ngo_50", "--designs", "pigeon", "--nodes", "2", "--traces", str(trace_in(tmp_path))])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "pigeon:groups: 3 groups are more than 2 workers; lower groups or add workers\n"
+
+
+def test_the_first_seed_of_the_lab_is_that_of_the_live_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without costs; the others follow it."""
+    asked: list[int] = []
+    setting = Setting(schedulers=(2,), span_s=0.2, jobs=8, nodes=30, seed=7)
+    run = live("ngo_50", "sparrow", 2, trace_in(tmp_path), setting)
+
+    def noting(plan: FederationPlan, work: Trace, costs: HostCosts, seed: int) -> Records:
+        asked.append(seed)
+        return predicted(plan, work, costs, seed)
+
+    monkeypatch.setattr("benchmarks.prototypes.predicted", noting)
+    compared(run, HostCosts({}))
+    assert asked == 2 * [*range(7, 7 + LAB_SEEDS)]
 
 
 def run_line(design: str, ratio: float, live_ms: float = 100.0, schedulers: int = 10) -> dict[str, Any]:
@@ -116,8 +176,6 @@ def test_burning_tasks_on_crowded_nodes_are_measured_beside_the_lab() -> None:
 
 def test_times_are_in_the_units_that_their_names_say(tmp_path: Path) -> None:
     """The trace has 5.75 s between its first and its last job."""
-    from benchmarks.prototypes import prepared
-
     trace, speedup = prepared(WORKS["ngo_50"], trace_in(tmp_path), Setting(span_s=0.5))
     assert speedup == pytest.approx(11.5)
     assert trace.arrival_us[-1] == pytest.approx(0.5 * SECOND, abs=2)
