@@ -119,10 +119,12 @@ class TagWaits(LaunchRule, Extension):
         self._submitter = submitter
         trace = lab.trace
         self._running: dict[JobId, int] = {}
+        self._on: dict[LabPort, dict[tuple[TaskId, int], JobId]] = {}
         self._over: set[TaskId] = set()
         self._left: dict[tuple[str, ...], int] = {}
         self._waiting: dict[str, dict[TagConstraint, dict[JobId, None]]] = {}
         self._gone: dict[JobId, None] = {}
+        submitter.answered.append(self.answered)
         for job in range(trace.job_count):
             tags = trace.tags_of(job)
             if tags is None:
@@ -145,23 +147,38 @@ class TagWaits(LaunchRule, Extension):
         """Count what runs of the job."""
         if task.tags is not None:
             self._running[task.job] = self._running.get(task.job, 0) + 1
+            self._on.setdefault(port, {})[task.id, attempt] = task.job
 
-    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
         """A task is over: it is nobody's target any more."""
-        self._ended(event.task, now)
+        self._end(port, (event.task.id, event.attempt), now)
         if event.task.tags is not None and event.task.id not in self._over:
             self._over.add(event.task.id)
             self._lose(event.task.tags, 1, now)
 
-    def killed(self, port: LabPort, event: TaskFinished) -> None:  # noqa: ARG002 - every launch rule has it
+    def killed(self, port: LabPort, event: TaskFinished) -> None:
         """An attempt is over; another may follow."""
-        self._ended(event.task, self._lab.now)
+        self._end(port, (event.task.id, event.attempt), self._lab.now)
 
-    def _ended(self, task: Task, now: Time) -> None:
-        if task.tags is not None:
-            self._running[task.job] -= 1
-            if task.job in self._gone:
-                self._lab.schedule(now, self._maybe_give_up, task.job, None)
+    def silenced(self, port: LabPort) -> None:
+        """Attempts on the machine of a component that is gone are over; others may follow."""
+        for key in list(self._on.get(port, ())):
+            self._end(port, key, self._lab.now)
+
+    def _end(self, port: LabPort, key: tuple[TaskId, int], now: Time) -> None:
+        job = self._on.get(port, {}).pop(key, None)
+        if job is None:
+            return
+        self._running[job] -= 1
+        if job in self._gone:
+            self._lab.schedule(now, self._maybe_give_up, job, None)
+
+    def answered(self, job: JobId, now: Time) -> None:
+        """Tasks of a job that is done have run, or never will: they fit no machine, or were given up."""
+        tags, left = self._lab.trace.tags_of(job), self._unfinished(job)
+        if tags is not None and left:
+            self._over.update(left)
+            self._lose(tags, len(left), now)
 
     def _lose(self, tags: Tags, count: int, now: Time) -> None:
         """Give up jobs that need more tasks with tags than are left, now that some of these never run again."""
@@ -182,14 +199,8 @@ class TagWaits(LaunchRule, Extension):
         """Cancel a job of which nothing runs."""
         if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
             return
-        left = self._unfinished(job)
-        if not left:
-            return
-        self._submitter.send(job, [Cancel(job)])
-        self._over.update(left)
-        tags = self._lab.trace.tags_of(job)
-        assert tags is not None, "it waits for tags, so it has some"
-        self._lose(tags, len(left), now)
+        if self._unfinished(job):
+            self._submitter.send(job, [Cancel(job)])
 
     def _unfinished(self, job: JobId) -> list[TaskId]:
         first = self._lab.trace.first
