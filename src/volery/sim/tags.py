@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from volery.core.events import Cancel, TaskFinished
+from volery.core.events import TAG_TASKS_GIVEN_UP, Cancel, TaskFinished
 from volery.core.model import NEVER, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
 from volery.core.tags import NODE_GROUPS, counted, exceeded, has, lacking, node_sets, waits_for_others, worded
 from volery.sim.execution import BrokenRule, LabPort, LaunchRule, launch_of
@@ -207,8 +207,13 @@ class TagWaits(LaunchRule, Extension):
         return [task for task in range(first[job], first[job + 1]) if task not in self._over]
 
     def close(self) -> None:
-        """Count the tasks of jobs that were given up as ones that fit no machine."""
+        """Count the tasks of jobs that were given up, as such and among those that fit no machine."""
         records, first = self._lab.records, self._lab.trace.first
+        given_up = 0
         for job in self._gone:
             tasks = range(first[job], first[job + 1])
-            records.unsatisfiable[job] = sum([records.finish_us[task] == NEVER for task in tasks])
+            unfinished = sum([records.finish_us[task] == NEVER for task in tasks])
+            given_up += unfinished - records.unsatisfiable[job]
+            records.unsatisfiable[job] = unfinished
+        if given_up:
+            records.counters[TAG_TASKS_GIVEN_UP] = given_up

@@ -13,6 +13,7 @@ from volery.conformance.cases import trace_of
 from volery.core.capabilities import TagPlacement
 from volery.core.component import Deployment
 from volery.core.errors import InputError
+from volery.core.events import TAG_TASKS_GIVEN_UP
 from volery.core.model import NEVER, SECOND, UNLIMITED, Cluster, TagConstraint
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -146,6 +147,7 @@ def test_jobs_that_wait_for_tasks_that_fit_no_machine_are_given_up(design: str) 
     trace = msgspec.structs.replace(trace, constraints=array("q", [1, 0, 0, 0, 0, 0, 0]))
     records = played(design, trace)
     assert list(records.unsatisfiable) == [1, 3, 2, 0]
+    assert records.counters[TAG_TASKS_GIVEN_UP] == 5, "and the cache fits no machine"
     assert NEVER not in records.answered_us
 
 
