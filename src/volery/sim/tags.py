@@ -143,7 +143,7 @@ class TagWaits(LaunchRule, Extension):
         near = [one for name in tags.names for one in self._waiting.get(name, ())]
         return {one.target for one in near if has(tags, one.target)}
 
-    def after(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
+    def after(self, port: LabPort, task: Task, attempt: int) -> None:
         """Count what runs of the job."""
         if task.tags is not None:
             self._running[task.job] = self._running.get(task.job, 0) + 1
@@ -195,7 +195,7 @@ class TagWaits(LaunchRule, Extension):
                 at = max(now, self._lab.trace.arrival_us[job] + 1)
                 self._lab.schedule(at, self._maybe_give_up, job, None)
 
-    def _maybe_give_up(self, job: JobId, _: None, now: Time) -> None:
+    def _maybe_give_up(self, job: JobId, _: None, _now: Time) -> None:
         """Cancel a job of which nothing runs."""
         if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
             return
