@@ -83,7 +83,7 @@ class TagIndex:
     def allowed(self, tags: Tags) -> int:
         """The vector of the machines on which a task with these tags may start."""
         found, since = self._known.get(tags, (None, 0))
-        if found is None or any([has(tags, one.target) for one in tags.constraints if one.least]):
+        if found is None or any(has(tags, one.target) for one in tags.constraints if one.least):
             found = {group: self._anew(tags, group) for group in NODE_GROUPS}
         elif since < len(self._changes):
             changed = self._changes[since:]

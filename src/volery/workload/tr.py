@@ -209,8 +209,8 @@ def write_tr(trace: Trace, path: str | Path, *, force: bool = False) -> None:
     bytes.
 
     Raises:
-        InputError: the trace has what the format cannot hold (constraints, users, tags, workflows, a job without tasks), the
-            file exists and `force` is off, or it cannot be written.
+        InputError: the trace has what the format cannot hold (constraints, users, tags, workflows, a job without
+            tasks), the file exists and `force` is off, or it cannot be written.
     """
     if trace.constraints or trace.user or trace.resources or trace.parents or trace.tag_set:
         problem = "a .tr file holds no constraints, requests, users, tags or workflows; write the trace without them"

@@ -149,7 +149,7 @@ class TaggedTargets:
         return self._machines.fitting(waiting, among if tags is None else among & self._index.allowed(tags))
 
     def watch(self, classes: EquivalenceClasses) -> None:
-        """Unblock classes with tags from now on: when a task for which they wait has come, or one with tags has left."""
+        """Unblock classes with tags from now on: a task for which they wait has come, or one with tags has left."""
         self._classes = classes
 
     def count(self, task: Task, target: int, sign: int) -> None:
@@ -176,7 +176,7 @@ def _concerns(waiting: Tags | None, other: Tags, sign: int) -> bool:
     """True if a task with tags may start where it could not before another came (1), or left (-1)."""
     if waiting is None or sign < 0:
         return waiting is not None
-    return any([has(other, one.target) for one in waiting.constraints if one.least])
+    return any(has(other, one.target) for one in waiting.constraints if one.least)
 
 
 class ManagerTargets:
