@@ -226,6 +226,8 @@ class Counted(msgspec.Struct, frozen=True, gc=False):
 
 GANG_TASKS_REFUSED: Final = "gang_tasks_refused"
 """Counted fact: tasks of gangs that the empty cluster cannot hold at once; the submitter gets them as unsatisfiable."""
+TAG_TASKS_GIVEN_UP: Final = "tag_tasks_given_up"
+"""Counter of the lab: tasks of jobs that it gave up, because too few were left of those near which they had to run."""
 REFUSALS: Final = frozenset({"inconsistencies", "containers_void"})
 """Names of counted facts about refused placements; the lab's driver keeps their times, too."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from volery.core.model import Cluster, NodeGroup, Tags
-from volery.core.tags import NODE_GROUPS, exceeded, lacking, node_sets
+from volery.core.tags import NODE_GROUPS, exceeded, has, lacking, node_sets
 
 
 class TagIndex:
     """Counts the tags of placed tasks by machine and by rack.
 
-    A look costs as much as there are node sets with tagged tasks, times their different tags; it is kept until
-    something changes.
+    A look costs as much as there are node sets with tagged tasks that have changed since the last one for the same
+    tags, times the different tags on them. Tasks that gather look at all of them.
 
     Args:
         sets: by group of node sets, the number of each machine's; see `volery.core.tags.node_sets`.
@@ -27,7 +27,8 @@ class TagIndex:
                 self._vectors[group][number] = self._vectors[group].get(number, 0) | 1 << machine
         self._held: dict[NodeGroup, dict[int, dict[Tags, int]]] = {group: {} for group in NODE_GROUPS}
         self._everywhere: dict[Tags, int] = {}
-        self._known: dict[Tags, int] = {}
+        self._known: dict[Tags, tuple[dict[NodeGroup, int], int]] = {}
+        self._changes: list[int] = []
 
     @staticmethod
     def of(cluster: Cluster) -> TagIndex:
@@ -41,12 +42,17 @@ class TagIndex:
         other._held = {
             group: {number: dict(held) for number, held in sets.items()} for group, sets in self._held.items()
         }
-        other._everywhere, other._known = dict(self._everywhere), dict(self._known)
+        other._everywhere = dict(self._everywhere)
+        other._known = {tags: (dict(found), since) for tags, (found, since) in self._known.items()}
+        other._changes = self._changes.copy()
         return other
 
     def add(self, machine: int, tags: Tags, count: int = 1) -> None:
         """Count tasks with these tags on a machine; a negative count takes them away."""
-        self._known.clear()
+        if len(self._changes) > len(self._sets["node"]):
+            self._changes.clear()
+            self._known.clear()
+        self._changes.append(machine)
         for group in NODE_GROUPS:
             sets, number = self._held[group], self._sets[group][machine]
             held = sets.setdefault(number, {})
@@ -76,21 +82,33 @@ class TagIndex:
 
     def allowed(self, tags: Tags) -> int:
         """The vector of the machines on which a task with these tags may start."""
-        found = self._known.get(tags)
-        if found is None:
-            found = self._every
+        found, since = self._known.get(tags, (None, 0))
+        if found is None or any(has(tags, one.target) for one in tags.constraints if one.least):
+            found = {group: self._anew(tags, group) for group in NODE_GROUPS}
+        elif since < len(self._changes):
+            changed = self._changes[since:]
             for group in NODE_GROUPS:
-                found &= self._allowed(tags, group)
-            self._known[tags] = found
-        return found
+                sets = dict.fromkeys([self._sets[group][machine] for machine in changed])
+                found[group] = self._updated(tags, group, found[group], sets)
+        self._known[tags] = found, len(self._changes)
+        vector = self._every
+        for group in NODE_GROUPS:
+            vector &= found[group]
+        return vector
 
-    def _allowed(self, tags: Tags, group: NodeGroup) -> int:
+    def _anew(self, tags: Tags, group: NodeGroup) -> int:
+        found = self._every if lacking(tags, {}, self._everywhere, group) is None else 0
+        return self._updated(tags, group, found, self._held[group])
+
+    def _updated(self, tags: Tags, group: NodeGroup, found: int, sets: Iterable[int]) -> int:
+        """The vector with another look at some node sets."""
         vectors, everywhere = self._vectors[group], self._everywhere
-        found = self._every if lacking(tags, {}, everywhere, group) is None else 0
-        for number, held in self._held[group].items():
-            found &= ~vectors[number]
+        for number in sets:
+            held = self._held[group].get(number, {})
             if lacking(tags, held, everywhere, group) is None and exceeded(tags, held, group) is None:
                 found |= vectors[number]
+            else:
+                found &= ~vectors[number]
         return found
 
     def check(self, placed: Sequence[tuple[int, Tags]]) -> None:

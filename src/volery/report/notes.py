@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
-from volery.core.events import GANG_TASKS_REFUSED
+from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
 from volery.core.omissions import Omissions
 from volery.look.text import MINUS, PLUS_MINUS, confidence, duration, percent, shortened
 from volery.metrics import RunSummary
@@ -47,6 +47,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
         found.append(f"Tasks that schedulers gave up after too many attempts: up to {abandoned:,}.")
     if gangs := max(run.counters.get(GANG_TASKS_REFUSED, 0) for run in runs):
         found.append(f"Tasks of gangs that the empty cluster cannot hold at once, refused whole: up to {int(gangs):,}.")
+    if tagged := max(run.counters.get(TAG_TASKS_GIVEN_UP, 0) for run in runs):
+        found.append(f"Tasks given up because those near which they had to run had ended: up to {int(tagged):,}.")
     if unsatisfiable := {_fit_nowhere(run) for run in runs} - {0}:
         low, high = min(unsatisfiable), max(unsatisfiable)
         found.append(f"Tasks that no machine can run, left out: {low:,}" + (f" to {high:,}." if high > low else "."))
@@ -69,7 +71,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
 
 def _fit_nowhere(run: RunSummary) -> int:
     """Tasks that fit no machine: neither given up nor of an impossible gang."""
-    return run.unsatisfiable_tasks - _abandoned(run) - int(run.counters.get(GANG_TASKS_REFUSED, 0))
+    others = sum([run.counters.get(name, 0) for name in (GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP)])
+    return run.unsatisfiable_tasks - _abandoned(run) - int(others)
 
 
 def _abandoned(run: RunSummary) -> int:

@@ -9,7 +9,7 @@ middle of them (an end of a task, a timer, a boot) has come.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -54,6 +54,7 @@ class Submitter:
         message_count: messages from and to the submitter.
         source: of tasks that wait for others; None: all tasks are sent with their job.
         carrier: of the submitter's messages; None: the lanes.
+        answered: called with each job that is done, and the time.
     """
 
     def __init__(self, lab: Lab, assignments: Assignments) -> None:
@@ -66,6 +67,7 @@ class Submitter:
         self.door = lab.doors[SUBMITTER] = Door.through(self.handle)
         self.source: Source | None = None
         self.carrier: Carrier | None = None
+        self.answered: list[Callable[[JobId, Time], None]] = []
         self._moves_at: dict[Address, Time] = {}
 
     def submit_due(self, now: Time) -> None:
@@ -165,6 +167,8 @@ class Submitter:
                 if self.source is not None:
                     records.unsatisfiable[event.job] += self.source.barred(event.job)
                     self.source.forget(event.job)
+                for call in self.answered:
+                    call(event.job, now)
         elif isinstance(event, JobRejected):
             records.rejections += 1
             self._lab.schedule(now + max(1, event.retry_after_us), self._submit_again, event.job, None)

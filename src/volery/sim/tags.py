@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from volery.core.events import Cancel, TaskFinished
+from volery.core.events import TAG_TASKS_GIVEN_UP, Cancel, TaskFinished
 from volery.core.model import NEVER, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
 from volery.core.tags import NODE_GROUPS, counted, exceeded, has, lacking, node_sets, waits_for_others, worded
 from volery.sim.execution import BrokenRule, LabPort, LaunchRule, launch_of
@@ -119,10 +119,12 @@ class TagWaits(LaunchRule, Extension):
         self._submitter = submitter
         trace = lab.trace
         self._running: dict[JobId, int] = {}
+        self._on: dict[LabPort, dict[tuple[TaskId, int], JobId]] = {}
         self._over: set[TaskId] = set()
         self._left: dict[tuple[str, ...], int] = {}
         self._waiting: dict[str, dict[TagConstraint, dict[JobId, None]]] = {}
         self._gone: dict[JobId, None] = {}
+        submitter.answered.append(self.answered)
         for job in range(trace.job_count):
             tags = trace.tags_of(job)
             if tags is None:
@@ -141,27 +143,42 @@ class TagWaits(LaunchRule, Extension):
         near = [one for name in tags.names for one in self._waiting.get(name, ())]
         return {one.target for one in near if has(tags, one.target)}
 
-    def after(self, port: LabPort, task: Task, attempt: int) -> None:  # noqa: ARG002 - every launch rule has it
+    def after(self, port: LabPort, task: Task, attempt: int) -> None:
         """Count what runs of the job."""
         if task.tags is not None:
             self._running[task.job] = self._running.get(task.job, 0) + 1
+            self._on.setdefault(port, {})[task.id, attempt] = task.job
 
-    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:  # noqa: ARG002 - every launch rule has it
+    def finished(self, port: LabPort, event: TaskFinished, now: Time) -> None:
         """A task is over: it is nobody's target any more."""
-        self._ended(event.task, now)
+        self._end(port, (event.task.id, event.attempt), now)
         if event.task.tags is not None and event.task.id not in self._over:
             self._over.add(event.task.id)
             self._lose(event.task.tags, 1, now)
 
-    def killed(self, port: LabPort, event: TaskFinished) -> None:  # noqa: ARG002 - every launch rule has it
+    def killed(self, port: LabPort, event: TaskFinished) -> None:
         """An attempt is over; another may follow."""
-        self._ended(event.task, self._lab.now)
+        self._end(port, (event.task.id, event.attempt), self._lab.now)
 
-    def _ended(self, task: Task, now: Time) -> None:
-        if task.tags is not None:
-            self._running[task.job] -= 1
-            if task.job in self._gone:
-                self._lab.schedule(now, self._maybe_give_up, task.job, None)
+    def silenced(self, port: LabPort) -> None:
+        """Attempts on the machine of a component that is gone are over; others may follow."""
+        for key in list(self._on.get(port, ())):
+            self._end(port, key, self._lab.now)
+
+    def _end(self, port: LabPort, key: tuple[TaskId, int], now: Time) -> None:
+        job = self._on.get(port, {}).pop(key, None)
+        if job is None:
+            return
+        self._running[job] -= 1
+        if job in self._gone:
+            self._lab.schedule(now, self._maybe_give_up, job, None)
+
+    def answered(self, job: JobId, now: Time) -> None:
+        """Tasks of a job that is done have run, or never will: they fit no machine, or were given up."""
+        tags, left = self._lab.trace.tags_of(job), self._unfinished(job)
+        if tags is not None and left:
+            self._over.update(left)
+            self._lose(tags, len(left), now)
 
     def _lose(self, tags: Tags, count: int, now: Time) -> None:
         """Give up jobs that need more tasks with tags than are left, now that some of these never run again."""
@@ -178,26 +195,25 @@ class TagWaits(LaunchRule, Extension):
                 at = max(now, self._lab.trace.arrival_us[job] + 1)
                 self._lab.schedule(at, self._maybe_give_up, job, None)
 
-    def _maybe_give_up(self, job: JobId, _: None, now: Time) -> None:
+    def _maybe_give_up(self, job: JobId, _: None, _now: Time) -> None:
         """Cancel a job of which nothing runs."""
         if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
             return
-        left = self._unfinished(job)
-        if not left:
-            return
-        self._submitter.send(job, [Cancel(job)])
-        self._over.update(left)
-        tags = self._lab.trace.tags_of(job)
-        assert tags is not None, "it waits for tags, so it has some"
-        self._lose(tags, len(left), now)
+        if self._unfinished(job):
+            self._submitter.send(job, [Cancel(job)])
 
     def _unfinished(self, job: JobId) -> list[TaskId]:
         first = self._lab.trace.first
         return [task for task in range(first[job], first[job + 1]) if task not in self._over]
 
     def close(self) -> None:
-        """Count the tasks of jobs that were given up as ones that fit no machine."""
+        """Count the tasks of jobs that were given up, as such and among those that fit no machine."""
         records, first = self._lab.records, self._lab.trace.first
+        given_up = 0
         for job in self._gone:
             tasks = range(first[job], first[job + 1])
-            records.unsatisfiable[job] = sum([records.finish_us[task] == NEVER for task in tasks])
+            unfinished = sum([records.finish_us[task] == NEVER for task in tasks])
+            given_up += unfinished - records.unsatisfiable[job]
+            records.unsatisfiable[job] = unfinished
+        if given_up:
+            records.counters[TAG_TASKS_GIVEN_UP] = given_up

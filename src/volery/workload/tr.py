@@ -209,11 +209,11 @@ def write_tr(trace: Trace, path: str | Path, *, force: bool = False) -> None:
     bytes.
 
     Raises:
-        InputError: the trace has what the format cannot hold (constraints, users, workflows, a job without tasks), the
-            file exists and `force` is off, or it cannot be written.
+        InputError: the trace has what the format cannot hold (constraints, users, tags, workflows, a job without
+            tasks), the file exists and `force` is off, or it cannot be written.
     """
-    if trace.constraints or trace.user or trace.resources or trace.parents:
-        problem = "a .tr file holds no constraints, requests, users or workflows; write the trace without them"
+    if trace.constraints or trace.user or trace.resources or trace.parents or trace.tag_set:
+        problem = "a .tr file holds no constraints, requests, users, tags or workflows; write the trace without them"
         raise InputError(trace.name, problem)
     if not trace.job_count or not np.diff(view(trace.first)).all():
         raise InputError(trace.name, "a .tr file needs at least one job, and at least one task in each")

@@ -69,12 +69,17 @@ def test_a_workload_without_tags_keeps_its_digest_and_tags_change_it() -> None:
     [
         ((("a",),), (TagConstraint(("a",), ("a",), 3, 2),), "allows no number"),
         ((("a",),), (TagConstraint(("a",), ()),), "no subject or no target"),
-        ((("a",),), (TagConstraint(("a",), ("b",), 1),), "job 0 can never start.*needs 1 other.*0 can"),
-        ((("a",), ("b",)), (TagConstraint(("a",), ("b",), 3),), "needs 3 other tasks that can start before; 2 can"),
+        ((("a",),), (TagConstraint(("a",), ("b",), 1),), "job 0 can never start.*needs 1 other tasks, and 0 have"),
+        ((("a",), ("b",)), (TagConstraint(("a",), ("b",), 3),), "needs 3 other tasks, and 2 have"),
         (
             (("a",), ("b",)),
             (TagConstraint(("a",), ("b",), 1), TagConstraint(("b",), ("a",), 1)),
-            "job 0 can never start",
+            "job 0 and job 1 wait for tasks of each other",
+        ),
+        (
+            (("a",), ("b",), ("b", "x")),
+            (TagConstraint(("a",), ("b",), 1), TagConstraint(("b", "x"), ("a",), 1)),
+            "wait for tasks of each other",  # once job 1 has ended
         ),
     ],
 )

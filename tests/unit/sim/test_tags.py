@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from volery.conformance.cases import trace_of
 from volery.core.capabilities import TagPlacement
 from volery.core.component import Deployment
 from volery.core.errors import InputError
+from volery.core.events import TAG_TASKS_GIVEN_UP
 from volery.core.model import NEVER, SECOND, UNLIMITED, Cluster, TagConstraint
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -19,6 +21,7 @@ from volery.core.tags import with_tags
 from volery.core.trace import Trace
 from volery.sim import Network, Options, simulate
 from volery.sim.execution import BrokenRule
+from volery.sim.faults import Crash, FaultPlan
 
 CLUSTER = Cluster((0,) * 4, (2,) * 4, racks=(0, 0, 1, 1))
 NEAR = TagConstraint(("worker",), ("cache",), 1, UNLIMITED, "rack")
@@ -133,3 +136,26 @@ def test_runs_without_tags_have_no_rules_for_them() -> None:
     for design in HEEDING:
         plain = simulate(built(design), trace, CLUSTER).digest()
         assert played(design, trace).digest() == plain
+
+
+@pytest.mark.parametrize("design", HEEDING)
+def test_jobs_that_wait_for_tasks_that_fit_no_machine_are_given_up(design: str) -> None:
+    """The cache demands a machine that is not there; its workers, and those who wait for these, never start."""
+    client = TagConstraint(("client",), ("worker",), 1, UNLIMITED, "rack")
+    rows = [(0, 1, 9, ("cache",)), (0.1, 3, 1, ("worker",)), (0.2, 2, 1, ("client",)), (0.3, 1, 1, ())]
+    trace = jobs(*rows, constraints=(NEAR, client))
+    trace = msgspec.structs.replace(trace, constraints=array("q", [1, 0, 0, 0, 0, 0, 0]))
+    records = played(design, trace)
+    assert list(records.unsatisfiable) == [1, 3, 2, 0]
+    assert records.counters[TAG_TASKS_GIVEN_UP] == 5, "and the cache fits no machine"
+    assert NEVER not in records.answered_us
+
+
+def test_a_job_of_which_an_attempt_ended_with_its_machine_is_given_up() -> None:
+    """All machines crash when the cache has ended and workers run, which cannot run again."""
+    rows = [(0, 1, 2, ("cache",)), (1, 8, 60, ("worker",))]
+    trace = jobs(*rows, constraints=(NEAR,))
+    plan = FaultPlan(crashes=tuple([Crash(3 * SECOND, f"node/{machine}", 5 * SECOND) for machine in range(4)]))
+    deployment = built("pipeline", tags="true", T11="restart")
+    records = simulate(deployment, trace, CLUSTER, options=Options(plan=plan))
+    assert list(records.unsatisfiable) == [0, 8]

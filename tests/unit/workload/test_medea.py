@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from volery.core.errors import InputError
 from volery.core.model import UNLIMITED, TagConstraint
 from volery.core.tags import check_tags
-from volery.workload import load_trace
+from volery.workload import load_trace, write_tr
 from volery.workload.quirks import first_jobs
 
 
@@ -53,3 +55,8 @@ def test_the_seed_decides_and_cut_traces_keep_their_tags() -> None:
 def test_wrong_specs_are_refused(spec: str) -> None:
     with pytest.raises(InputError, match="medea"):
         load_trace(spec)
+
+
+def test_a_tr_file_cannot_hold_tags(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no constraints, requests, users, tags"):
+        write_tr(load_trace("medea:4,batch=3"), tmp_path / "medea.tr")

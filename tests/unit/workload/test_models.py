@@ -91,7 +91,7 @@ def test_requests_follow_their_jobs_when_those_are_sorted() -> None:
 def test_none_leaves_the_trace_as_it_is(tmp_path: Path) -> None:
     trace = synthesize("syn:2x2")
     assert ask(trace, "none", 0) is trace
-    with pytest.raises(InputError, match=r"a \.tr file holds no constraints, requests, users or workflows"):
+    with pytest.raises(InputError, match=r"a \.tr file holds no constraints, requests, users, tags or workflows"):
         write_tr(ask(trace, "alibaba-like", 0), tmp_path / "t.tr")
     write_tr(trace, tmp_path / "t.tr")
     assert not read_tr(tmp_path / "t.tr").resources

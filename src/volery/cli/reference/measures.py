@@ -62,6 +62,7 @@ COUNTED: Final = {
     "reservations": "machines kept for tasks that were passed over",
     "stolen_probes": "reservations taken from another worker's queue",
     "submissions_rejected": "submissions that were refused, to come again",
+    "tag_tasks_given_up": "tasks of jobs that were given up: too few were left of those near which they had to run",
     "tasks_resumed": "tasks of which a new master has a copy, so that a distributor named them and did not send them",
     "tasks_sent_again": "tasks of lost attempts that a distributor sent again",
     "update_entries": "units of which updates told",
