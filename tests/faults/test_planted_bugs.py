@@ -57,11 +57,12 @@ def unconfirmed(patch: pytest.MonkeyPatch) -> None:
 
 def rash_partner(patch: pytest.MonkeyPatch) -> None:
     """A master that was restarted confirms an epoch before it knows which ones its nodes obey."""
-    patch.setattr(Leadership, "_told", lambda self, node: None)
+    patch.setattr(Leadership, "_told", lambda self, node, epoch: None)
     answer = Leadership._answer
 
     def answers(self: Leadership, asked: Standing) -> None:
         self._untold.clear()
+        self._vague = False
         answer(self, asked)
 
     patch.setattr(Leadership, "_answer", answers)

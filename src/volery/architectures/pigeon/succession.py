@@ -11,7 +11,9 @@ Epochs   The candidates own epochs in turn. Each distributor promises an epoch t
 Leases   A leader gives up the tasks of a node that was lost for a lease once a majority of the distributors confirms
          that nobody has claimed the lead since. If the node has never answered this leader, all former leaders must
          first answer that they follow, and have lost that node for a lease, too. A node that was restarted is led after
-         the same confirmation, so that a deposed leader never launches there.
+         the same confirmation, so that a deposed leader never launches there. A restarted candidate sends `Lead` only
+         to nodes that it has received something from: the link keeps what is for others until they answer, and would
+         send it to a later incarnation of the node.
 Deviates The paper elects by messages among workers alone; here these decide who claims, and distributors who leads.
 """
 
@@ -39,7 +41,7 @@ SUCCESSION: Final[Mapping[type, Handler]] = dict.fromkeys((Granted, Lineup, Decl
 """The events of a candidate, beside those of `LEADERSHIP`."""
 SUCCESSION_SENDS: Final[Sends] = (
     sent_to("master", Standing, Lineup, Declared)
-    | sent_to("node", Lead, Unseat)
+    | sent_to("node", Lead, Standing, Unseat)
     | sent_to("distributor", Claim, Standing)
 )
 
@@ -131,6 +133,7 @@ class Candidacy:
         self._away: dict[Address, None] = {}
         self._missing: dict[Address, None] = {}
         self._unheard: dict[Address, None] = {}
+        self._unmet = dict.fromkeys(self._nodes if incarnation else ())
         self._lost: dict[Address, None] = {}
         self._expired: dict[Address, Time] = {}
         self._questions: dict[Address, Standing] = {}
@@ -214,7 +217,7 @@ class Candidacy:
         self._asked.clear()
         self._master.forget_all()
         for node in self._nodes:
-            self._port.send(node, Lead(self.epoch))
+            self._call(node)
         self._appoint()
         if not self._silent:
             self._renew_leases(now)
@@ -254,10 +257,13 @@ class Candidacy:
 
     def on_deposed(self, message: Deposed, source: Address, now: Time) -> None:
         """A node obeys, or a distributor has promised, a later epoch, or this one of an earlier incarnation."""
+        self._unmet.pop(source, None)
         if message.epoch > self.epoch:
             self._follow(message.epoch, now)
         elif message.epoch == self.epoch and (self.leading or self._claiming):
             self._claim(self.epoch)
+        elif self.leading and source in self._nodes:
+            self._met(source, message.epoch, now)
 
     def on_standing(self, message: Standing, source: Address, now: Time) -> None:
         """A candidate follows, asks who leads, or asks or answers about a node."""
@@ -309,19 +315,29 @@ class Candidacy:
             self._unheard[node] = None
             self._master.node_dead(node)
             self._look()
-        self._port.send(node, Lead(self.epoch))
+        self._call(node)
+
+    def _call(self, node: Address) -> None:
+        """Lead a node; one that this incarnation has received nothing from is asked for its epoch first."""
+        self._port.send(node, Standing(self.epoch, True) if node in self._unmet else Lead(self.epoch, confirmed=True))
+
+    def _met(self, node: Address, epoch: int, now: Time) -> None:
+        """A node obeys an earlier epoch: lead it, or confirm first that this one leads if the node has begun anew."""
+        if epoch == NO_EPOCH:
+            self._confirm(node, now)
+        else:
+            self._call(node)
 
     def on_status(self, message: Status, source: Address, now: Time) -> None:
         """Adopt the status of a node, unless its epoch is another."""
+        self._unmet.pop(source, None)
         if not self.leading:
             return
         if message.epoch != self.epoch:
             if message.epoch > self.epoch:
                 self._follow(message.epoch, now)
-            elif message.epoch == NO_EPOCH:
-                self._confirm(source, now)
             else:
-                self._port.send(source, Lead(self.epoch))
+                self._met(source, message.epoch, now)
             return
         known = self._master.known_at(source)
         running = [

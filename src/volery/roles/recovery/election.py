@@ -10,16 +10,19 @@ Takeover  A follower that receives the loss of its partner leads at once; a rest
 Leases    A node that was lost for `Lease.lease_us` has ended what ran there, unless it has got another master since.
           That can only be the partner, and only if the partner has lost this one, which then has received the
           loss of the partner. So a leader gives a node's tasks up only while it is sure of its partner, and otherwise
-          waits until node or partner answer. A node that has never answered a leader may have the partner as its
-          master. When such a node was lost to the leader for a lease, the leader asks its partner, which answers once
-          the node is lost to it, too, and has been for a lease. An answer to an earlier question proves nothing: a
-          message that the partner sent before it was deposed may since have made it the master of that node.
+          waits until node or partner answer. A restarted partner makes it sure when it answers as below. A node that
+          has never answered a leader may have the partner as its master. When such a node was lost to the leader for a
+          lease, the leader asks its partner, which answers once the node is lost to it, too, and has been for a lease.
+          An answer to an earlier question proves nothing: a message that the partner sent before it was deposed may
+          since have made it the master of that node.
 Restarts  A restarted node has forgotten whom it obeyed: perhaps the partner, which may have deposed this leader and
           launched elsewhere what waits here. So the leader adopts the status of such a node and gives up what ran
           there, but launches nothing there until the partner has answered, to a question that was asked since, that it
           follows: whatever it claims later, this incarnation of the node has to answer, too. A restarted partner has
           forgotten what it claimed. It answers when each node has sent it an epoch, or was lost to it for a lease and
-          so runs nothing. Without its partner a leader uses no restarted node.
+          so runs nothing. If no node remembers an epoch either, it may have claimed the next one, and perhaps clients
+          have given up what waits at the leader. Then it answers so, and the leader claims a later epoch: what waits is
+          void, and clients send it again. Without its partner a leader uses no restarted node.
 Moves     Jobs may be moved from one client to another (`volery.core.events.Moved`). A leader has every node store the
           moves that it knows, and learns from nodes those that it does not. When all nodes that are not given up have
           stored a move, the pair is *fenced* up to it: no master of the pair launches for its origin any more.
@@ -155,6 +158,7 @@ class Leadership:
         self._anew: dict[Address, Time] = {}
         self._asked_us: Time = NEVER
         self._untold = dict.fromkeys(self._nodes if incarnation else ())
+        self._vague = incarnation > 0
         self.drained: dict[Address, None] = {}
         self.moves: tuple[Reassignment, ...] = ()
         self._unfenced: dict[Address, None] = {}
@@ -269,7 +273,7 @@ class Leadership:
         elif self.leading and message.epoch > self.epoch:
             self._claim(message.epoch)
         elif self.leading:
-            if not self._sure:
+            if not self._sure and message.epoch == self.epoch:
                 self._sure = True
                 self._renew_leases(now)
             if message.epoch < self.epoch:
@@ -294,14 +298,19 @@ class Leadership:
 
     def _answer(self, asked: Standing) -> None:
         """Send the partner that this master follows it; keep a question until the answer is yes."""
-        if asked.node not in self._expired if asked.node else self._untold and asked.at_us != NEVER:
-            self._questions[asked.node] = asked
+        if asked.node not in self._expired if asked.node else self._untold:
+            before = self._questions.get(asked.node, asked)
+            at_us = max(asked.at_us, before.at_us) if before.epoch == asked.epoch else asked.at_us
+            self._questions[asked.node] = replace(asked, at_us=at_us)
         elif asked.epoch == self.epoch:
-            self._port.send(self._partner, replace(asked, leading=False))
+            if vague := self._vague and not asked.node:
+                self._vague = False
+            self._port.send(self._partner, Standing(self.epoch + 1, False) if vague else replace(asked, leading=False))
 
-    def _told(self, node: Address) -> None:
-        """Note that a node has sent its epoch, or runs nothing; after the last one the partner may be answered."""
+    def _told(self, node: Address, epoch: int) -> None:
+        """Note the epoch that a node remembers; after the last one the partner may be answered."""
         self._untold.pop(node, None)
+        self._vague = self._vague and epoch == NO_EPOCH
         if not self._untold and not self.leading and (asked := self._questions.pop("", None)) is not None:
             self._answer(asked)
 
@@ -312,7 +321,8 @@ class Leadership:
         """
         if message.epoch > self.epoch or (message.epoch == self.epoch and self.leading):
             self._give_way(message.epoch, now)
-        self._told(source)
+        if source in self._nodes:
+            self._told(source, message.epoch)
 
     def _give_way(self, epoch: int, now: Time) -> None:
         if not self.leading:
@@ -330,10 +340,11 @@ class Leadership:
 
     def on_status(self, message: Status, source: Address, now: Time) -> None:
         """Adopt the status of a node, unless its epoch is another."""
-        if not self.leading or message.epoch > self.epoch:
-            self.on_deposed(Deposed(message.epoch), source, now)
+        if is_later := message.epoch > self.epoch:
+            self._give_way(message.epoch, now)
+        self._told(source, NO_EPOCH if message.anew else message.epoch)
+        if is_later or not self.leading:
             return
-        self._told(source)
         if message.epoch < self.epoch:
             self._port.send(source, Lead(self.epoch))
             return
@@ -437,7 +448,7 @@ class Leadership:
         if node not in self._lost:
             return
         self._expired[node] = now
-        self._told(node)
+        self._told(node, NO_EPOCH)
         if not self.leading:
             if (asked := self._questions.pop(node, None)) is not None:
                 self._answer(asked)

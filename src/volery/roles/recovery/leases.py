@@ -81,7 +81,8 @@ class Run(Message, frozen=True):
 class Lead(Message, frozen=True):
     """Master > node: obey me and no older master; send your status.
 
-    Confirmed: again, to a node that began anew: until now the master's partner has followed it.
+    Confirmed: to a node that began anew: until now no other has claimed the lead. The master of a pair sends it again,
+    when its partner has answered; a candidate of many (Pigeon) has had the confirmation before it leads.
     """
 
     epoch: int
@@ -193,8 +194,8 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
-        "_anew", "_epoch", "_evicted", "_finished", "_incarnation", "_lease", "_lost", "_master", "_master_renewed",
-        "_moves", "_pair", "_running", "_tells_owner", "_unseated",
+        "_anew", "_cut_off", "_epoch", "_evicted", "_finished", "_incarnation", "_lease", "_lost", "_master",
+        "_master_renewed", "_moves", "_pair", "_running", "_tells_owner", "_unseated",
     )  # fmt: skip
 
     _port: LinkPort
@@ -212,6 +213,7 @@ class GuardedNode(Component):
         self._running: dict[TaskId, Active] = {}
         self._finished: dict[TaskId, Active] = {}
         self._lost: set[Address] = set()
+        self._cut_off = False
         self._moves: tuple[Reassignment, ...] = ()
         self._unseated: set[TaskId] = set()
         self._evicted: set[TaskId] = set()
@@ -298,17 +300,17 @@ class GuardedNode(Component):
         obeyed = source == self._master and not self._master_renewed
         if message.epoch < self._epoch or (message.epoch == self._epoch and not obeyed):
             self._port.send(source, Deposed(self._epoch))
-        elif message.epoch == self._epoch and message.confirmed:
-            self._anew = False
-        if message.epoch <= self._epoch:
             return
+        began = message.epoch > self._epoch
+        self._anew = self._anew and not message.confirmed
         self._epoch, self._master, self._master_renewed = message.epoch, source, False
         self._watch_master(now)
-        self._tell_status(source)
+        if began:
+            self._tell_status(source)
 
     def on_standing(self, message: Standing, source: Address, now: Time) -> None:
-        """Send the epoch that is obeyed here."""
-        self._port.send(source, Deposed(self._epoch))
+        """Send the epoch that is obeyed here; unless its master is confirmed, a restarted node remembers none."""
+        self._port.send(source, Deposed(NO_EPOCH if self._anew else self._epoch))
 
     def on_unseat(self, message: Unseat, source: Address, now: Time) -> None:
         """End attempts that have no place in the cluster any more."""
@@ -331,22 +333,28 @@ class GuardedNode(Component):
             self._port.send(source, Fenced(self._epoch, self._moves[-1].epoch))
 
     def _watch_master(self, now: Time) -> None:
-        """Count the lease while no master can be reached; attempts that were adopted have had one of the two."""
-        masters = (self._master,) if self._master or not self._running else self._pair
-        if self._lost.issuperset(masters):
+        """Count the lease while the master cannot be reached.
+
+        What was adopted may have had either of a pair, and the master of today may be the one that was deposed: until
+        it is confirmed, the loss of any of them counts.
+        """
+        masters = self._pair if self._anew and self._running else (self._master,)
+        cut_off = not self._lost.isdisjoint(masters)
+        if cut_off and not self._cut_off:
             self._port.set_timer(FENCE, now + self._lease.grace_us)
-        else:
+        elif not cut_off:
             self._port.cancel_timer(FENCE)
+        self._cut_off = cut_off
 
     def on_peer_lost(self, event: PeerLost, source: Address, now: Time) -> None:
         """Without its master it goes on for a while."""
         self._lost.add(event.peer)
-        if event.peer == self._master or not self._master:
+        if event.peer == self._master or self._anew:
             self._watch_master(now)
 
     def on_peer_back(self, event: PeerBack, source: Address, now: Time) -> None:
         self._lost.discard(event.peer)
-        if event.peer == self._master or not self._master:
+        if event.peer == self._master or self._anew:
             self._watch_master(now)
 
     def on_renewed(self, message: Renewed, source: Address, now: Time) -> None:
@@ -356,6 +364,7 @@ class GuardedNode(Component):
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
         """The lease is over: end everything, and refuse whatever was sent until now."""
+        self._cut_off = False
         for active in self._running.values():
             self._port.kill(active.task, active.attempt)
         self._running.clear()

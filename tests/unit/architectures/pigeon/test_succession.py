@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.architectures.parts import Alone
 
+from volery.architectures import configure, lookup
 from volery.architectures.pigeon.messages import Claim, Declared, Granted, Lineup, Report, Resume, Update
 from volery.architectures.pigeon.succession import Promises
+from volery.core.capabilities import CrashRecovery
 from volery.core.events import PeerLost, TimerFired
 from volery.core.model import Address, Cluster, Task, Time
+from volery.core.streams import Streams
 from volery.roles.recovery.channel import Linked, Renewed
 from volery.roles.recovery.election import CLAIM
 from volery.roles.recovery.leases import Deposed, Lead, Run, Standing, Status
@@ -23,10 +25,13 @@ DEALERS = [f"distributor/{number}" for number in range(3)]
 class Candidate:
     """A candidate of a group of four workers without its link: events in, messages out."""
 
-    def __init__(self, address: Address, **parameters: Any) -> None:
+    def __init__(self, address: Address, incarnation: int = 0, **parameters: Any) -> None:
         given = {"groups": 1, "reserved": 0, "distributors": 3, "reliable": True, "candidates": 4, **parameters}
         cluster = Cluster((0,) * 4, (1, 1, 1, 2))
-        linked = Alone("pigeon", address, cluster, **given).component
+        pigeon = lookup("pigeon")
+        recovery = pigeon.build(cluster, configure(pigeon, given), Streams(0)).capability(CrashRecovery)
+        assert recovery is not None
+        linked = recovery.rebuild(address, incarnation)
         assert isinstance(linked, Linked)
         self.component = linked.inner
         self.port = RecordingPort.under(self.component, address)
@@ -57,7 +62,8 @@ def test_the_second_claims_and_leads_when_a_majority_has_granted() -> None:
     assert one.hear(PeerLost(FIRST)) == [(dealer, Claim(1)) for dealer in DEALERS]
     assert not one.hear(Granted(1, (FIRST,)), DEALERS[0])
     effects = one.hear(Granted(1, (FIRST,)), DEALERS[1])
-    assert [to for to, message in effects if message == Lead(1)] == [f"node/{number}" for number in range(4)]
+    led = [to for to, message in effects if message == Lead(1, confirmed=True)]
+    assert led == [f"node/{number}" for number in range(4)]
     assert {(to, message.second) for to, message in effects if isinstance(message, Lineup)} == {
         (FIRST, FOURTH), (THIRD, FOURTH), (FOURTH, FOURTH),
     }, "of those that are there the strongest becomes second"  # fmt: skip
@@ -102,7 +108,18 @@ def test_a_leader_asks_the_distributors_before_it_leads_a_restarted_node() -> No
     one.hear(Renewed("node/1"))
     assert one.hear(Status(-1, (), ()), "node/1", now=9) == [(dealer, Claim(0, "node/1", 9)) for dealer in DEALERS]
     one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
-    assert one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]) == [("node/1", Lead(0))]
+    assert one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]) == [("node/1", Lead(0, confirmed=True))]
+
+
+def test_a_candidate_that_began_anew_leads_a_node_once_it_has_received_something_from_it() -> None:
+    """What it sends before waits in the link, and may reach a node that has begun anew under another since."""
+    one = Candidate(SECOND, incarnation=1)
+    one.hear(Lineup(0, SECOND), FIRST)
+    one.hear(PeerLost(FIRST))
+    asked = [(to, message) for to, message in one.lead(1) if to.startswith("node")]
+    assert asked == [(f"node/{number}", Standing(1, True)) for number in range(4)]
+    assert one.hear(Deposed(0), "node/0") == [("node/0", Lead(1, confirmed=True))]
+    assert one.hear(Deposed(-1), "node/1", now=9) == [(dealer, Claim(1, "node/1", 9)) for dealer in DEALERS]
 
 
 def test_what_was_granted_before_a_node_began_anew_does_not_lead_it() -> None:
@@ -123,7 +140,7 @@ def test_a_lost_node_that_begins_anew_is_given_up_after_another_confirmation() -
     one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
     assert not one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[1])
     one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[0])
-    assert one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[1]) == [("node/1", Lead(0))]
+    assert one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[1]) == [("node/1", Lead(0, confirmed=True))]
 
 
 def test_a_claimant_claims_a_later_epoch_when_a_node_begins_anew() -> None:

@@ -383,17 +383,70 @@ def test_nodes_that_wait_for_a_lost_partner_are_counted() -> None:
     assert leader.take(replace(question, leading=False), PAIR[1]) == ["back node/0"]
 
 
+def settle(first: Bench, second: Bench) -> None:
+    """Carry what the two of a pair send each other, until they send nothing."""
+    waiting = [(first, second), (second, first)]
+    while any(waits := [(to, sent) for one, to in waiting for sent in one.sent() if isinstance(sent[1], Standing)]):
+        for to, (address, message) in waits:
+            if address in PAIR:
+                to.take(message, PAIR[1 - PAIR.index(address)], now=5)
+
+
 def test_a_pair_that_begins_anew_with_all_its_nodes_comes_up_again() -> None:
-    """Nobody remembers anything: the second has its answer from the nodes."""
+    """Nobody remembers anything: the second has its answer from the nodes, and supposes that it has claimed."""
     first, second = Bench(0, incarnation=1), Bench(1, incarnation=1)
-    first.take(Standing(-1, False), PAIR[1])
     for node in NODES:
         second.take(Status(-1, (), (), anew=True), node)
-        first.take(Status(0, (), (), anew=True), node, now=3)
-    for to, message in first.sent():
-        if to == PAIR[1]:
-            second.take(message, PAIR[0])
-    for to, message in second.sent():
-        if to == PAIR[0] and isinstance(message, Standing) and message.epoch == 0:
-            first.take(message, PAIR[1])
+    settle(first, second)
+    assert first.master.leadership.epoch == 2
+    for node in NODES:
+        first.take(Status(2, (), (), anew=True), node, now=3)
+    assert not usable(first)
+    settle(first, second)
     assert (first.master.leadership.settled, usable(first)) == (True, list(NODES))
+
+
+def test_a_leader_is_sure_of_a_partner_that_began_anew_once_that_knows_what_its_nodes_obey() -> None:
+    """It may be the master of the lost node, which runs on."""
+    leader, partner = leading(), Bench(1, incarnation=1)
+    leader.take(PeerLost(NODES[0]), PAIR[0])
+    leader.take(PeerLost(PAIR[1]), PAIR[0])
+    leader.take(TimerFired(("lease", NODES[0])), PAIR[0])
+    leader.port.drain()
+    leader.take(Standing(-1, False), PAIR[1], now=9)
+    ((_, claim),) = leader.sent()
+    partner.port.drain()
+    partner.take(claim, PAIR[0])
+    partner.take(Deposed(0), NODES[1])
+    assert not partner.sent()
+    assert not leader.take(TimerFired(("lease", NODES[0])), PAIR[0], now=9)
+    partner.take(Deposed(0), NODES[0])
+    ((_, answer),) = partner.sent()
+    leader.take(answer, PAIR[1], now=10)
+    assert leader.port.drain() == [TimerSet(("lease", NODES[0]), 10 + LEASE.lease_us)]
+    assert leader.take(TimerFired(("lease", NODES[0])), PAIR[0]) == ["dead node/0"]
+
+
+def test_a_partner_that_began_anew_answers_the_last_question_though_a_claim_came_later() -> None:
+    partner = Bench(1, incarnation=1)
+    partner.take(Standing(0, True, "", 7), PAIR[0])
+    partner.take(Standing(0, True), PAIR[0])
+    partner.take(Deposed(0), NODES[0])
+    partner.port.drain()
+    partner.take(Deposed(0), NODES[1])
+    assert partner.sent() == [(PAIR[0], Standing(0, False, "", 7))]
+
+
+def test_a_partner_that_began_anew_with_all_nodes_may_have_claimed_the_next_epoch() -> None:
+    """Clients may know it, and have given up what waits at the leader."""
+    leader, question = doubting()
+    partner = Bench(1, incarnation=1)
+    for node in NODES:
+        partner.take(Deposed(-1), node)
+    partner.port.drain()
+    partner.take(question, PAIR[0])
+    assert partner.sent() == [(PAIR[0], Standing(1, False))]
+    assert leader.take(Standing(1, False), PAIR[1]) == ["forget"]
+    assert leader.sent()[-1] == (PAIR[1], Standing(2, True))
+    partner.take(Standing(2, True), PAIR[0])
+    assert partner.sent() == [(PAIR[0], Standing(2, False))]

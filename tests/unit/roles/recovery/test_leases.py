@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from volery.core.events import Adopted, PeerBack, PeerLost, TaskFinished, TimerFired
 from volery.core.model import SECOND, Address, Message, Task, Time
@@ -137,6 +138,7 @@ def test_a_node_that_begins_anew_says_so_and_obeys_nobody_yet() -> None:
 def test_a_node_that_began_anew_says_so_until_its_master_is_confirmed() -> None:
     bench = Bench(incarnation=1)
     assert bench.take(Lead(2), PAIR[0]) == [(PAIR[0], Status(2, (), (), anew=True))]
+    assert bench.take(Standing(-1, False), PAIR[1]) == [(PAIR[1], Deposed(-1))]
     bench.take(Lead(2, confirmed=True), PAIR[1])
     assert bench.take(Lead(3), PAIR[1]) == [(PAIR[1], Status(3, (), (), anew=True))], "it obeyed another"
     assert not bench.take(Lead(3, confirmed=True), PAIR[1])
@@ -148,18 +150,37 @@ def test_the_lease_outlasts_grace_and_two_detections() -> None:
     assert LEASE.lease_us >= LEASE.grace_us + 2 * LEASE.detection_us
 
 
-def test_what_was_adopted_ends_with_the_lease_too_when_neither_master_can_be_reached() -> None:
-    """Its master has given the task to another node by then."""
+def adopting() -> Bench:
+    """A node that has begun anew, and the attempt that ran there goes on."""
     bench = Bench(incarnation=1)
     bench.take(Adopted(TASK, 0, msgspec.msgpack.encode(RAN)), "node/0")
     bench.port.drain()
-    bench.take(PeerLost(PAIR[0]), "node/0")
-    assert TimerSet(FENCE, LEASE.grace_us) not in bench.port.drain()
-    bench.take(PeerLost(PAIR[1]), "node/0", now=5)
-    assert TimerSet(FENCE, 5 + LEASE.grace_us) in bench.port.drain()
-    bench.take(PeerBack(PAIR[1]), "node/0", now=6)
+    return bench
+
+
+@pytest.mark.parametrize("master", PAIR)
+def test_what_was_adopted_ends_with_the_lease_when_either_master_cannot_be_reached(master: Address) -> None:
+    """Which of them leads is not known, and that one gives the task to another node."""
+    bench = adopting()
+    bench.take(PeerLost(master), "node/0", now=5)
+    assert bench.port.drain() == [TimerSet(FENCE, 5 + LEASE.grace_us)]
+    bench.take(PeerBack(master), "node/0", now=6)
     assert bench.port.drain() == [TimerCancelled(FENCE)]
-    bench.take(PeerLost(PAIR[1]), "node/0", now=7)
-    bench.port.drain()
+    bench.take(PeerLost(master), "node/0", now=7)
+    bench.take(PeerLost(next(other for other in PAIR if other != master)), "node/0", now=8)
+    assert bench.port.drain() == [TimerSet(FENCE, 7 + LEASE.grace_us)], "the loss of the other prolongs nothing"
     bench.take(TimerFired(FENCE), "node/0")
     assert bench.port.drain() == [Killed(TASK.id, 0)]
+
+
+def test_what_was_adopted_goes_on_without_the_other_master_once_the_one_that_leads_is_confirmed() -> None:
+    """Before, it may be a deposed one."""
+    bench = adopting()
+    bench.take(PeerLost(PAIR[1]), "node/0", now=5)
+    bench.take(Lead(2), PAIR[0])
+    assert bench.port.drain() == [TimerSet(FENCE, 5 + LEASE.grace_us)]
+    bench.take(Lead(2, confirmed=True), PAIR[0])
+    assert bench.port.drain() == [TimerCancelled(FENCE)]
+    bench.take(PeerBack(PAIR[1]), "node/0")
+    bench.take(PeerLost(PAIR[1]), "node/0")
+    assert not bench.port.drain()
