@@ -165,7 +165,7 @@ def test_masters_and_machines_that_all_begin_anew_come_up_again(name: str, maste
     stays = [Crash(5 * SECOND, "node/0", 500 * SECOND)] * away
     records, _ = run(name, FaultPlan(crashes=(*anew, *stays)), tasks=5)
     last_us = max(records.start_us)
-    assert 6 * SECOND <= last_us < (14 if away else 10) * SECOND
+    assert 6 * SECOND <= last_us < (15 if away else 10) * SECOND
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def test_a_wrong_workflow_is_refused(spec: str, complaint: str) -> None:
 
 
 def test_a_tr_file_holds_no_workflow(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no constraints, requests, users or workflows"):
+    with pytest.raises(InputError, match="no constraints, requests, users, tags or workflows"):
         write_tr(synthesize("workflow:chain,jobs=2"), tmp_path / "a.tr")
     assert not (tmp_path / "a.tr").exists()
 

@@ -304,6 +304,7 @@ class GuardedNode(Component):
         began = message.epoch > self._epoch
         self._anew = self._anew and not message.confirmed
         self._epoch, self._master, self._master_renewed = message.epoch, source, False
+        self._cut_off = self._cut_off and (self._anew or not began)  # the lease of a new master begins now
         self._watch_master(now)
         if began:
             self._tell_status(source)
