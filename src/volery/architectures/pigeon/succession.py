@@ -31,7 +31,7 @@ from volery.core.model import NEVER, Address, Time
 from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.election import CLAIM, LEADERSHIP, Led
+from volery.roles.recovery.election import CLAIM, LEADERSHIP, Led, placed
 from volery.roles.recovery.leases import Deposed, GuardedNode, Lead, Lease, Result, Standing, Status, Unseat
 
 Election = Literal["time", "power"]
@@ -339,14 +339,9 @@ class Candidacy:
             else:
                 self._met(source, message.epoch, now)
             return
-        known = self._master.known_at(source)
-        running = [
-            active if (mine := known.get(active.task)) is None or mine.attempt != active.attempt else mine
-            for active in message.running
-        ]
-        found = self._master.seats(source, running)
-        if len(found) < len(running):  # its next status will be without the others
-            left = {active.task for active in running} - {active.task for active in found}
+        found = placed(self._master, source, message.running)
+        if len(found) < len(message.running):  # its next status will be without the others
+            left = {active.task for active in message.running} - {active.task for active in found}
             self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
             return
         self._missing.pop(source, None)
