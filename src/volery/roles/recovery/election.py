@@ -109,7 +109,7 @@ def seated(running: Sequence[Active], units: Iterable[int]) -> list[Active]:
 
 
 def placed(master: Led, node: Address, running: Iterable[Active]) -> list[Active]:
-    """The attempts of a node's status that have a place; those that the master has an account of are as it knows them."""
+    """The attempts of a node's status that have a place; those that the master knows are as in its account."""
     known = master.known_at(node)
     both = ((active, known.get(active.task, active)) for active in running)
     return master.seats(node, [mine if mine.attempt == active.attempt else active for active, mine in both])
