@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple, Protocol
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Claim, Deal, Granted, Lost, Report, Resume, Update, Withdrawn, kind_of
+from volery.architectures.pigeon.messages import (
+    Deal,
+    Granted,
+    Lost,
+    Report,
+    Resume,
+    Update,
+    VoteRequest,
+    Withdrawn,
+    kind_of,
+)
 from volery.architectures.pigeon.succession import SUCCESSION_SENDS, Candidacy, Promises
 from volery.core.component import Sends, role_of, sent_to
 from volery.core.events import Counted, Event, Reassignment, TimerFired
@@ -141,7 +151,7 @@ class DistributorRecovery:
         group = self._group_at[master]
         self._port.send(master, Deposed(max(self._epochs[group], self._promises.epoch(group))))
 
-    def claim(self, message: Claim, source: Address) -> None:
+    def claim(self, message: VoteRequest, source: Address) -> None:
         """Promise an epoch to a candidate, or refuse."""
         self._port.send(source, self._promises.answer(self._group_at[source], message, source))
 
