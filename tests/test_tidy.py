@@ -57,8 +57,8 @@ FOR_AUTHORS = {
 """What docs/reference offers to authors of schedulers, whichever designs of ours use it."""
 TRACE_ENDINGS = (".tr", ".gwf", ".swf", ".gz", ".parquet", ".xz", ".bz2", ".zip")
 COMMITTED_BYTES_MAX = 500_000
-LEDGER = {"experiments/first_forms.jsonl", "docs/papers.md"}
-"""Text about every claim, with its history: larger than that, and no rows of a trace."""
+LEDGER = {"experiments/first_forms.jsonl"}
+"""The first form of every claim: larger than that, and no rows of a trace."""
 
 
 def demand_none(violations: list[str]) -> None:

@@ -9,7 +9,9 @@ from volery.core.model import SECOND
 from volery.sim.faults import Crash, FaultPlan
 
 HYDRA = {"subclusters": 2, "routers": 1, "proxies": 1, "routing": "priority"}
-OUT_OF_BAND = frozenset({"JobAccepted", "Load", "Directory", "News", "Read", "Standing", "Policy", "Reborn", "Vacated"})
+OUT_OF_BAND = frozenset(
+    {"JobAccepted", "Load", "Directory", "News", "Read", "SubclusterLoads", "PolicyUpdate", "Reborn", "Vacated"}
+)
 
 
 @script
@@ -32,15 +34,23 @@ def hydra_loses_a_subcluster() -> str:
 
 def test_a_container_in_excess_is_released() -> None:
     text = hydra_spans_subclusters()
-    assert "proxy/0/0 > rm/0  Ask(number=1, job=0, user=, masks=[0], counts=[2])" in text
-    assert "proxy/0/0 > rm/1  Ask(number=1, job=0, user=, masks=[0], counts=[2])" in text
+    assert "proxy/0/0 > rm/0  ContainerRequest(number=1, job=0, user=, masks=[0], counts=[2])" in text
+    assert "proxy/0/0 > rm/1  ContainerRequest(number=1, job=0, user=, masks=[0], counts=[2])" in text
     assert text.count("runs t") == 3
-    assert "proxy/0/0 > rm/1  Ask(number=2, job=0, user=, masks=[0], counts=[-1])" in text, "its grant is under way"
+    assert "proxy/0/0 > rm/1  ContainerRequest(number=2, job=0, user=, masks=[0], counts=[-1])" in text, (
+        "its grant is under way"
+    )
     assert counter(text, "containers_released") == 1
 
 
 def test_tasks_outlive_their_resource_manager_and_what_waits_goes_elsewhere() -> None:
     text = hydra_loses_a_subcluster()
     assert text.count("runs t") == 3, "nothing runs twice"
-    steps = ["PeerLost(peer=rm/0)", "proxy/0/0 > rm/1  Ask", "runs t2", "Register(number=1, running=[Held", "ends t0"]
+    steps = [
+        "PeerLost(peer=rm/0)",
+        "proxy/0/0 > rm/1  ContainerRequest",
+        "runs t2",
+        "Register(number=1, running=[Held",
+        "ends t0",
+    ]
     assert [text.index(step) for step in steps] == sorted(text.index(step) for step in steps)

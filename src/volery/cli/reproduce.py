@@ -307,7 +307,7 @@ def _listed(experiment: Experiment, record: Record | None, state: str) -> dict[s
 
 
 def _write_page(folder: Path) -> Path:
-    """Write docs/papers.md with its page of things beside the folder of experiments, and docs/findings.md.
+    """Write docs/papers.md and docs/papers beside the folder of experiments, and docs/findings.md.
 
     Claims that have a record and no first form get one before.
     """

@@ -15,7 +15,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from volery.core.model import NO_TASK, Address, Amounts, Job, JobId, Key, Message, Task, TaskId, Time
-from volery.core.shares import ShareChange
 from volery.core.why import Decision
 
 Outcome = Literal["finished", "failed", "killed"]
@@ -240,6 +239,25 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
 
 
 PreemptionReason = Literal["share", "priority", "cost"]
+
+
+MILLIONTHS: Final = 1_000_000
+"""The whole cluster, in parts of `ShareChange`."""
+
+
+class ShareChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A user's share before and after a task was preempted, as the decider knew it then.
+
+    Args:
+        user: its name; "": all users together to whom nothing is due.
+        due: its share, millionths.
+        before, after: what it had, millionths.
+    """
+
+    user: str
+    due: int
+    before: int
+    after: int
 
 
 class Preemption(msgspec.Struct, frozen=True, gc=False):

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from volery.core.capabilities import Billing
 from volery.core.events import Allotted, Counted, Fact, Measured, Preemption, Switched, Transaction
 from volery.core.model import NEVER, TaskId, Time
-from volery.core.tariff import Billing
 from volery.core.trace import Trace, little_endian, longs
 from volery.core.why import DecisionLog
 

@@ -25,11 +25,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from volery.core.capabilities import DueShares
+from volery.core.capabilities import DueShares, Share
 from volery.core.component import Architecture
 from volery.core.model import NEVER, SECOND, Amounts, JobId, TaskId, Time
 from volery.core.records import Records
-from volery.core.shares import Share
 from volery.core.streams import Streams
 from volery.core.workflows import below
 from volery.faults.scenario import Scenario

@@ -9,10 +9,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.core.events import Preemption
+from volery.core.events import MILLIONTHS, Preemption
 from volery.core.model import SECOND, Cluster, TaskId, Time
 from volery.core.records import Records
-from volery.core.shares import MILLIONTHS
 from volery.metrics.columns import view
 from volery.metrics.occupancy import stays_on_machines
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from volery.core.capabilities import HOUR, Billing
 from volery.core.model import NEVER, Cluster, Time
 from volery.core.records import Records
 from volery.core.resources import units_per_processor, work_resource
-from volery.core.tariff import HOUR, Billing
 from volery.metrics.columns import Floats, Longs, asked, ready_us, view
 
 

@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.core.capabilities import Draining, DueShares
+from volery.core.capabilities import Draining, DueShares, Share
 from volery.core.component import Deployment
+from volery.core.events import MILLIONTHS, ShareChange
 from volery.core.model import NEVER, Address, Amounts, Cluster, JobId, TaskId, Time
 from volery.core.omissions import nearest_miss
-from volery.core.shares import Share, ShareChange
 from volery.live.service.user_shares import WHY
 from volery.live.status import JobState, PreemptionStatus, SharePart, ShareStatus, WeightChange
 from volery.playback.run_log import FAILED, FINISHED, RUNNING, RunLog
@@ -289,9 +289,6 @@ class Counts:
         """Per machine, tasks that run there."""
         machines = self.recording.attempts.machine[self.runs]
         return np.bincount(machines, minlength=len(self.recording.source.cluster.slots))
-
-
-MILLIONTHS: Final = 1_000_000
 
 
 class RecordedShares:

@@ -18,7 +18,7 @@ from volery.reproduction.claims import NOT_TRIED, Judgement, Name
 from volery.reproduction.experiments import read_toml
 
 THINGS: Final = "things"
-CONTENTS: Final = "papers-contents.md"
+CONTENTS: Final = "things.md"
 Status = Literal["done", "partial", "absent", "contradicted"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 SOURCES: Final = {
@@ -103,13 +103,17 @@ def _read(path: Path, source: str, claims: Sequence[str]) -> tuple[Thing, ...]:
     return things.thing
 
 
-def counts_rows(things: Mapping[str, Sequence[Thing]]) -> list[tuple[str, ...]]:
-    """Rows of the table of counts: source, number of things, one column per status; the last row sums up."""
+def counts_rows(things: Mapping[str, Sequence[Thing]], page: str) -> list[tuple[str, ...]]:
+    """Rows of the table of counts: source, number of things, one column per status; the last row sums up.
+
+    Args:
+        page: of things, as the page with the table links to it.
+    """
     rows, total = [], Counter[str]()
     for source, title in SOURCES.items():
         counts = Counter[str](thing.status for thing in things[source])
         total += counts
-        rows.append(_row(f"[{title}]({CONTENTS}#source-{source})", counts))
+        rows.append(_row(f"[{title}]({page}#source-{source})", counts))
     return [*rows, _row("all", total)]
 
 
@@ -118,13 +122,13 @@ def _row(title: str, counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def things_tables(
-    things: Mapping[str, Sequence[Thing]], judgements: Mapping[str, Sequence[Judgement]], anchors: Mapping[str, str]
+    things: Mapping[str, Sequence[Thing]], judgements: Mapping[str, Sequence[Judgement]], places: Mapping[str, str]
 ) -> Iterator[tuple[str, str, list[tuple[str, ...]]]]:
     """The tables of the page of things: source, its title, and rows of id, thing, status, where, and verdicts.
 
     Args:
         judgements: of every claim, by its id in the whole ledger.
-        anchors: of the experiments in papers.md.
+        places: page and heading of every experiment, as the page of things links to them.
     """
     for source, title in SOURCES.items():
         yield (
@@ -136,15 +140,15 @@ def things_tables(
                     thing.says,
                     f"**{thing.status}**",
                     thing.where,
-                    "<br>".join(_verdict(name, judgements[name], anchors) for name in thing.claims) or NOTHING,
+                    "<br>".join(_verdict(name, judgements[name], places) for name in thing.claims) or NOTHING,
                 )
                 for thing in things[source]
             ],
         )
 
 
-def _verdict(name: str, judgements: Sequence[Judgement], anchors: Mapping[str, str]) -> str:
+def _verdict(name: str, judgements: Sequence[Judgement], places: Mapping[str, str]) -> str:
     """A claim with its verdicts, and a link to its experiment."""
     experiment, _, claim = name.partition("/")
     words = list(dict.fromkeys(one.verdict for one in judgements)) or [NOT_TRIED]
-    return f"[{claim}](papers.md#{anchors[experiment]}): {', '.join(words)}"
+    return f"[{claim}]({places[experiment]}): {', '.join(words)}"

@@ -78,11 +78,13 @@ def test_all_writes_the_page_beside_the_experiments(command: Command, folder: Pa
     page = folder.parent / "docs" / "papers.md"
     assert status == 0
     assert str(page) in out
-    assert "## Figure 0: a small one" in page.read_text(encoding="utf-8")
-    before = page.read_bytes()
-    page.unlink()
+    assert "](papers/test.md)" in page.read_text(encoding="utf-8")
+    claims = folder.parent / "docs" / "papers" / "test.md"
+    before = claims.read_bytes()
+    assert b"## Figure 0: a small one" in before
+    claims.unlink()
     assert command("--papers")[0] == 0
-    assert page.read_bytes() == before
+    assert claims.read_bytes() == before
 
 
 @pytest.mark.parametrize("words", [(), ("small", "--all"), ("--list", "--papers")])
@@ -132,7 +134,7 @@ def test_recorded_values_are_judged_again_without_runs_or_traces(command: Comman
     assert (status, err) == (0, "")
     verdicts = [one["verdict"] for one in json.loads(out)["records"][0]["judgements"]]
     assert verdicts == ["reproduced"] * 4 + ["not decidable"]
-    assert "**differs**" not in (folder.parent / "docs" / "papers.md").read_text(encoding="utf-8")
+    assert "**differs**" not in (folder.parent / "docs" / "papers" / "test.md").read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_judged_again_is_refused_alone_and_named_among_others(command: Command) -> None:

@@ -12,10 +12,9 @@ import msgspec
 import pytest
 
 from volery.architectures import lookup
-from volery.core.capabilities import DueShares
+from volery.core.capabilities import DueShares, Share
 from volery.core.events import Preemption
 from volery.core.records import LostAttempt, Records
-from volery.core.shares import Share
 from volery.core.streams import Streams
 from volery.faults import Failure, Scenario, ScenarioJob, draw, run_scenario, shrink
 from volery.faults.judge import (

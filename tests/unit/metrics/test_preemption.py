@@ -9,10 +9,9 @@ import pytest
 from tests.unit.report.samples import sample_run
 
 from volery.conformance.cases import trace_of
-from volery.core.events import Preemption
+from volery.core.events import MILLIONTHS, Preemption, ShareChange
 from volery.core.model import SECOND, Cluster
 from volery.core.records import LostAttempt, Records
-from volery.core.shares import MILLIONTHS, ShareChange
 from volery.metrics import Loss, preemption_summary, user_shares
 from volery.metrics.preemption import taken_back
 from volery.report.groups import group_runs

@@ -85,9 +85,14 @@ def test_a_record_of_every_experiment_that_was_run_fits_its_claims() -> None:
 
 
 @pytest.mark.essential
-def test_the_page_of_papers_is_the_one_that_the_records_give() -> None:
-    page = (FOLDER.parent / "docs" / "papers.md").read_text(encoding="utf-8")
-    assert page == pages(FOLDER)["papers.md"], "run `volery reproduce --papers`"
+def test_the_pages_of_papers_are_those_that_the_records_give() -> None:
+    docs = FOLDER.parent / "docs"
+    found = [docs / "papers.md", *(docs / "papers").iterdir()]
+    written = {page.relative_to(docs).as_posix(): page.read_text(encoding="utf-8") for page in found}
+    given = pages(FOLDER)
+    assert not [name for name in written | given if written.get(name) != given.get(name)], (
+        "run `volery reproduce --papers`, and delete pages of sources that are gone"
+    )
 
 
 def test_every_paper_has_an_experiment() -> None:

@@ -294,10 +294,10 @@ def test_a_record_without_runs_cannot_be_checked(experiment: Experiment, tmp_pat
 def test_the_page_tells_claims_and_values_and_what_was_not_run(
     experiment: Experiment, folder: Path, tmp_path: Path
 ) -> None:
-    assert "Not run. `volery reproduce small` runs it." in pages(folder)["papers.md"]
+    assert "Not run. `volery reproduce small` runs it." in pages(folder)["papers/test.md"]
     write_record(make_record(run(experiment, tmp_path), quick=False), record_path(folder, "small"))
     (folder / "explanations" / "small.md").write_text("Why it is so.\n", encoding="utf-8")
-    page = pages(folder)["papers.md"]
+    page = pages(folder)["papers/test.md"]
     assert "What was said." in page
     assert (
         "Our reading: No job is faster than three hops.<br>Test: `jrt_s.mean of m, p >= 100 µs` | 1.5 ms | exact |"
@@ -307,17 +307,17 @@ def test_the_page_tells_claims_and_values_and_what_was_not_run(
     assert "; no run was run again since." in page
     assert "**not decidable**: trace tr/gone.tr.gz is not here" in page
     assert page.endswith("Why it is so.\n")
-    assert page == pages(folder)["papers.md"]
+    assert page == pages(folder)["papers/test.md"]
     assert "before the experiment changed" not in page
     text = (folder / "small.toml").read_text(encoding="utf-8")
     (folder / "small.toml").write_text(text.replace("three hops", "two hops"), encoding="utf-8")
-    assert ", **before the experiment changed**; no run was run again since." in pages(folder)["papers.md"]
+    assert ", **before the experiment changed**; no run was run again since." in pages(folder)["papers/test.md"]
 
 
 def test_the_counts_stand_before_the_first_section_of_the_introduction(folder: Path) -> None:
     (folder / "explanations" / "introduction.md").write_text("# Top\n\nIn short.\n\n## How\n\nSo.\n", encoding="utf-8")
     page = pages(folder)["papers.md"]
-    places = [page.index(text) for text in ("In short.", "## Counts", "## How\n\nSo.", "Not run.")]
+    places = [page.index(text) for text in ("In short.", "## Counts", "](papers/test.md)", "## How\n\nSo.")]
     assert places == sorted(places)
 
 

@@ -89,7 +89,7 @@ def test_a_queue_is_held_against_theory_at_the_load_that_it_had(folder: Path, tm
     assert "Figure 0: analysis (lines), simulation (circles)" in picture
     assert ">wait<" in picture
     write_record(record, record_path(folder, "small"))
-    page = pages(folder)["papers.md"]
+    page = pages(folder)["papers/test.md"]
     assert "| settled load | settled queueing s |" in page
     assert "`settled.queueing_s of one within mmc_wait(servers=1, arrival_rate=settled.load, service_mean=1)" in page
 

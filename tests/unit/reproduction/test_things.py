@@ -81,9 +81,10 @@ def test_a_thing_that_is_left_out_is_named(folder: Path) -> None:
 
 def test_counts_and_verdicts_are_those_of_the_things(folder: Path) -> None:
     things = dict(read_things(folder, []))
-    assert counts_rows(things)[-1] == ("all", "301", "301", "0", "0", "0")
+    assert counts_rows(things, "t.md")[-1] == ("all", "301", "301", "0", "0", "0")
     things["001"] = (Thing("001-01", "waits", "contradicted", "seen", (CLAIM, "small/other")), *things["001"][1:])
-    row = counts_rows(things)[1]
+    row = counts_rows(things, "t.md")[1]
+    assert row[0].endswith("](t.md#source-001)")
     assert dict(zip(STATUSES, row[2:], strict=True)) == {
         "done": "54",
         "partial": "0",
@@ -92,9 +93,9 @@ def test_counts_and_verdicts_are_those_of_the_things(folder: Path) -> None:
     }
     judged = [Judgement("waits", "a", "differs", "", ()), Judgement("waits", "b", "reproduced", "", ())]
     verdicts = {CLAIM: judged, "small/other": []}
-    tables = {source: rows for source, _, rows in things_tables(things, verdicts, {"small": "s"})}
+    tables = {source: rows for source, _, rows in things_tables(things, verdicts, {"small": "p.md#s"})}
     assert tables["001"][0] == (
         "001-01", "waits", "**contradicted**", "seen",
-        "[waits](papers.md#s): differs, reproduced<br>[other](papers.md#s): not tried",
+        "[waits](p.md#s): differs, reproduced<br>[other](p.md#s): not tried",
     )  # fmt: skip
     assert re.fullmatch("\\W", tables["001"][1][-1])

@@ -2,14 +2,14 @@
 
 Roles    Router (several), StateStore, PolicyGenerator (GPG), Proxy (AM-RM proxies with the application masters beside
          them, several per sub-cluster), ResourceManager (one per sub-cluster), Node (one per machine).
-Flow     Submit > Locate > Located > Hosted > Ask > (machine's heartbeat, master's heartbeat) Grant > Start > Completed
-         and, in the machine's heartbeat, Vacated. Out of band: Load > Directory; News > Read > Standing > Policy >
-         Entitle.
+Flow     Submit > Locate > Located > Hosted > ContainerRequest > (machine's heartbeat, master's heartbeat) Grant >
+         Start > Completed and, in the machine's heartbeat, Vacated. Out of band: Load > Directory; News > Read >
+         SubclusterLoads > PolicyUpdate > Entitle.
 Deviates No text of the paper was at hand but abstract and summaries: policies and periods are those of Hadoop's
          documentation and code, and the method by which queues get their capacities is ours (docs/reference/hydra.md).
          Slots only. Application masters take no container and no time to start: they stand beside proxies, which are a
          few per sub-cluster instead of one per machine and do not fail. Empty heartbeats are not
-         sent. Asks are not moved once they are placed, unless a sub-cluster is lost or back; locality is of
+         sent. Requests are not moved once they are placed, unless a sub-cluster is lost or back; locality is of
          sub-clusters, not of machines and racks. home: a job whose home cannot run a task asks the others. The state
          store does not fail. docs/papers.md.
 """
@@ -192,7 +192,7 @@ STAGES = {
     Stage.M3: Realisation("StateStore.on_load", "full", "membership and load of all sub-clusters"),
     Stage.M4: Realisation("Proxy.on_directory", "full", "active sub-clusters with a weight that have such machines"),
     Stage.M5: Realisation("Proxy._want", "full", "broadcast, home, headroom and weights, or locality"),
-    Stage.M6: Realisation("ResourceManager.on_ask"),
+    Stage.M6: Realisation("ResourceManager.on_container_request"),
     Stage.R1: Realisation("ResourceManager.on_vacated", "full", "the machines of the sub-cluster, by heartbeat"),
     Stage.R3: Realisation("ResourceManager._serve", "full", "constraint bit vectors"),
     Stage.R4: Realisation("ResourceManager._serve", "full", "free slots of the machine"),

@@ -14,7 +14,17 @@ from typing import Final
 import msgspec
 
 from volery.architectures.hydra.layout import STORE, SubCluster
-from volery.architectures.hydra.messages import Ask, Container, Entitle, Grant, Held, Load, Register, Release, Vacated
+from volery.architectures.hydra.messages import (
+    Container,
+    ContainerRequest,
+    Entitle,
+    Grant,
+    Held,
+    Load,
+    Register,
+    Release,
+    Vacated,
+)
 from volery.architectures.hydra.recovery import IDS, Registrations
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Computed, Event, PeerBack, PeerLost, TimerFired
@@ -143,7 +153,7 @@ class ResourceManager(Component):
             self._order.reweigh(user, self._part)
         return user
 
-    def on_ask(self, message: Ask, source: Address, now: Time) -> None:
+    def on_container_request(self, message: ContainerRequest, source: Address, now: Time) -> None:
         """Queue what is wanted, and forget what is not wanted any more."""
         if message.number <= self._heard.get(source, 0):
             return
@@ -417,7 +427,7 @@ class ResourceManager(Component):
         assert self._usable == self._sub.matches.every, "machines are not in use"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Ask: on_ask,
+        ContainerRequest: on_container_request,
         Vacated: on_vacated,
         Release: on_release,
         Entitle: on_entitle,

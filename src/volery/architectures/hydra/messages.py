@@ -34,7 +34,7 @@ class Hosted(Message, frozen=True):
     job: Job
 
 
-class Ask(Message, frozen=True):
+class ContainerRequest(Message, frozen=True):
     """Proxy > resource manager: so many containers more, or fewer, for a job.
 
     Args:
@@ -181,7 +181,7 @@ class Read(Message, frozen=True):
     """Policy generator > store: send me the loads."""
 
 
-class Standing(Message, frozen=True):
+class SubclusterLoads(Message, frozen=True):
     """Store > policy generator: the last load of every sub-cluster, and which of them are active."""
 
     loads: tuple[Load, ...]
@@ -195,7 +195,7 @@ class Guarantee(msgspec.Struct, frozen=True, gc=False, array_like=True):
     slots: tuple[int, ...]
 
 
-class Policy(Message, frozen=True):
+class PolicyUpdate(Message, frozen=True):
     """Policy generator > store: new weights of sub-clusters, in permille, and new guaranteed capacities."""
 
     weights: tuple[int, ...]
@@ -203,6 +203,7 @@ class Policy(Message, frozen=True):
 
 
 MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {Locate, Located, Hosted, Ask, Grant, Release, Start, Kill, Completed, Refused, Vacated, Register, Welcome, Reborn,
-     NodeDead, Load, Directory, Entitle, News, Read, Standing, Policy, MoreTasks, Cancel, JobAccepted, JobDone}
+    {Locate, Located, Hosted, ContainerRequest, Grant, Release, Start, Kill, Completed, Refused, Vacated, Register,
+     Welcome, Reborn, NodeDead, Load, Directory, Entitle, News, Read, SubclusterLoads, PolicyUpdate, MoreTasks, Cancel,
+     JobAccepted, JobDone}
 )  # fmt: skip

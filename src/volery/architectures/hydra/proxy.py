@@ -17,9 +17,9 @@ import msgspec
 
 from volery.architectures.hydra.layout import Layout, Membership, rm_of, sub_of_rm
 from volery.architectures.hydra.messages import (
-    Ask,
     Completed,
     Container,
+    ContainerRequest,
     Directory,
     Grant,
     Hosted,
@@ -236,7 +236,7 @@ class Proxy(Component):
             counts = tuple([of_sub[mask] for mask in masks])
             if masks:
                 address = rm_of(sub)
-                self._port.send(address, Ask(self._next(address), job, application.user, masks, counts))
+                self._port.send(address, ContainerRequest(self._next(address), job, application.user, masks, counts))
 
     def _next(self, address: Address) -> int:
         number = self._numbers[address] = self._numbers.get(address, 0) + 1
@@ -439,4 +439,8 @@ class Proxy(Component):
         Reborn: on_reborn,
         Renewed: on_renewed,
     }
-    sends = sent_to("router", JobAccepted, JobDone) | sent_to("rm", Ask, Release) | sent_to("node", Start, Kill)
+    sends = (
+        sent_to("router", JobAccepted, JobDone)
+        | sent_to("rm", ContainerRequest, Release)
+        | sent_to("node", Start, Kill)
+    )

@@ -19,9 +19,9 @@ from volery.architectures.hydra.messages import (
     Locate,
     Located,
     News,
-    Policy,
+    PolicyUpdate,
     Read,
-    Standing,
+    SubclusterLoads,
 )
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Measured, PeerBack, PeerLost, TimerFired
@@ -95,9 +95,9 @@ class StateStore(Component):
     def on_read(self, message: Read, source: Address, now: Time) -> None:
         """Send the policy generator the loads."""
         self._news_sent = False
-        self._port.send(GPG, Standing(tuple(self._loads), tuple(self._active)))
+        self._port.send(GPG, SubclusterLoads(tuple(self._loads), tuple(self._active)))
 
-    def on_policy(self, message: Policy, source: Address, now: Time) -> None:
+    def on_policy_update(self, message: PolicyUpdate, source: Address, now: Time) -> None:
         """New policies hold until there are newer ones, whatever becomes of the generator."""
         if self._weights != list(message.weights):
             self._weights = list(message.weights)
@@ -145,7 +145,7 @@ class StateStore(Component):
         Locate: on_locate,
         Load: on_load,
         Read: on_read,
-        Policy: on_policy,
+        PolicyUpdate: on_policy_update,
         TimerFired: on_timer,
         PeerLost: on_peer_lost,
         PeerBack: on_peer_back,
@@ -155,7 +155,7 @@ class StateStore(Component):
         sent_to("router", Located, Directory)
         | sent_to("proxy", Directory)
         | sent_to("rm", Entitle)
-        | sent_to("gpg", News, Standing)
+        | sent_to("gpg", News, SubclusterLoads)
     )
 
 
@@ -236,7 +236,7 @@ class PolicyGenerator(Component):
         self._looking = False
         self._port.send(STORE, Read())
 
-    def on_standing(self, message: Standing, source: Address, now: Time) -> None:
+    def on_loads(self, message: SubclusterLoads, source: Address, now: Time) -> None:
         loads = message.loads
         weights = [WHOLE] * len(loads)
         if self._weighs:
@@ -251,7 +251,7 @@ class PolicyGenerator(Component):
             slots = [load.slots if active else 0 for load, active in zip(loads, message.active, strict=True)]
             dealt = guarantees(dict(sorted(demand.items())), self._queues, slots)
             found = tuple([Guarantee(queue, laid) for queue, laid in dealt.items()])
-        self._port.send(STORE, Policy(tuple(weights), found))
+        self._port.send(STORE, PolicyUpdate(tuple(weights), found))
 
-    receives = {News: on_news, Standing: on_standing, TimerFired: on_timer}  # noqa: RUF012 - replaced by the base
-    sends = sent_to("store", Read, Policy)
+    receives = {News: on_news, SubclusterLoads: on_loads, TimerFired: on_timer}  # noqa: RUF012 - replaced by the base
+    sends = sent_to("store", Read, PolicyUpdate)

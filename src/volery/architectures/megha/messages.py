@@ -12,10 +12,9 @@ from typing import Final
 
 import msgspec
 
-from volery.core.events import Moved
+from volery.core.events import Moved, ShareChange
 from volery.core.model import Amounts, Message, Task, TaskId
 from volery.core.records import INCARNATION_ATTEMPTS
-from volery.core.shares import ShareChange
 from volery.roles import node
 from volery.roles.recovery import leases
 from volery.roles.recovery.channel import LINK_MESSAGES

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from volery.core.capabilities import Share
 from volery.core.errors import InputError
+from volery.core.events import ShareChange
 from volery.core.model import Amounts, Cluster, Task, TaskId
 from volery.core.resources import Packing
-from volery.core.shares import Share, ShareChange
 from volery.policies.fairness import ShareLedger, Sharer, nodes, parse_shares_text, reweighed
 from volery.policies.queues import Kind, VectorQueue
 

@@ -263,7 +263,7 @@ CAPTIONS = {
     "Completed": "{sender} tells {receiver} that {tasks} has finished; the machine is idle again.",
     "QueueLengths": "{sender} reports to {receiver} how many tasks wait in its queues.",
     "Update": "{sender} sends {receiver}, its second master, all tasks that wait, in case it fails.",
-    "Claim": "{sender} has lost its master and asks {receiver} to let it lead the group.",
+    "VoteRequest": "{sender} has lost its master and asks {receiver} to let it lead the group.",
     "Lineup": "{sender} leads the group now, and tells {receiver} who is its second master.",
     "Declared": "{sender} has lost both masters and tells {receiver}: the first, or the strongest, of these will lead.",
     "Withdrawn": "{sender} has let {tasks} go that waited: the job was given up.",

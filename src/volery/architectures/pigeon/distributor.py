@@ -10,12 +10,12 @@ from typing import Literal
 from volery.architectures.pigeon.balance import QueueView
 from volery.architectures.pigeon.groups import GroupSupply
 from volery.architectures.pigeon.messages import (
-    Claim,
     Completed,
     GroupTasks,
     Lost,
     QueueLengths,
     Report,
+    VoteRequest,
     Withdraw,
     Withdrawn,
 )
@@ -28,7 +28,7 @@ from volery.roles.recovery.leases import Result, Standing
 from volery.roles.submission import ANSWERS, JobLedger
 
 Distribution = Literal["even", "supply"]
-RECOVERY = frozenset({Result, Report, Lost, Standing, Claim})
+RECOVERY = frozenset({Result, Report, Lost, Standing, VoteRequest})
 """The messages to a distributor with a recovery."""
 
 
@@ -205,7 +205,7 @@ class Distributor(Component):
         assert self._recovery is not None, "a master may crash"
         self._recovery.answer_epoch(source)
 
-    def on_claim(self, message: Claim, source: Address, now: Time) -> None:
+    def on_vote_request(self, message: VoteRequest, source: Address, now: Time) -> None:
         """Promise an epoch, or refuse."""
         assert self._recovery is not None, "a master may crash"
         self._recovery.claim(message, source)
@@ -228,6 +228,6 @@ class Distributor(Component):
         Report: on_report,
         Lost: on_lost,
         Standing: on_standing,
-        Claim: on_claim,
+        VoteRequest: on_vote_request,
     }
     sends = ANSWERS | sent_to("master", GroupTasks, Withdraw) | DistributorRecovery.sends

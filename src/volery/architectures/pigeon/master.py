@@ -21,8 +21,7 @@ from volery.architectures.pigeon.messages import (
     kind_of,
 )
 from volery.architectures.pigeon.queues import FairQueues, WeightCounting
-from volery.architectures.pigeon.recovery import Leading, MasterRecovery
-from volery.architectures.pigeon.replica import UPDATE
+from volery.architectures.pigeon.recovery import UPDATE, Leading, MasterRecovery
 from volery.architectures.pigeon.succession import SUCCESSION
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Drain, Measured, TaskFinished, TimerFired

@@ -99,7 +99,7 @@ class Update(Message, frozen=True):
     owners: tuple[Address, ...]
 
 
-class Claim(Message, frozen=True):
+class VoteRequest(Message, frozen=True):
     """Candidate > distributor: promise me this epoch; with a node that was lost or restarted, confirm it."""
 
     epoch: int
@@ -145,6 +145,6 @@ MESSAGES: Final[frozenset[type[Message]]] = frozenset(
     {GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed, QueueLengths}
 )
 RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {Deal, Lost, Report, Resume, Update, Claim, Granted, Lineup, Declared, *NODE_MESSAGES, *LINK_MESSAGES}
+    {Deal, Lost, Report, Resume, Update, VoteRequest, Granted, Lineup, Declared, *NODE_MESSAGES, *LINK_MESSAGES}
 )
 """Those of masters and machines that may crash."""

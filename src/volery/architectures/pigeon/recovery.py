@@ -2,17 +2,27 @@
 
 A leader begins with the status of every worker, and compares what runs with the tasks that the distributors have sent.
 Who leads is decided elsewhere: of two fixed masters by `volery.roles.recovery.election`, of many workers by
-`succession`. Distributors do not crash: the paper does not treat them.
+`succession`; then a second master keeps a replica of the leader's queues. Distributors do not crash: the paper does not
+treat them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from volery.architectures.pigeon.groups import Group
-from volery.architectures.pigeon.messages import Claim, Deal, Granted, Lost, Report, Resume, Update, Withdrawn, kind_of
-from volery.architectures.pigeon.replica import QueuedTask, Replica
+from volery.architectures.pigeon.messages import (
+    Deal,
+    Granted,
+    Lost,
+    Report,
+    Resume,
+    Update,
+    VoteRequest,
+    Withdrawn,
+    kind_of,
+)
 from volery.architectures.pigeon.succession import SUCCESSION_SENDS, Candidacy, Promises
 from volery.core.component import Sends, role_of, sent_to
 from volery.core.events import Counted, Event, Reassignment, TimerFired
@@ -22,6 +32,8 @@ from volery.policies.match import positions
 from volery.roles.node import Kill
 from volery.roles.recovery.election import Led, pair_sends, seated
 from volery.roles.recovery.leases import Active, Deposed, Forget, Result, Run, Status
+
+UPDATE: Final = "update of the second master"
 
 
 def pair_of(group: int) -> tuple[Address, Address]:
@@ -139,9 +151,87 @@ class DistributorRecovery:
         group = self._group_at[master]
         self._port.send(master, Deposed(max(self._epochs[group], self._promises.epoch(group))))
 
-    def claim(self, message: Claim, source: Address) -> None:
+    def claim(self, message: VoteRequest, source: Address) -> None:
         """Promise an epoch to a candidate, or refuse."""
         self._port.send(source, self._promises.answer(self._group_at[source], message, source))
+
+
+class QueuedTask(NamedTuple):
+    """A task in a queue of a master.
+
+    Args:
+        kind: the type of its job.
+        owner: the distributor that sent it.
+    """
+
+    task: Task
+    kind: int
+    attempt: int
+    owner: Address
+
+
+class LeaderView(Protocol):
+    """The leadership of a master, as its replica reads it."""
+
+    epoch: int
+    leading: bool
+    second: Address
+
+
+class Replica:
+    """The replica of a master's queues that its second master keeps: updates of a leader, and the last one.
+
+    The next update follows within a period of a change. What the queues were when the leader crashed is known up to a
+    period: the rest, and whatever nodes have begun since, the new leader learns from distributors and nodes.
+    """
+
+    _port: Port
+
+    def __init__(self, leadership: LeaderView, period_us: Time) -> None:
+        self._leadership = leadership
+        self._period_us = period_us
+        self._due = False
+        self._kept: dict[TaskId, QueuedTask] = {}
+
+    def bind(self, port: Port) -> None:
+        """Take the master's port."""
+        self._port = port
+
+    def look(self, now: Time) -> None:
+        """Update the second within a period: a queue may have changed."""
+        if self._leadership.leading and self._leadership.second and not self._due:
+            self._due = True
+            self._port.set_timer(UPDATE, now + self._period_us)
+
+    def send(self, waiting: Mapping[TaskId, QueuedTask]) -> None:
+        """Send all that waits to the second master, if there is one."""
+        self._due = False
+        if self._leadership.leading and self._leadership.second:
+            all_of_it = tuple(waiting.values())
+            self._port.send(
+                self._leadership.second,
+                Update(
+                    self._leadership.epoch,
+                    tuple([one.task for one in all_of_it]),
+                    tuple([one.kind for one in all_of_it]),
+                    tuple([one.attempt for one in all_of_it]),
+                    tuple([one.owner for one in all_of_it]),
+                ),
+            )
+
+    def keep(self, update: Update) -> None:
+        """Keep the queues of the leader that this one follows."""
+        if update.epoch == self._leadership.epoch and not self._leadership.leading:
+            rows = zip(update.tasks, update.kinds, update.attempts, update.owners, strict=True)
+            self._kept = {task.id: QueuedTask(task, kind, attempt, owner) for task, kind, attempt, owner in rows}
+
+    def kept_of(self, owner: Address) -> tuple[tuple[TaskId, int], ...]:
+        """Tasks of a distributor that are kept, with their attempts."""
+        return tuple([(one.task.id, one.attempt) for one in self._kept.values() if one.owner == owner])
+
+    def take(self, tasks: Sequence[TaskId]) -> list[QueuedTask]:
+        """Give up tasks that are kept, to be placed."""
+        return [self._kept.pop(task) for task in tasks]
 
 
 class Leading(Protocol):

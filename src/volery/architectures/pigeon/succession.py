@@ -24,14 +24,14 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from volery.architectures.pigeon.messages import Claim, Declared, Granted, Lineup
+from volery.architectures.pigeon.messages import Declared, Granted, Lineup, VoteRequest
 from volery.core.component import Handler, Sends, sent_to
 from volery.core.events import Event, PeerBack, PeerLost, TimerFired
 from volery.core.model import NEVER, Address, Time
 from volery.core.port import Port
 from volery.roles.node import NO_EPOCH
 from volery.roles.recovery.channel import Renewed
-from volery.roles.recovery.election import CLAIM, LEADERSHIP, Led
+from volery.roles.recovery.election import CLAIM, LEADERSHIP, Led, placed
 from volery.roles.recovery.leases import Deposed, GuardedNode, Lead, Lease, Result, Standing, Status, Unseat
 
 Election = Literal["time", "power"]
@@ -42,7 +42,7 @@ SUCCESSION: Final[Mapping[type, Handler]] = dict.fromkeys((Granted, Lineup, Decl
 SUCCESSION_SENDS: Final[Sends] = (
     sent_to("master", Standing, Lineup, Declared)
     | sent_to("node", Lead, Standing, Unseat)
-    | sent_to("distributor", Claim, Standing)
+    | sent_to("distributor", VoteRequest, Standing)
 )
 
 
@@ -68,7 +68,7 @@ class Promises:
         """The highest epoch that was promised."""
         return self._epochs[group]
 
-    def answer(self, group: int, claim: Claim, source: Address) -> Granted | Deposed:
+    def answer(self, group: int, claim: VoteRequest, source: Address) -> Granted | Deposed:
         """Promise a higher epoch, confirm the one that was promised last, or refuse."""
         promised, leaders = self._epochs[group], self._leaders[group]
         if claim.epoch > promised or (claim.node and claim.epoch == promised):
@@ -191,7 +191,7 @@ class Candidacy:
         if was_leading:
             self._master.forget_all()
         for distributor in self._distributors:
-            self._port.send(distributor, Claim(self.epoch))
+            self._port.send(distributor, VoteRequest(self.epoch))
 
     def on_granted(self, message: Granted, source: Address, now: Time) -> None:
         """Lead when a majority has promised the epoch."""
@@ -298,7 +298,7 @@ class Candidacy:
         """Ask the distributors whether this one still leads."""
         self._confirming[node] = (at_us, {})
         for distributor in self._distributors:
-            self._port.send(distributor, Claim(self.epoch, node, at_us))
+            self._port.send(distributor, VoteRequest(self.epoch, node, at_us))
 
     def _confirmed(self, message: Granted, source: Address) -> None:
         at_us, votes = self._confirming.get(message.node, (0, {}))
@@ -339,14 +339,9 @@ class Candidacy:
             else:
                 self._met(source, message.epoch, now)
             return
-        known = self._master.known_at(source)
-        running = [
-            active if (mine := known.get(active.task)) is None or mine.attempt != active.attempt else mine
-            for active in message.running
-        ]
-        found = self._master.seats(source, running)
-        if len(found) < len(running):  # its next status will be without the others
-            left = {active.task for active in running} - {active.task for active in found}
+        found = placed(self._master, source, message.running)
+        if len(found) < len(message.running):  # its next status will be without the others
+            left = {active.task for active in message.running} - {active.task for active in found}
             self._port.send(source, Unseat(self.epoch, tuple(sorted(left))))
             return
         self._missing.pop(source, None)

@@ -57,7 +57,15 @@ from volery.core.bounds import (
     WholeMicroseconds,
     param,
 )
-from volery.core.capabilities import CrashRecovery, DueShares, Overcommitment, Replication, Resumption, TagPlacement
+from volery.core.capabilities import (
+    Billing,
+    CrashRecovery,
+    DueShares,
+    Overcommitment,
+    Replication,
+    Resumption,
+    TagPlacement,
+)
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, split_evenly
@@ -65,7 +73,6 @@ from volery.core.records import ATTEMPT_MAX
 from volery.core.resources import units_per_processor
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
-from volery.core.tariff import Billing
 from volery.policies.locality import ByTime
 from volery.roles.recovery.channel import LINK_MESSAGES, linked
 

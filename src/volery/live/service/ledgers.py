@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from volery.core.assignment import Owner
-from volery.core.events import Reassignment
+from volery.core.events import Reassignment, ShareChange
 from volery.core.model import JobId, TaskId, Time
-from volery.core.shares import ShareChange
 from volery.live.messages import PreemptionReport
 from volery.live.service.rows import JobListings
 from volery.live.status import PreemptionStatus, SharePart, WeightChange

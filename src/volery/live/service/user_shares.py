@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
+from volery.core.capabilities import Share
 from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, JobId, Message
-from volery.core.shares import Share
 from volery.live.clock import unix_now_us
 from volery.live.messages import PreemptionReport
 from volery.live.service.batches import UnwrittenError, Written

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from volery.core.shares import MILLIONTHS
+from volery.core.events import MILLIONTHS
 from volery.policies.fairness.order import Ranking
 from volery.policies.fairness.shares import SHARE_BITS, Resources, Sharer, checked_capacity, dominant_share, minus, plus
 

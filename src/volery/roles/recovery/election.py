@@ -108,6 +108,13 @@ def seated(running: Sequence[Active], units: Iterable[int]) -> list[Active]:
     return list(found.values())
 
 
+def placed(master: Led, node: Address, running: Iterable[Active]) -> list[Active]:
+    """The attempts of a node's status that have a place; those that the master knows are as in its account."""
+    known = master.known_at(node)
+    both = ((active, known.get(active.task, active)) for active in running)
+    return master.seats(node, [mine if mine.attempt == active.attempt else active for active, mine in both])
+
+
 class Leadership:
     """The leadership of one master of a pair: epochs, takeover, leases of nodes, moves of jobs.
 
@@ -348,8 +355,8 @@ class Leadership:
         if message.epoch < self.epoch:
             self._port.send(source, Lead(self.epoch))
             return
-        running = [self._known(source, active) for active in self._of_clients(message.running)]
-        found = self._master.seats(source, running)
+        running = [active for active in message.running if active.owner in self._clients]
+        found = placed(self._master, source, running)
         if len(found) < len(message.running):  # its next status will be without the others
             left = {active.task for active in message.running} - {active.task for active in found}
             self._port.observe(Counted("attempts_unseated", len(left)))
@@ -379,13 +386,6 @@ class Leadership:
             self._port.send(node, Lead(self.epoch, confirmed=True))
             if self.reachable(node):
                 self._master.node_back(node)
-
-    def _known(self, node: Address, active: Active) -> Active:
-        known = self._master.known_at(node).get(active.task)
-        return active if known is None or known.attempt != active.attempt else known
-
-    def _of_clients(self, running: Iterable[Active]) -> list[Active]:
-        return [active for active in running if active.owner in self._clients]
 
     def _look(self) -> None:
         reported = len(self._missing) < len(self._nodes)

@@ -7,8 +7,8 @@ from typing import Any
 from tests.unit.architectures.parts import Alone, messages
 
 from volery.architectures.hydra.messages import (
-    Ask,
     Container,
+    ContainerRequest,
     Entitle,
     Grant,
     Refused,
@@ -36,8 +36,8 @@ def granted(effects: list[Any]) -> list[tuple[str, int]]:
     return [(to, container.job) for to, grant in messages(effects, Grant) for container in grant.containers]
 
 
-def ask(number: int, job: int, count: int, user: str = "") -> Ask:
-    return Ask(number, job, user, (0,), (count,))
+def ask(number: int, job: int, count: int, user: str = "") -> ContainerRequest:
+    return ContainerRequest(number, job, user, (0,), (count,))
 
 
 def test_what_is_free_is_granted_and_the_rest_waits_for_a_heartbeat() -> None:

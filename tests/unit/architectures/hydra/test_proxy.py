@@ -9,9 +9,9 @@ import msgspec
 from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures.hydra.messages import (
-    Ask,
     Completed,
     Container,
+    ContainerRequest,
     Directory,
     Grant,
     Hosted,
@@ -43,7 +43,7 @@ def container(number: int, machine: int, job: int = 0, mask: int = 0) -> Contain
 
 
 def asks(effects: list[Any]) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-    return {to: (ask.masks, ask.counts) for to, ask in messages(effects, Ask)}
+    return {to: (ask.masks, ask.counts) for to, ask in messages(effects, ContainerRequest)}
 
 
 def started(effects: list[Any]) -> dict[str, int]:

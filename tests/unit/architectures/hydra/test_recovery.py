@@ -7,8 +7,8 @@ from typing import Any
 from tests.unit.architectures.parts import Alone
 
 from volery.architectures.hydra.messages import (
-    Ask,
     Container,
+    ContainerRequest,
     Grant,
     Held,
     Kill,
@@ -50,8 +50,8 @@ def granted(effects: list[Any]) -> list[Container]:
     return [each for _, message in effects if isinstance(message, Grant) for each in message.containers]
 
 
-def ask(number: int, count: int) -> Ask:
-    return Ask(number, 7, "", (0,), (count,))
+def ask(number: int, count: int) -> ContainerRequest:
+    return ContainerRequest(number, 7, "", (0,), (count,))
 
 
 def test_a_registration_is_taken_over_and_later_containers_are_of_its_term() -> None:

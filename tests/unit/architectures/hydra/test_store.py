@@ -14,9 +14,9 @@ from volery.architectures.hydra.messages import (
     Locate,
     Located,
     News,
-    Policy,
+    PolicyUpdate,
     Read,
-    Standing,
+    SubclusterLoads,
 )
 from volery.architectures.hydra.store import guarantees, load_weights
 from volery.core.events import PeerBack, PeerLost, TimerFired
@@ -49,7 +49,7 @@ def test_a_load_is_news_once_and_published_at_the_end_of_the_instant() -> None:
     found = published(one)
     assert [to for to, _ in found] == ["router/0", "proxy/0/0", "proxy/1/0"]
     assert found[0][1] == Directory(1, (True, True), (1000, 1000), (0, 1))
-    ((_, standing),) = messages(one.hear(Read(), "gpg/0"), Standing)
+    ((_, standing),) = messages(one.hear(Read(), "gpg/0"), SubclusterLoads)
     assert standing.loads[0] == LOAD
     assert messages(one.hear(Load(2, 2, 2, 0, (), (), ()), "rm/0"), News), "news again"
 
@@ -64,7 +64,7 @@ def test_membership_follows_lost_and_recovered_managers() -> None:
 
 
 def test_policies_are_sent_where_they_are_new_and_to_those_that_have_restarted() -> None:
-    one, policy = store(), Policy((500, 1000), (Guarantee("a", (1, 2)),))
+    one, policy = store(), PolicyUpdate((500, 1000), (Guarantee("a", (1, 2)),))
     assert messages(one.hear(policy, "gpg/0"), Entitle) == [
         ("rm/0", Entitle(1, ("a",), (1,))),
         ("rm/1", Entitle(1, ("a",), (2,))),
@@ -79,7 +79,7 @@ def test_policies_are_sent_where_they_are_new_and_to_those_that_have_restarted()
 
 
 STORE = "store/0"
-STANDING = Standing((Load(1, 2, 0, 5, ("a",), (2,), (4,)), Load(1, 2, 2, 0, ("b",), (1,), (0,))), (True, True))
+STANDING = SubclusterLoads((Load(1, 2, 0, 5, ("a",), (2,), (4,)), Load(1, 2, 2, 0, ("b",), (1,), (0,))), (True, True))
 
 
 def generator(**parameters: Any) -> Alone:
@@ -91,7 +91,7 @@ def test_it_looks_at_the_end_of_the_period_in_which_there_was_news() -> None:
     assert one.hear(News(), STORE, now=3 * SECOND) == [TimerSet("look", 10 * SECOND)]
     assert not one.hear(News(), STORE, now=4 * SECOND), "it will look"
     assert one.hear(TimerFired("look"), "gpg/0", now=10 * SECOND) == [(STORE, Read())]
-    assert one.hear(STANDING, STORE) == [(STORE, Policy((500, 1000), ()))]
+    assert one.hear(STANDING, STORE) == [(STORE, PolicyUpdate((500, 1000), ()))]
 
 
 def test_guarantees_follow_demand_where_there_are_queues() -> None:
@@ -101,7 +101,7 @@ def test_guarantees_follow_demand_where_there_are_queues() -> None:
 
 
 def test_lost_subclusters_have_neither_slots_nor_demand() -> None:
-    lost = Standing(STANDING.loads, (True, False))
+    lost = SubclusterLoads(STANDING.loads, (True, False))
     ((_, policy),) = generator(queues="a:1+b:1").hear(lost, STORE)
     assert {each.queue: each.slots for each in policy.guarantees}["b"] == (1, 0), "its part of what is left"
 

@@ -28,10 +28,19 @@ from volery.architectures.megha.messages import (
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component
-from volery.core.events import Drain, Moved, PeerBack, PeerLost, Reassignment, Submit, TaskFinished, TimerFired
+from volery.core.events import (
+    Drain,
+    Moved,
+    PeerBack,
+    PeerLost,
+    Reassignment,
+    ShareChange,
+    Submit,
+    TaskFinished,
+    TimerFired,
+)
 from volery.core.model import Address, Amounts, Cluster, Job, Task
 from volery.core.resources import Packing
-from volery.core.shares import ShareChange
 from volery.core.streams import Streams
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import Frame, Linked

@@ -29,11 +29,10 @@ from volery.architectures.megha.users import UserLines
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.errors import InputError
-from volery.core.events import JobDone, Preemption, Submit, TimerFired
+from volery.core.events import MILLIONTHS, JobDone, Preemption, ShareChange, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Job, Message, Task
 from volery.core.records import Records
 from volery.core.resources import Packing
-from volery.core.shares import MILLIONTHS, ShareChange
 from volery.core.streams import Streams
 from volery.core.why import Reason
 from volery.live.config.plan import FederationPlan

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from volery.architectures import configure, lookup
-from volery.architectures.pigeon.messages import Claim, Declared, Granted, Lineup, Report, Resume, Update
+from volery.architectures.pigeon.messages import Declared, Granted, Lineup, Report, Resume, Update, VoteRequest
 from volery.architectures.pigeon.succession import Promises
 from volery.core.capabilities import CrashRecovery
 from volery.core.events import PeerLost, TimerFired
@@ -50,16 +50,16 @@ class Candidate:
 
 def test_a_distributor_grants_an_epoch_once_and_refuses_lower_ones() -> None:
     promises = Promises([FIRST])
-    assert promises.answer(0, Claim(2), THIRD) == Granted(2, (FIRST, THIRD))
-    assert promises.answer(0, Claim(1), SECOND) == Deposed(2)
-    assert promises.answer(0, Claim(2), THIRD) == Deposed(2), "of an earlier incarnation"
-    assert promises.answer(0, Claim(2, "node/0", 5), THIRD) == Granted(2, (FIRST, THIRD), "node/0", 5)
-    assert promises.answer(0, Claim(1, "node/0", 5), SECOND) == Deposed(2), "it leads no more"
+    assert promises.answer(0, VoteRequest(2), THIRD) == Granted(2, (FIRST, THIRD))
+    assert promises.answer(0, VoteRequest(1), SECOND) == Deposed(2)
+    assert promises.answer(0, VoteRequest(2), THIRD) == Deposed(2), "of an earlier incarnation"
+    assert promises.answer(0, VoteRequest(2, "node/0", 5), THIRD) == Granted(2, (FIRST, THIRD), "node/0", 5)
+    assert promises.answer(0, VoteRequest(1, "node/0", 5), SECOND) == Deposed(2), "it leads no more"
 
 
 def test_the_second_claims_and_leads_when_a_majority_has_granted() -> None:
     one = Candidate(SECOND)
-    assert one.hear(PeerLost(FIRST)) == [(dealer, Claim(1)) for dealer in DEALERS]
+    assert one.hear(PeerLost(FIRST)) == [(dealer, VoteRequest(1)) for dealer in DEALERS]
     assert not one.hear(Granted(1, (FIRST,)), DEALERS[0])
     effects = one.hear(Granted(1, (FIRST,)), DEALERS[1])
     led = [to for to, message in effects if message == Lead(1, confirmed=True)]
@@ -81,7 +81,7 @@ def test_a_worker_waits_for_the_second_and_declares_itself_when_both_are_lost() 
     assert not one.hear(PeerLost(FIRST)), "the second will claim"
     declared = one.hear(PeerLost(SECOND), now=7)
     assert declared == [(seat, Declared(1, 7)) for seat in (FIRST, SECOND, FOURTH)]
-    assert one.hear(TimerFired(CLAIM))[0][1] == Claim(2)
+    assert one.hear(TimerFired(CLAIM))[0][1] == VoteRequest(2)
 
 
 @pytest.mark.parametrize(("election", "behind"), [("time", False), ("power", True)])
@@ -106,7 +106,9 @@ def test_a_claimant_follows_whom_distributors_have_promised_a_later_epoch() -> N
 def test_a_leader_asks_the_distributors_before_it_leads_a_restarted_node() -> None:
     one = Candidate(FIRST)
     one.hear(Renewed("node/1"))
-    assert one.hear(Status(-1, (), ()), "node/1", now=9) == [(dealer, Claim(0, "node/1", 9)) for dealer in DEALERS]
+    assert one.hear(Status(-1, (), ()), "node/1", now=9) == [
+        (dealer, VoteRequest(0, "node/1", 9)) for dealer in DEALERS
+    ]
     one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
     assert one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]) == [("node/1", Lead(0, confirmed=True))]
 
@@ -119,7 +121,7 @@ def test_a_candidate_that_began_anew_leads_a_node_once_it_has_received_something
     asked = [(to, message) for to, message in one.lead(1) if to.startswith("node")]
     assert asked == [(f"node/{number}", Standing(1, True)) for number in range(4)]
     assert one.hear(Deposed(0), "node/0") == [("node/0", Lead(1, confirmed=True))]
-    assert one.hear(Deposed(-1), "node/1", now=9) == [(dealer, Claim(1, "node/1", 9)) for dealer in DEALERS]
+    assert one.hear(Deposed(-1), "node/1", now=9) == [(dealer, VoteRequest(1, "node/1", 9)) for dealer in DEALERS]
 
 
 def test_what_was_granted_before_a_node_began_anew_does_not_lead_it() -> None:
@@ -129,14 +131,18 @@ def test_what_was_granted_before_a_node_began_anew_does_not_lead_it() -> None:
     one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
     one.hear(Renewed("node/1"), now=10)
     assert not one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[2]), "another may have led it since"
-    assert one.hear(Status(-1, (), ()), "node/1", now=11) == [(dealer, Claim(0, "node/1", 11)) for dealer in DEALERS]
+    assert one.hear(Status(-1, (), ()), "node/1", now=11) == [
+        (dealer, VoteRequest(0, "node/1", 11)) for dealer in DEALERS
+    ]
 
 
 def test_a_lost_node_that_begins_anew_is_given_up_after_another_confirmation() -> None:
     one = Candidate(FIRST)
     one.hear(PeerLost("node/1"))
-    assert one.hear(TimerFired(("lease", "node/1")), now=9) == [(dealer, Claim(0, "node/1", 9)) for dealer in DEALERS]
-    assert one.hear(Renewed("node/1"), now=10) == [(dealer, Claim(0, "node/1", 10)) for dealer in DEALERS]
+    assert one.hear(TimerFired(("lease", "node/1")), now=9) == [
+        (dealer, VoteRequest(0, "node/1", 9)) for dealer in DEALERS
+    ]
+    assert one.hear(Renewed("node/1"), now=10) == [(dealer, VoteRequest(0, "node/1", 10)) for dealer in DEALERS]
     one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[0])
     assert not one.hear(Granted(0, (FIRST,), "node/1", 9), DEALERS[1])
     one.hear(Granted(0, (FIRST,), "node/1", 10), DEALERS[0])
@@ -146,7 +152,7 @@ def test_a_lost_node_that_begins_anew_is_given_up_after_another_confirmation() -
 def test_a_claimant_claims_a_later_epoch_when_a_node_begins_anew() -> None:
     one = Candidate(SECOND)
     one.hear(PeerLost(FIRST))
-    assert one.hear(Renewed("node/1")) == [(dealer, Claim(5)) for dealer in DEALERS]
+    assert one.hear(Renewed("node/1")) == [(dealer, VoteRequest(5)) for dealer in DEALERS]
     assert not one.lead(1), "another may have led the node since"
     assert one.lead(5)
 
@@ -163,7 +169,7 @@ def test_a_node_that_never_answered_is_given_up_when_former_leaders_have_lost_it
     assert not one.hear(Standing(1, False), FIRST, now=30)
     assert one.hear(lease, now=40) == [(FIRST, Standing(1, True, "node/3", 40))]
     asked = one.hear(Standing(1, False, "node/3", 40), FIRST)
-    assert asked == [(dealer, Claim(1, "node/3", 40)) for dealer in DEALERS]
+    assert asked == [(dealer, VoteRequest(1, "node/3", 40)) for dealer in DEALERS]
     one.hear(Granted(1, (FIRST,), "node/3", 40), DEALERS[0])
     effects = one.hear(Granted(1, (FIRST,), "node/3", 40), DEALERS[1])
     assert {to for to, message in effects if isinstance(message, Report) and message.settled} == set(DEALERS)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from volery.core.capabilities import Share
 from volery.core.errors import InputError
 from volery.core.events import Reweigh
 from volery.core.model import Address, Message
-from volery.core.shares import Share
 from volery.live.service.store import JobStore
 from volery.live.service.user_shares import UserShares
 

@@ -1,10 +1,10 @@
-"""Prices of machines that are provisioned and released."""
+"""Capabilities of a deployment: the prices of machines that are provisioned and released."""
 
 from __future__ import annotations
 
 import pytest
 
-from volery.core.tariff import HOUR, Billing
+from volery.core.capabilities import HOUR, Billing
 
 
 @pytest.mark.parametrize(("span", "paid"), [(0, 0), (1, 60), (60, 60), (61, 120)])
