@@ -60,6 +60,16 @@ class SaysNothing(Scheduler):
         super().on_cancel(message, source, now)
 
 
+class ForgetsWhatIsDone(Scheduler):
+    """Answers nobody who cancels a job that is done."""
+
+    __slots__ = ()
+
+    def on_cancel(self, message: Cancel, source: Address, now: Time) -> None:
+        if message.job in self._jobs._remaining:
+            super().on_cancel(message, source, now)
+
+
 def _oracle(scheduler: Component, cluster: Cluster) -> Deployment:
     return assemble(cluster, scheduler, Node, {})
 
@@ -77,3 +87,8 @@ def build_cancels_the_jobs_of_others(cluster: Cluster, config: OracleConfig, str
 @mutant("check_cancel")
 def build_never_ends_a_cancelled_job(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
     return _oracle(SaysNothing(SlotMachines(cluster)), cluster)
+
+
+@mutant("check_cancel")
+def build_answers_no_late_cancellation(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    return _oracle(ForgetsWhatIsDone(SlotMachines(cluster)), cluster)

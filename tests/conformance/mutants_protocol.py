@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.conformance.mutation import HOP, assemble, mutant
+from tests.conformance.mutation import assemble, mutant
 
 from volery.architectures import oracle
 from volery.architectures.oracle import ORACLE, OracleConfig
@@ -78,7 +78,7 @@ def build_sends_undeclared_messages(cluster: Cluster, config: OracleConfig, stre
 
 @mutant("check_lone_task_costs_its_hops", hops=1)
 def build_costs_more_hops(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
-    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, HOP)
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
 
 
 class Dawdles(Node):

@@ -26,9 +26,9 @@ class TakesFromAnybody(WeightedFairness):
     """Takes from whoever has something, and gives up every task that it is asked for."""
 
     def _preemptible(self, user: int, kind: Kind) -> Iterator[tuple[int, list[TaskId]]]:
-        for loser, running in reversed(list(enumerate(self.account.running))):
-            if loser != user and running:
-                yield loser, self._victims(loser, kind)
+        for loser in reversed(range(len(self.account.running))):
+            if loser != user and (victims := self._victims(loser, kind)):
+                yield loser, victims
 
     def _can_lose(self, user: int, tasks: Iterable[HeldTask]) -> bool:
         return True

@@ -7,9 +7,12 @@ from typing import Any
 
 import msgspec
 
-from volery.architectures.oracle import ORACLE
+from volery.architectures.oracle import ORACLE, OracleConfig
+from volery.architectures.oracle.scheduler import Scheduler, SlotMachines
 from volery.core.component import Architecture, Component, Deployment, role_of
 from volery.core.model import Address, Cluster, Time
+from volery.core.streams import Streams
+from volery.roles.node import Node
 
 HOP = {("oracle", "node"): 500, ("node", "oracle"): 500}
 
@@ -25,6 +28,14 @@ def assemble(
     return Deployment(components, machines, lambda _: "oracle/0", delays)
 
 
+def build_unspoiled(cluster: Cluster, config: OracleConfig, streams: Streams) -> Deployment:
+    """Sound components in that wiring."""
+    return assemble(cluster, Scheduler(SlotMachines(cluster)), Node, {})
+
+
+WIRED = {"hops": 2, "vectors": False}
+"""What `assemble` changes of the oracle: links take time, and there are slots alone."""
+UNSPOILED = msgspec.structs.replace(ORACLE, name="unspoiled", build=build_unspoiled, **WIRED)
 MUTANTS: dict[str, tuple[str, Architecture]] = {}
 """Mutant -> (the check that must reject it, the design)."""
 
@@ -36,7 +47,8 @@ def mutant(
 
     def register(build: Callable[..., Deployment]) -> Callable[..., Deployment]:
         name = build.__name__.removeprefix("build_").replace("_", "-")
-        changed = {"name": name, "build": build, "vectors": False, **changes}
+        wired = WIRED if base is ORACLE else {"vectors": False}
+        changed = {"name": name, "build": build, **wired, **changes}
         MUTANTS[name] = (rejected_by, msgspec.structs.replace(base, **changed))
         return build
 

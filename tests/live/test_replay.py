@@ -14,6 +14,7 @@ from tests.live.commands import volery
 from tests.live.federations import DESIGNS, Federation, plan
 
 from volery.architectures import lookup
+from volery.cli.main import main
 from volery.core.component import Component
 from volery.core.events import Event, TaskFinished
 from volery.core.model import SUBMITTER, Address, Message, Task, Time
@@ -133,11 +134,16 @@ def test_a_journal_of_another_version_is_left_out_and_all_others_replay(tmp_path
 
 
 @pytest.mark.parametrize("damaged", [b"", b"x" * 100, MAGIC], ids=["empty", "something else", "no header"])
-def test_a_damaged_journal_is_an_error_beside_others_that_replay(tmp_path: Path, damaged: bytes) -> None:
+def test_a_damaged_journal_is_an_error_beside_others_that_replay(
+    tmp_path: Path, damaged: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
     record("megha", tmp_path / "journal", split=True)
     first, *_ = journals(tmp_path / "journal")
     first.write_bytes(damaged)
-    volery("replay", tmp_path, status=2)
+    with pytest.raises(SystemExit) as leaving:
+        main(["replay", str(tmp_path)])
+    assert leaving.value.code == 2
+    assert first.name in "".join(capfd.readouterr().err.split())
 
 
 def test_a_torn_tail_is_passed_over(tmp_path: Path) -> None:

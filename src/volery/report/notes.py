@@ -140,7 +140,7 @@ def _kinds(groups: Sequence[RunGroup]) -> list[tuple[str, Omissions, bool]]:
 
 
 def _sentence(name: str, found: Omissions, several: bool) -> str:
-    """One kind of omission with its numbers, as "Never run: 3 of 10 jobs whole, 30 % of the machine time: ..."."""
+    """One kind of omission with its numbers, as "Never run: 3 of 10 jobs (30.0 %), 25.0 % of the machine time: ..."."""
     most = "up to " if several else ""
     return f"{name}: {most}{share(found)}: {reasons(found)}."
 

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -259,12 +260,18 @@ def _said(content: Any) -> Any:
     if isinstance(content, msgspec.Struct):
         return {
             field.name: _said(getattr(content, field.name))
-            for field in msgspec.structs.fields(content)
+            for field in _fields(type(content))
             if field.required or getattr(content, field.name) != _default(field)
         }
     if isinstance(content, Mapping):
         return {key: _said(inner) for key, inner in content.items()}
     return [_said(inner) for inner in content] if isinstance(content, list | tuple) else content
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Of a class; msgspec compiles its annotations each time that it is asked."""
+    return msgspec.structs.fields(kind)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin
 
@@ -121,13 +122,19 @@ def _check_run_metric(path: str, place: str) -> None:
             continue
         if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
             raise InputError(place, f"{path!r}: nothing stands below {kind.__name__ if kind else kind}")
-        fields = {field.name: _bare(field.type) for field in msgspec.structs.fields(kind)}
+        fields = _types(kind)
         if part not in fields:
             known = (*fields, *INPUT_ROOTS) if kind is RunSummary else fields
             raise InputError(place, f"{path!r}: unknown part {part!r}{suggestion(part, known)}")
         kind = fields[part]
     if kind not in (int, float):
         raise InputError(place, f"{path!r} is no number; go on to a part of it")
+
+
+@cache
+def _types(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """Field -> its type; msgspec compiles the annotations of a class each time that it is asked."""
+    return {field.name: _bare(field.type) for field in msgspec.structs.fields(kind)}
 
 
 def _bare(kind: Any) -> Any:

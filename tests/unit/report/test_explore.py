@@ -197,17 +197,16 @@ def test_the_page_of_ten_architectures_stays_within_its_bounds(tmp_path: Path) -
     assert found["labels"] == list(TEN)
 
 
-@pytest.mark.parametrize("label", HOSTILE)
-def test_hostile_labels_stay_text(tmp_path: Path, label: str) -> None:
-    runs = [sample_run(label), sample_run("other")]
+def test_hostile_labels_stay_text(tmp_path: Path) -> None:
+    runs = [sample_run(label) for label in HOSTILE]
     named = [msgspec.structs.replace(run, architecture="megha", parameters={}) for run in runs]
     page = write_report(write_sample(tmp_path, named)).read_text(encoding="utf-8")
     assert page.count("<script") == 2
     assert page.count("</script>") == 2
     assert "\u202e" not in page
-    found = embedded(page)["labels"][0]
-    assert len(found) <= bounds_of_a_label()
-    assert found == label or len(label) > len(found) or "\ufffd" in found
+    for label, found in zip(HOSTILE, embedded(page)["labels"], strict=True):
+        assert len(found) <= bounds_of_a_label()
+        assert found == label or len(label) > len(found) or "\ufffd" in found
 
 
 def bounds_of_a_label() -> int:
