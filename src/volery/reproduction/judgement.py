@@ -199,7 +199,7 @@ class _Trial:
 
     @functools.cached_property
     def outcome(self) -> Outcome:
-        """What the values say at the confidence of their look."""
+        """The side of the bound on which the values lie, at the confidence of their look."""
         return OPEN if self.look is None else self._outcome(self.look.confidence)
 
     def fails(self, confidence: float) -> bool:
