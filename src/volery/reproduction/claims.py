@@ -23,7 +23,8 @@ procedure corrects for their number: each further case is one more chance to fai
 accident all of them would have to.
 
 Where seeds were added until the claim was decided, each look at the values has a confidence of its own, so that all
-looks together keep 95 % (`volery.statistics.looks`); the first look that decides a case is final.
+looks together keep 95 % (`volery.statistics.looks`). The last look that has all values of a case decides it: seeds that
+were drawn for other claims count, also against what fewer seeds decided.
 
 Cases on workloads that stand for another one (`stands_for`) are judged apart from the others: a claim that speaks of
 both gets two judgements.
@@ -192,7 +193,7 @@ class ClaimCase(msgspec.Struct, frozen=True, omit_defaults=True):
         seeds: how many pairs of values were judged.
         method: of the interval over them; empty where there is none.
         is_ratio: whether the interval is of left / (factor x right), else of left - factor x right.
-        low, high: the interval, at the confidence of the look that was the last.
+        low, high: the interval, at the confidence of the last look that has all values.
         wants_seeds: whether more seeds may decide it.
     """
 

@@ -121,7 +121,7 @@ def _averaging(lookup: Lookup, populations: Sequence[str]) -> Lookup:
 
 
 class _Trial:
-    """One case of a claim: its values, and what they say at each look."""
+    """One case of a claim: its values at the last look that has all of them, and what they say."""
 
     def __init__(
         self, claim: Claim, scope: Scope, workload: str, population: str, pair: tuple[str, str], lookup: Lookup
@@ -129,7 +129,9 @@ class _Trial:
         self.claim, self.workload, self.population, self.pair = claim, workload, population, pair
         self.places = [side.on or workload for side in claim.sides]
         self.stand_in = any(on in scope.stand_ins for on in self.places)
-        self.looks: list[tuple[InterimLook, list[float], list[float]]] = []
+        self.look: InterimLook | None = None
+        self.left: list[float] = []
+        self.right: list[float] = []
         self.is_random = True
         measured = self._measure(lookup)
         self.missing = measured if isinstance(measured, Missing) else self._pair(*measured, scope)
@@ -149,7 +151,7 @@ class _Trial:
         return right if isinstance(right, Missing) else (left, right)
 
     def _pair(self, left: Values, right: Values, scope: Scope) -> Missing | None:
-        """Pair the values by seed, look by look; a look whose values are not all there ends the looking."""
+        """Pair the values by seed, up to the last look; a look whose values are not all there ends the looking."""
         self.is_random = left.is_random or right.is_random
         looks = scope.looks if self.is_random else (InterimLook(1),)
         for look in looks:
@@ -158,58 +160,54 @@ class _Trial:
                 one.is_random and seed not in one.by_seed for one in (left, right) for seed in seeds
             ):
                 break
-            self.looks.append((look, _at(left, seeds), _at(right, seeds)))
-        return None if self.looks else Missing("not all runs are finished")
+            self.look, self.left, self.right = look, _at(left, seeds), _at(right, seeds)
+        return None if self.look else Missing("not all runs are finished")
 
-    def _is_ratio(self, left: Sequence[float], right: Sequence[float]) -> bool:
-        """Return true if a look is judged on the logarithm of left / (factor x right).
-
-        Each look by its own values: a later one must not change what an earlier one decided.
-        """
+    @functools.cached_property
+    def _is_ratio(self) -> bool:
+        """True if the case is judged on the logarithm of left / (factor x right)."""
         if any(is_share(side.metric) for side in self.claim.sides):
             return False
-        return min(*left, *right, *(bound for side in self._sides for bound in self._bounds(right, side))) > 0
+        return min(*self.left, *self.right, *(bound for side in self._sides for bound in self._bounds(side))) > 0
 
     @property
     def _sides(self) -> tuple[int, ...]:
         """+1 for an upper bound, -1 for a lower one."""
         return {"<": (1,), "<=": (1,), ">": (-1,), ">=": (-1,)}.get(self.claim.relation, (-1, 1))
 
-    def _bounds(self, right: Sequence[float], side: int) -> list[float]:
-        targets = [self.claim.factor * value for value in right]
-        room = allowed(self.claim)
-        return [target + side * (room.share * abs(target) + room.margin) for target in targets]
+    @property
+    def _targets(self) -> list[float]:
+        return [self.claim.factor * value for value in self.right]
 
-    def _slack(self, left: Sequence[float], right: Sequence[float], side: int) -> tuple[float, ...]:
+    def _bounds(self, side: int) -> list[float]:
+        room = allowed(self.claim)
+        return [target + side * (room.share * abs(target) + room.margin) for target in self._targets]
+
+    def _slack(self, side: int) -> tuple[float, ...]:
         """Return the distance from the bound per seed; negative where the claim does not hold."""
-        pairs = list(zip(left, self._bounds(right, side), strict=True))
+        pairs = list(zip(self.left, self._bounds(side), strict=True))
         rounding = 0.0 if self.claim.relation in STRICT else ROUNDING
-        if self._is_ratio(left, right):
+        if self._is_ratio:
             return tuple(side * (math.log(bound) - math.log(value)) + rounding for value, bound in pairs)
         return tuple(side * (bound - value) + rounding * abs(bound) for value, bound in pairs)
 
-    def _outcome(self, look: int, confidence: float) -> Outcome:
-        _, left, right = self.looks[look]
-        found = [
-            _beyond(self._slack(left, right, side), self.claim, self.is_random, confidence) for side in self._sides
-        ]
+    def _outcome(self, confidence: float) -> Outcome:
+        found = [_beyond(self._slack(side), self.claim, self.is_random, confidence) for side in self._sides]
         if FAILS in found:
             return FAILS
         return OPEN if OPEN in found else HOLDS
 
     @functools.cached_property
-    def held_at(self) -> int:
-        """The first look at which the case holds; the number of looks where it never does."""
-        held = (k for k, (look, _, _) in enumerate(self.looks) if self._outcome(k, look.confidence) == HOLDS)
-        return next(held, len(self.looks))
+    def outcome(self) -> Outcome:
+        """The side of the bound on which the values lie, at the confidence of their look."""
+        return OPEN if self.look is None else self._outcome(self.look.confidence)
 
     def fails(self, confidence: float) -> bool:
-        """Return true if the case fails at a confidence of all looks together; a case that held before is decided."""
-        for k, (look, _, _) in enumerate(self.looks[: self.held_at]):
-            spent = (1 - look.confidence) * (1 - confidence) / (1 - CONFIDENCE)
-            if self._outcome(k, 1 - spent) == FAILS:
-                return True
-        return False
+        """Return true if the case fails at a confidence of all looks together."""
+        if self.look is None:
+            return False
+        spent = (1 - self.look.confidence) * (1 - confidence) / (1 - CONFIDENCE)
+        return self._outcome(1 - spent) == FAILS
 
     def case(self, failed: bool, cases: int) -> ClaimCase:
         """The case with its verdict.
@@ -218,60 +216,55 @@ class _Trial:
             failed: whether it fails at the corrected confidence.
             cases: how many the claim has.
         """
-        if isinstance(self.missing, Missing):
-            return ClaimCase(self.workload, self.population, UNDECIDED, why=self.missing.why, stand_in=self.stand_in)
-        held = self.held_at < len(self.looks)
-        verdict = _word(FAILS if failed else HOLDS if held else OPEN, self.stand_in)
-        look, left, right = self.looks[min(self.held_at, len(self.looks) - 1)]
-        interval = self._interval(left, right, look.confidence)
+        if isinstance(self.missing, Missing) or self.look is None:
+            why = self.missing.why if self.missing else ""
+            return ClaimCase(self.workload, self.population, UNDECIDED, why=why, stand_in=self.stand_in)
+        verdict = _word(FAILS if failed else HOLDS if self.outcome == HOLDS else OPEN, self.stand_in)
+        interval = self._interval(self.look.confidence)
         against = None
         if isinstance(self.claim.right, Side):
-            against = _quantity(self.pair[1], self.places[1], right)
+            against = _quantity(self.pair[1], self.places[1], self.right)
         elif isinstance(self.claim.right, str):
-            against = _quantity(THEORY, "", right)
+            against = _quantity(THEORY, "", self.right)
         return ClaimCase(
             self.workload,
             self.population,
             verdict,
-            _quantity(self.pair[0], self.places[0], left),
+            _quantity(self.pair[0], self.places[0], self.left),
             against,
             self._why(interval, cases) if verdict == UNDECIDED else "",
             self.stand_in,
-            len(left),
+            len(self.left),
             interval.method if interval else "",
-            self._is_ratio(left, right),
+            self._is_ratio,
             interval.low if interval else None,
             interval.high if interval else None,
             verdict == UNDECIDED,
         )
 
-    def _interval(self, left: Sequence[float], right: Sequence[float], confidence: float) -> Interval | None:
+    def _interval(self, confidence: float) -> Interval | None:
         """The interval of left / (factor x right), or of their difference."""
-        targets = [self.claim.factor * value for value in right]
-        pairs = list(zip(left, targets, strict=True))
-        if not self._is_ratio(left, right):
+        pairs = list(zip(self.left, self._targets, strict=True))
+        if not self._is_ratio:
             return _interval(tuple(value - target for value, target in pairs), confidence)
         found = _interval(tuple(math.log(value) - math.log(target) for value, target in pairs), confidence)
         return found and Interval(_exp(found.low), _exp(found.high), found.method)
 
     def _why(self, interval: Interval | None, cases: int) -> str:
-        look, left, right = self.looks[-1]
         if interval is None:
             return "one seed cannot tell it from chance"
-        if self._outcome(len(self.looks) - 1, look.confidence) == FAILS:
+        if self.outcome == FAILS:
             return f"it fails here alone, but not at the confidence that {cases} cases need together"
-        is_ratio = self._is_ratio(left, right)
-        what = "the ratio to it" if is_ratio else "the difference from it"
+        what = "the ratio to it" if self._is_ratio else "the difference from it"
         low, high = (_number(value) for value in (interval.low, interval.high))
-        return f"{len(left)} seeds leave {what} between {low} and {high}, and {self._needed(right, is_ratio)} is needed"
+        return f"{len(self.left)} seeds leave {what} between {low} and {high}, and {self._needed()} is needed"
 
-    def _needed(self, right: Sequence[float], is_ratio: bool) -> str:
+    def _needed(self) -> str:
         """The bounds of the interval in words; of the mean over seeds where they differ."""
-        targets = [self.claim.factor * value for value in right]
         found = []
         for side in self._sides:
-            bounds = list(zip(self._bounds(right, side), targets, strict=True))
-            values = [bound / target if is_ratio else bound - target for bound, target in bounds]
+            bounds = list(zip(self._bounds(side), self._targets, strict=True))
+            values = [bound / target if self._is_ratio else bound - target for bound, target in bounds]
             found.append(_number(sum(values) / len(values)))
         return " to ".join(found) if len(found) > 1 else ("at most " if self._sides == (1,) else "at least ") + found[0]
 

@@ -333,15 +333,21 @@ def test_nothing_measured_is_not_decidable() -> None:
 LOOKS = (InterimLook(3, 0.99), InterimLook(5, 0.98), InterimLook(8, 0.98))
 
 
-def test_the_first_look_that_decides_is_final() -> None:
+def test_the_last_look_that_has_all_values_decides() -> None:
+    """Seeds that were drawn for other claims count, also where fewer seeds had decided the case."""
     values = [8.0, 8.1, 8.2]
     assert one(claim("<"), values, looks=LOOKS).verdict == REPRODUCED
-    judged = one(claim("<"), [*values, 30.0, 30.0, 30.0, 30.0, 30.0], looks=LOOKS)
-    assert judged.verdict == REPRODUCED
-    assert judged.cases[0].seeds == 3
+    rare = one(claim("<"), [*values, 8.1, 900.0], looks=LOOKS)
+    assert (rare.verdict, rare.cases[0].seeds, rare.cases[0].wants_seeds) == (UNDECIDED, 5, True)
+    assert rare.cases[0].left is not None
+    assert rare.cases[0].left.high == 900.0
+    longer = one(claim("<"), [30.0, 30.1, 30.2, 30.1, 30.3, 30.0, 30.1, 30.2], looks=LOOKS)
+    assert (longer.verdict, longer.cases[0].seeds) == (DIFFERS, 8)
+    unlike = one(claim("<"), [30.0, 30.1, 30.2, 1.0, 1.0], looks=LOOKS)
+    assert unlike.verdict == UNDECIDED, "a failure of the first look does not stay either"
 
 
-def test_a_later_look_does_not_change_the_scale_of_an_earlier_one() -> None:
+def test_a_case_is_judged_on_the_scale_of_all_its_values() -> None:
     """A zero that comes later has no ratio; on differences the first three values alone would show that it is below."""
     values = [0.1, 1.0, 2.0]
     early = one(claim("<"), values, looks=LOOKS)
