@@ -1,7 +1,8 @@
 """The machines of a cell, and randomised first fit on a copy of its state: machines are drawn until one has room.
 
 A machine that has no room for a task is drawn no more for tasks that ask for the same: within one decision machines
-only become fuller. So every machine with room is as likely as another, and a full cell costs one look at each machine.
+only become fuller. So every machine with room is as likely as another. A scheduler of shared state does not draw at all
+where an index of its copy shows that no machine has room: a full cell costs one look at the index.
 """
 
 from __future__ import annotations
