@@ -125,11 +125,7 @@ class EquivalenceClasses:
     def taken(self, machine: int, free: int) -> None:
         """Block the classes that were unblocked because of a machine and do not fit what is free there now."""
         guards = self._guards
-        found = [
-            kind
-            for kind, where in self.unblocked.items()
-            if where == machine and (free - kind.packed) & guards != guards
-        ]
+        found = [k for k, where in self.unblocked.items() if where == machine and (free - k.packed) & guards != guards]
         for kind in found:
             self.block(kind)
 
