@@ -21,6 +21,7 @@ MatchPolicy = Literal["random", "min-constraints"]
 
 TABLE_BITS: Final = 7
 """A table per group of 7 constraints turns a 21-constraint match into 3 look-ups and 2 ANDs."""
+TABLE_MASK: Final = (1 << TABLE_BITS) - 1
 MEMO_MIN: Final = 256
 MEMO_MAX: Final = 1024
 MEMO_TOTAL_MAX: Final = 25_600
@@ -89,13 +90,12 @@ class Matches(dict[int, int]):
         table = [self.every]
         for vector in vectors:
             table += [entry & vector for entry in table]
-        return table
+        return table + [0] * ((1 << TABLE_BITS) - len(table))  # no unit has a constraint beyond those
 
     def __missing__(self, mask: int) -> int:
         vector, rest = self.every, mask
         for table in self._tables:
-            part = rest & ((1 << TABLE_BITS) - 1)
-            vector &= table[part] if part < len(table) else 0
+            vector &= table[rest & TABLE_MASK]
             rest >>= TABLE_BITS
         if rest:
             vector = 0

@@ -204,8 +204,9 @@ class SlotAllocations:
         told.busy[partition] ^= bit
         if self._twice:
             told.repeat[partition] |= bit
-        told.ended.append(task)
-        return told if len(told.ended) == 1 else None
+        ended = told.ended
+        ended.append(task)
+        return told if len(ended) == 1 else None
 
     def node_of(self, task: TaskId) -> Address:
         if task not in self._owned:

@@ -18,7 +18,7 @@ import msgspec
 from volery.architectures.omega.front import Rule, Workload
 from volery.architectures.omega.limits import LocalLimit
 from volery.architectures.omega.messages import Ended, Withdraw
-from volery.architectures.omega.placement import Layout, PlacementProblem, place, stretch
+from volery.architectures.omega.placement import Kind, Layout, PlacementProblem, place, stretch
 from volery.core.component import Handler
 from volery.core.events import GANG_TASKS_REFUSED, Cancel, Counted, Measured, MoreTasks, Submit, Transaction
 from volery.core.model import Address, Amounts, JobId, Task, TaskId, Time
@@ -96,6 +96,7 @@ class PendingJob(msgspec.Struct, eq=False):
     """A job with tasks that are not placed.
 
     Attributes:
+        kinds: of all its tasks that have come.
         claimed: tasks whose verdict is to come.
         held: tasks of a gang that wait for the others, and the machines that are kept for them.
         attempts: attempts in which some task was not placed.
@@ -110,6 +111,7 @@ class PendingJob(msgspec.Struct, eq=False):
     task_count: int
     gang: bool
     lacking: int = 0
+    kinds: dict[Kind, None] = {}
     in_parts: bool = False
     tasks: list[Task] = []
     claimed: list[Task] = []
@@ -195,6 +197,7 @@ class JobQueue:
         for task in tasks:
             if fits(task) and (limit is None or limit.allows((task,))):
                 work.tasks.append(task)
+                work.kinds[task.constraints, task.request] = None
                 self._unplaced += 1
             else:
                 work.lacking += 1

@@ -1,12 +1,13 @@
 """The machines of a cell, and randomised first fit on a copy of its state: machines are drawn until one has room.
 
 A machine that has no room for a task is drawn no more for tasks that ask for the same: within one decision machines
-only become fuller. So every machine with room is as likely as another, and a full cell costs one look at each machine.
+only become fuller. So every machine with room is as likely as another. A scheduler of shared state does not draw at all
+where an index of its copy shows that no machine has room: a full cell costs one look at the index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -14,15 +15,20 @@ from msgspec.structs import replace
 
 from volery.core.model import Amounts, Cluster, Task
 from volery.core.resources import Packing, packing_of
-from volery.policies.match import SmallRandom
+from volery.policies.capacity import CapacityIndex, Ladders
+from volery.policies.match import Anchors, Matches, SmallRandom
 from volery.policies.tags import TagIndex
+
+Kind = tuple[int, Amounts]
+"""The constraints and the request of a task: machines have room for all tasks of a kind, or for none."""
 
 
 class Layout:
     """The machines of a cluster with their resources, of which slots are one.
 
     Attributes:
-        whole: per machine, everything free, packed and guarded; to be copied.
+        empty: what machines have free when nothing runs; to be copied.
+        whole: the same per machine, packed and guarded; to be copied.
         state_bytes: bytes of one machine in a message.
     """
 
@@ -30,13 +36,15 @@ class Layout:
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
         self.nodes = [f"node/{machine}" for machine in range(len(capacities))]
         self.packing = packing_of(cluster)
-        known: dict[Amounts, int] = {}  # one integer for all machines alike
-        self.whole = [known.setdefault(amounts, self.packing.free(amounts)) for amounts in capacities]
+        self.ladders = Ladders(capacities, self.packing)
+        self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
+        self.empty = CapacityIndex(capacities, self.ladders)
+        self.whole = self.empty.free
         self.capacity = tuple([sum(column) for column in zip(*capacities, strict=True)])
         self.rings = rings
         self.state_bytes = (self.packing.guards.bit_length() + 7) // 8
         self._kinds = list(dict.fromkeys(zip(cluster.constraints, self.whole, strict=True)))
-        self._possible: dict[tuple[int, Amounts], bool] = {}
+        self._possible: dict[Kind, bool] = {}
 
     def fits_somewhere(self, task: Task) -> bool:
         """True if some machine, empty, could run the task."""
@@ -57,6 +65,25 @@ class Layout:
         """The free amounts in a message."""
         width = self.state_bytes
         return [int.from_bytes(octets[at : at + width], "little") for at in range(0, len(octets), width)]
+
+
+class FreeCopy:
+    """A scheduler's copy of what machines have free, which finds out without a look at each whether there is room.
+
+    Attributes:
+        free: per machine, packed and guarded; change it through `put` alone.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._index = layout.empty.copy()
+        self.free = self._index.free
+        self.put = self._index.put
+
+    def has_room(self, kinds: Iterable[Kind]) -> bool:
+        """True if some machine has room for a task of one of these kinds."""
+        ladders, matches, pick = self._layout.ladders, self._layout.matches, self._index.pick
+        return any(pick(ladders[request], matches[needs], "first") >= 0 for needs, request in kinds)
 
 
 class Contest(NamedTuple):
@@ -150,7 +177,7 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
     free, packing = problem.free, problem.packing
     guards, draw = packing.guards, SmallRandom(problem.seed).below
     left: dict[int, int] = {}
-    drawn_from: dict[tuple[int, Amounts], list[int]] = {}
+    drawn_from: dict[Kind, list[int]] = {}
     places: list[int] = []
     machines: list[int] = []
     requests: list[Amounts] = []
@@ -160,12 +187,12 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
         if pool is None:
             pool = drawn_from[kind] = list(problem.pools[task.constraints])
         packed, misses = packing[task.request], 0
+        floor = packed | guards  # less than this as a number is less of something: most of a full cell at once
         while pool:
             at = draw(len(pool))
             machine = pool[at]
-            before = left.get(machine) or free[machine]
-            rest = before - packed
-            if rest & guards == guards:
+            if free[machine] >= floor and ((before := left.get(machine) or free[machine]) - packed) & guards == guards:
+                rest = before - packed
                 if packing.device_count:
                     took = packing.named(before, packed)
                     rest = packing.settled(before - took)
@@ -179,7 +206,6 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
                 pool[at] = last
             misses += 1
             if misses == MISSES_MAX:
-                floor = packed | guards  # less than this as a number is less of something: most of a full cell at once
                 pool[:] = [
                     one
                     for one in pool

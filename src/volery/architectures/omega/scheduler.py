@@ -6,7 +6,15 @@ import msgspec
 
 from volery.architectures.omega.jobs import JOB_EVENTS, JobQueue, PendingJob
 from volery.architectures.omega.messages import Changes, Commit, Ended, Preempted, Refresh, Verdict, Withdraw
-from volery.architectures.omega.placement import Contest, Layout, PlacementAnswer, PlacementProblem, place, place_over
+from volery.architectures.omega.placement import (
+    Contest,
+    FreeCopy,
+    Layout,
+    PlacementAnswer,
+    PlacementProblem,
+    place,
+    place_over,
+)
 from volery.core.component import Component, sent_to
 from volery.core.events import Computed, JobAccepted, JobDone, TimerFired
 from volery.core.model import Address, TaskId, Time
@@ -84,7 +92,7 @@ class Scheduler(Component):
         self._lower = lower
         self._tags = tags
         self._decides_first = decides_first
-        self._free = list(jobs.layout.whole)
+        self._copy = FreeCopy(jobs.layout)
         self._sequences = [0] * len(jobs.layout.whole)
         self._attempt: Attempt | None = None
         self._number = 0
@@ -111,7 +119,7 @@ class Scheduler(Component):
 
     def _begin(self, attempt: Attempt) -> None:
         if self._decides_first:
-            count = self.jobs.count(attempt.work, self._free)
+            count = self.jobs.count(attempt.work, self._copy.free)
             attempt.decision_us = self._setting.deciding.decision_us(attempt.work.workload, count or 1)
             self._port.compute(self._number, Problem(nothing, None, attempt.decision_us))
         else:
@@ -122,17 +130,17 @@ class Scheduler(Component):
         attempt = self._attempt
         if message.number != self._number or attempt is None or attempt.placing is not None:
             return
-        free, sequences = self._free, self._sequences
+        put, sequences = self._copy.put, self._sequences
         amounts = self._layout.decode(message.free)
         for machine, left, sequence in zip(message.machines, amounts, message.sequences, strict=True):
-            free[machine] = left
+            put(machine, left)
             sequences[machine] = sequence
         if self._lower is not None:
             self._lower.learn(message)
         if self._tags is not None:
             for machine, held in zip(message.machines, message.tags, strict=True):
                 self._tags.set(machine, held)
-        count = self.jobs.count(attempt.work, self._free)
+        count = self.jobs.count(attempt.work, self._copy.free)
         if count:
             self._decide(attempt, count)
         else:
@@ -140,7 +148,8 @@ class Scheduler(Component):
 
     def _decide(self, attempt: Attempt, count: int) -> None:
         work, decision_us = attempt.work, 0
-        placing = attempt.placing = self._placing(work, count)
+        tried = count if self._lower is not None or self._copy.has_room(work.kinds) else 0  # a full cell: none
+        placing = attempt.placing = self._placing(work, tried)
         if not self._decides_first:
             decision_us = attempt.decision_us = self._setting.deciding.decision_us(work.workload, count)
         contest = self._lower.contest(placing, work.priority) if self._lower is not None else None
@@ -150,7 +159,7 @@ class Scheduler(Component):
     def _placing(self, work: PendingJob, count: int) -> PlacementProblem:
         """The problem of placing the first tasks of a job on the copy."""
         suitable = self._layout.rings.suitable
-        placing = self.jobs.placing(work.tasks[:count], self._free, suitable, whole=work.gang)
+        placing = self.jobs.placing(work.tasks[:count], self._copy.free, suitable, whole=work.gang)
         if self._tags is None or all(task.tags is None for task in placing.tasks):
             return placing
         return placing._replace(tags=self._tags.copy())
@@ -204,7 +213,7 @@ class Scheduler(Component):
             decision_us=attempt.decision_us,
             placed=placed,
             refused=refused,
-            whole=attempt.placing is not None and len(placed) == len(attempt.placing.tasks),
+            whole=attempt.placing is not None and 0 < len(placed) == len(attempt.placing.tasks),
         )
         if self.jobs.queue:
             self._port.set_timer(NEXT, now)  # what comes next has not come by the messages of this attempt

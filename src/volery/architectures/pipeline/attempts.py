@@ -203,9 +203,10 @@ class Speculation:
         while self._count(running) < self._policy.copies(cycle.view, running):
             taken = sum([1 << one.machine for one in cycle.view.attempts(waiting)])
             among = waiting.kind.suitable & state.online & ~taken
-            if waiting.attempt >= ATTEMPT_MAX or state.index.pick(waiting.kind.need, among, "first") < 0:
+            candidates = Candidates(state, waiting, among)
+            if waiting.attempt >= ATTEMPT_MAX or not candidates.vector:
                 break
-            machine = cycle.targets.select(waiting, Candidates(state, waiting, among))
+            machine = cycle.targets.select(waiting, candidates)
             if machine < 0:
                 break
             copy = state.copied(waiting, machine, now)

@@ -37,8 +37,8 @@ class Iteration(Protocol):
     def joined(self, waiting: Waiting) -> None:
         """Note a task that has joined the queue."""
 
-    def takes(self, waiting: Waiting, machine: int) -> int:
-        """The packed amounts that a task takes of a machine that it is given now."""
+    def takes(self, waiting: Waiting, machine: int) -> int | None:
+        """The packed amounts that a task takes of a machine that it is given now; None: any that are free."""
 
     def started(self, machine: int) -> None:
         """Note a task that was given room on a machine."""
@@ -79,8 +79,8 @@ class Sequential:
     def joined(self, waiting: Waiting) -> None:
         pass
 
-    def takes(self, waiting: Waiting, machine: int) -> int:
-        return self._state.packing.named(self._state.index.free[machine], waiting.kind.packed)
+    def takes(self, waiting: Waiting, machine: int) -> None:
+        pass
 
     def started(self, machine: int) -> None:
         self._queue.classes.taken(machine, self._state.index.free[machine])
@@ -150,8 +150,8 @@ class Easy:
         self._outdate(machine)
         self._queue.classes.taken(machine, self._state.index.free[machine])
 
-    def takes(self, waiting: Waiting, machine: int) -> int:
-        return self._state.packing.named(self._state.index.free[machine], waiting.kind.packed)
+    def takes(self, waiting: Waiting, machine: int) -> None:
+        pass
 
     def _unblock(self, machine: int) -> None:
         self._queue.classes.given_back(machine, self._state.index.free[machine])

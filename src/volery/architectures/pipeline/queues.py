@@ -115,7 +115,7 @@ class EquivalenceClasses:
         for kind, where in self.unblocked.items():
             if where not in (ANYWHERE, machine):
                 self.unblocked[kind] = ANYWHERE
-        fitting = self._fitting(machine, free)
+        fitting = self._fitting(machine, free) if self.blocked else []
         if self._narrow:
             narrow, guards = self._narrow.get(machine, ()), self._guards
             fitting += [k for k in narrow if (free - k.packed) & guards == guards and k.suitable >> machine & 1]
@@ -125,8 +125,8 @@ class EquivalenceClasses:
     def taken(self, machine: int, free: int) -> None:
         """Block the classes that were unblocked because of a machine and do not fit what is free there now."""
         guards = self._guards
-        found = [kind for kind, where in self.unblocked.items() if where == machine]
-        for kind in [kind for kind in found if (free - kind.packed) & guards != guards]:
+        found = [k for k, where in self.unblocked.items() if where == machine and (free - k.packed) & guards != guards]
+        for kind in found:
             self.block(kind)
 
     def _fitting(self, machine: int, free: int) -> list[Kind]:

@@ -131,8 +131,11 @@ class Scheduler(Component):
                 work = self._state.work_us(task)
                 record.work_us += work
                 record.left_us += work
-        for task in ready:
-            self._ready(record, task, kinds[task.id], now)
+        if record.eligible and record.id not in self._staging:
+            for task in ready:
+                self._ready(record, task, kinds[task.id], now)
+        else:
+            self._unqueued[record.id] += [(task, kinds[task.id]) for task in ready]
         for _ in lost:
             self._jobs.unsatisfiable(record.id)
         self._settle(record, now)
@@ -141,10 +144,7 @@ class Scheduler(Component):
         return self._broker is not None and self._broker.possible(task)
 
     def _ready(self, record: JobRecord, task: Task, kind: Kind, now: Time) -> None:
-        """Stage T1: nothing that the task waits for is left. It joins the queue once its job may."""
-        if not record.eligible or record.id in self._staging:
-            self._unqueued[record.id].append((task, kind))
-            return
+        """Stage T1: nothing that the task or its job waits for is left, and it joins the queue."""
         graph = self._graphs.get(record.id)
         rank_us = graph.rank_us(task.id) if graph else task.estimate_us
         late = self._came.get(record.id) if self._came else None

@@ -96,9 +96,8 @@ class MachineTargets:
 
     def fitting(self, waiting: Waiting, among: int) -> Candidates | None:
         """Stages R1 and R4."""
-        if self.state.index.pick(waiting.kind.need, among, "first") < 0:
-            return None
-        return Candidates(self.state, waiting, among)
+        candidates = Candidates(self.state, waiting, among)
+        return candidates if candidates.vector else None
 
     def select(self, waiting: Waiting, candidates: Candidates) -> int:
         """Stage R5: the machine that the policy takes."""

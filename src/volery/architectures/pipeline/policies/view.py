@@ -205,25 +205,23 @@ class View:
 
 
 class Candidates:
-    """The machines that a task may be given: allowed, suitable, online and with enough free. Never empty.
+    """The machines that a task may be given: allowed, suitable, online and with enough free.
 
-    Iteration goes by ascending number, and only what is asked for is worked out.
+    Iteration goes by ascending number. A policy of stage R5 is never shown an empty one.
+
+    Args:
+        among: vector of the machines that are allowed, suitable and online.
+
+    Attributes:
+        vector: bit m is set where machine m is a candidate.
     """
 
-    __slots__ = ("_among", "_state", "_vector", "_waiting")
+    __slots__ = ("_state", "_waiting", "vector")
 
     def __init__(self, state: State, waiting: Waiting, among: int) -> None:
         self._state = state
         self._waiting = waiting
-        self._among = among
-        self._vector = -1
-
-    @property
-    def vector(self) -> int:
-        """Bit m is set where machine m is a candidate."""
-        if self._vector < 0:
-            self._vector = self._state.index.fitting(self._waiting.kind.need, self._among)
-        return self._vector
+        self.vector = state.index.fitting(waiting.kind.need, among)
 
     def __iter__(self) -> Iterator[int]:
         return iter(positions(self.vector))
