@@ -199,6 +199,9 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
 
 HOPS = {
     "mercury:containers=guaranteed": 3,
+    "mercury:containers=mixed": 3,
+    "mercury:balance=false": 3,
+    "mercury:reliable=true": 3,
     "pipeline:lrms=3": 4,
     "pipeline:lrms=2": 4,
     "pipeline:T11=checkpoint/period_s:0.1": 4,

@@ -15,6 +15,8 @@ from volery.policies.match import Matches
 from volery.policies.queues import ConstraintQueue
 from volery.roles.reservations import Kill
 
+FOREVER = float("inf")
+
 
 class LoadView:
     """Loads of all machines, as far as they were reported; waits become shorter by themselves.
@@ -42,7 +44,7 @@ class LoadView:
 
 
 class Shaping:
-    """The limit beyond which containers are shed: mean load plus some standard deviations (YARN's documentation).
+    """Limits the load of nodes: the mean plus some standard deviations (YARN's documentation).
 
     Args:
         load: that is limited.
@@ -51,14 +53,14 @@ class Shaping:
     """
 
     def __init__(self, load: Load, deviations: float, queue_min: int, queue_max: int) -> None:
-        self._by_wait = load == "wait"
+        self.by_wait = load == "wait"
         self._deviations = deviations
         self._queue_min, self._queue_max = queue_min, queue_max
 
     def limit(self, view: LoadView, now: Time) -> int:
-        loads = view.loads(now) if self._by_wait else np.maximum(view.length, 0)
+        loads = view.loads(now) if self.by_wait else np.maximum(view.length, 0)
         limit = int(loads.mean() + self._deviations * loads.std())
-        return limit if self._by_wait else max(self._queue_min, min(limit, self._queue_max))
+        return limit if self.by_wait else max(self._queue_min, min(limit, self._queue_max))
 
 
 class Coordinator(Component):
@@ -94,6 +96,7 @@ class Coordinator(Component):
         self._queue = ConstraintQueue()
         self._running: dict[TaskId, tuple[JobId, int]] = {}
         self._changed: dict[int, None] = {}
+        self._told: dict[int, int] = {}
         self._seen: dict[Address, int] = {}
         self._starts = 0
 
@@ -147,9 +150,10 @@ class Coordinator(Component):
         if not self._changed:
             self._port.set_timer("sort", now + self._sort_us - now % self._sort_us)
         self._changed[machine] = None
+        self._told.pop(machine, None)
 
     def on_timer(self, event: TimerFired, source: Address, now: Time) -> None:
-        """Send the loads that have changed, and a limit to each node that is beyond it."""
+        """Send the loads that have changed, and a limit to each node beyond it that has not shed for as low a one."""
         machines, waits_us = sorted(self._changed), self._view.waits_us(now)
         self._changed.clear()
         news = Loads(tuple(machines), tuple(waits_us[machines].tolist()), tuple(self._view.length[machines].tolist()))
@@ -158,8 +162,11 @@ class Coordinator(Component):
         if self._shaping is not None:
             limit = self._shaping.limit(self._view, now)
             beyond = (self._view.loads(now) > limit) & (self._view.length > 0)
+            until = limit + now if self._shaping.by_wait else limit
             for machine in np.flatnonzero(beyond).tolist():
-                self._port.send(self._nodes[machine], Limit(limit))
+                if until < self._told.get(machine, FOREVER):
+                    self._told[machine] = until
+                    self._port.send(self._nodes[machine], Limit(limit))
 
     def on_revoke(self, message: Revoke, source: Address, now: Time) -> None:
         dropped = self._queue.remove(lambda task: task.job == message.job)

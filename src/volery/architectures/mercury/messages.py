@@ -44,6 +44,7 @@ class Returned(Message, frozen=True):
         number: grows with each message of the sender.
         task, attempt: to be run next.
         moves: how often it was shed.
+        shed: and not preempted.
         wait_us, length: of the node, as in a heartbeat.
     """
 
@@ -51,6 +52,7 @@ class Returned(Message, frozen=True):
     task: Task
     attempt: int
     moves: int
+    shed: bool
     wait_us: Time
     length: int
 

@@ -137,7 +137,7 @@ class Node(Component):
         ended = self._running.pop(event.task.id)
         self._next(now)
         if ended.evicted and event.outcome == "killed":
-            self._return(ended, ended.attempt + 1, now)
+            self._return(ended, ended.attempt + 1, now, shed=False)
         else:
             self._over(ended)
         self._news(now)
@@ -151,10 +151,10 @@ class Node(Component):
     def _scheduler_of(self, task: Task) -> Address:
         return self._setting.schedulers[task.job % len(self._setting.schedulers)]
 
-    def _return(self, gone: Container, attempt: int, now: Time) -> None:
+    def _return(self, gone: Container, attempt: int, now: Time, *, shed: bool) -> None:
         self._sent += 1
         wait_us, _ = self._waits(now)
-        told = Returned(self._sent, gone.task, attempt, gone.moves, wait_us, self._length())
+        told = Returned(self._sent, gone.task, attempt, gone.moves, shed, wait_us, self._length())
         self._port.send(self._scheduler_of(gone.task), told)
 
     def on_kill(self, message: Kill, source: Address, now: Time) -> None:
@@ -195,8 +195,8 @@ class Node(Component):
             if beyond and waiting.moves < MOVES_MAX:
                 del self._queue[waiting.task.id]
                 waiting.moves += 1
-                self._return(waiting, waiting.attempt, now)
-        self._news(now)
+                self._return(waiting, waiting.attempt, now, shed=True)
+                self._news(now)
 
     def _news(self, now: Time) -> None:
         """The next heartbeat has something to report; one without news is not sent."""

@@ -69,6 +69,7 @@ class LeastLoaded:
         self.view = LoadView(cluster, load)
         self._slots, self._matches = cluster.slots, matches
         self._by_wait, self._few, self._queue_max, self._random = load == "wait", few, queue_max, random
+        self._idle = 0 if self._by_wait else -1
         self._suitable: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
 
     def choose(self, tasks: Sequence[Task], needs: int, now: Time) -> list[int]:
@@ -88,9 +89,11 @@ class LeastLoaded:
         heapq.heapify(line)
         chosen = []
         for task in tasks:
-            few = [heapq.heappop(line) for _ in range(min(self._few, len(line)))]
-            if not few:
+            if not line:
                 break
+            few = [heapq.heappop(line)]
+            while len(few) < self._few and line and (line[0][0] <= self._idle or few[0][0] > self._idle):
+                few.append(heapq.heappop(line))
             load, tie, machine = few.pop(int(random() * len(few)))
             for other in few:
                 heapq.heappush(line, other)
@@ -105,6 +108,10 @@ class LeastLoaded:
             if view.length[machine] < queue_max:
                 heapq.heappush(line, (load, tie, machine))
         return chosen
+
+    def spare(self, machine: int) -> None:
+        """Choose the machine no more until its next report."""
+        self.view.length[machine] = max(self._queue_max, int(self.view.length[machine]))
 
     def _ties(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Fractions, in another order each time, so that equal loads are not taken in the order of the machines."""
@@ -174,12 +181,15 @@ class Scheduler(ReservingScheduler):
         task, running = message.task, self._running.get(message.task.job, {})
         if task.id not in running:
             return
-        self._places.view.report(int(source.partition("/")[2]), message.wait_us, message.length, now)
+        machine = int(source.partition("/")[2])
+        self._places.view.report(machine, message.wait_us, message.length, now)
+        if message.shed:
+            self._shed += 1
+            self._places.spare(machine)
         if task.job in self._jobs.cancelled:
             del running[task.id]
             self._finished(task.job, running, 1)
             return
-        self._shed += message.moves > 0
         running[task.id] = NOWHERE
         self._waiting.setdefault(task.constraints, deque()).appendleft((task, message.attempt, message.moves))
         self._place(now)
