@@ -1,8 +1,8 @@
 """Mercury: central scheduling of guaranteed containers, distributed of queueable ones (Karanasos et al., ATC 2015).
 
 Roles    Scheduler (many; jobs come in here), Coordinator (one; also the central scheduler), Node (one per machine).
-Flow     queueable: Submit > Place > (Returned > Place)* > Completed. Guaranteed: Submit > Request > Start > Completed.
-         Every heartbeat with news: Heartbeat > Loads, Limit.
+Flow     queueable: Submit > Place > (Returned > Place)* > Completed. Guaranteed: Submit > GuaranteedRequest >
+         Start > Completed. Every heartbeat with news: Heartbeat > Loads, Limit.
 Deviates The paper was not at hand, only its abstract: "a hybrid resource management framework that supports the full
          spectrum of scheduling, from centralized to distributed", with an interface to "trade-off between scheduling
          overhead and execution guarantees". The rest is from the documentation of its implementation in Apache Hadoop
@@ -12,9 +12,9 @@ Deviates The paper was not at hand, only its abstract: "a hybrid resource manage
          tells them (10 nodes, every 1,000 ms); heartbeats (1 s); limits of queues (mean plus 1 standard deviation,
          from 5 to 15), beyond which a node discards containers, to be placed elsewhere; a percentage of a job's tasks
          in queueable containers. The order by what is short or belongs to a job near its end is "future work" there
-         (YARN-5886). That nodes are compared by estimated wait, and that short tasks are the ones to be queueable, is
-         restated from the project's notes on the paper.
-         Ours: a wait is estimated by the jobs' mean durations, and the default limit of waits has no bounds; a
+         (YARN-5886). That nodes are compared by estimated wait (the code of YARN can; its default is the length), and
+         that the short tasks are the ones to be queueable, is restated, not read in a text at hand.
+         Ours: a wait is estimated by the jobs' mean durations, and a limit of waits has no bounds (YARN's has); a
          scheduler adds its own placements to what it was told, draws one of the least loaded nodes, and keeps tasks
          while all queues are full; a container is shed three times at most; a guaranteed container avoids busy nodes
          where it can and is started by the central scheduler itself, which saves the way through the job's own
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from volery.architectures.mercury.coordinator import Coordinator, LoadView, Shaping
 from volery.architectures.mercury.messages import MESSAGES
-from volery.architectures.mercury.node import COORDINATOR, Load, Node, NodeSetting, QueueOrder
+from volery.architectures.mercury.node import COORDINATOR, Load, Node, NodeParameters, QueueOrder
 from volery.architectures.mercury.scheduler import Containers, Kinds, LeastLoaded, Scheduler
 from volery.core.bounds import Components, Parameters, Period, PositiveCount, Ratio, Seconds, param
 from volery.core.component import Architecture, Component, Deployment
@@ -40,7 +40,7 @@ from volery.roles.reservations import Numbers
 
 
 class MercuryConfig(Parameters, frozen=True):
-    """Parameters of Mercury."""
+    """Kinds of containers, measures and limits of load, and periods of reports."""
 
     schedulers: Components = param(10, "distributed schedulers")
     containers: Containers = param(
@@ -90,7 +90,7 @@ def build(cluster: Cluster, config: MercuryConfig, streams: Streams) -> Deployme
         round(config.sort_s * SECOND),
         Shaping(config.load, config.limit_deviations, config.queue_min, config.queue_max) if config.balance else None,
     )
-    setting = NodeSetting(schedulers, clock, config.load, config.order)
+    setting = NodeParameters(schedulers, clock, config.load, config.order)
     seats = list(range(len(nodes)))
     streams.of("mercury/heartbeats").shuffle(seats)
     for machine, address in enumerate(nodes):
@@ -114,6 +114,7 @@ STAGES = {
     Stage.M2: Realisation("Scheduler._schedule", "full", "guaranteed containers central, queueable ones distributed"),
     Stage.M3: Realisation("Scheduler._place", "full", "all nodes"),
     Stage.M5: Realisation("LeastLoaded.choose", "full", "the least loaded nodes"),
+    Stage.M6: Realisation("Scheduler._place", "full", "the task itself, which waits there"),
     Stage.R1: Realisation("Coordinator.on_heartbeat", "full", "loads and ends, by heartbeats"),
     Stage.R3: Realisation("LeastLoaded.choose", "full", "nodes that satisfy the constraints"),
     Stage.R4: Realisation("Coordinator.on_request", "full", "slots without guaranteed containers; queues with room"),
@@ -122,7 +123,7 @@ STAGES = {
 
 CAPTIONS = {
     "Submit": "Job {job}{user} comes to {receiver}, a scheduler: {tasks_of_job}.",
-    "Request": "{sender} asks for guaranteed containers for {tasks}: they start at once, and are never killed.",
+    "GuaranteedRequest": "{sender} asks for guaranteed containers for {tasks}: to start at once and never be killed.",
     "Start": "{sender} has found a slot that no guaranteed container holds: {receiver} starts {tasks} at once.",
     "Place": "{sender} queues {tasks} at {receiver}, one of the least loaded nodes that it was told of.",
     "Returned": "{sender} could not keep {tasks}: it was shed or had to make room, and is placed again.",
@@ -144,6 +145,7 @@ MERCURY = Architecture(
     hops=2,
     tolerates=frozenset({"loss", "duplication", "delay", "partition"}),
     bearing={"reliable": True},
+    fuzzed={"containers": ("guaranteed", "queueable", "mixed"), "load": ("wait", "length"), "queue_max": (5, 15)},
     features={"constraints": ""},
     captions=CAPTIONS,
 )

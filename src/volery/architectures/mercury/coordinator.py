@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from volery.architectures.mercury.messages import Heartbeat, Limit, Loads, Request, Revoke, Revoked, Start
+from volery.architectures.mercury.messages import GuaranteedRequest, Heartbeat, Limit, Loads, Revoke, Revoked, Start
 from volery.architectures.mercury.node import Load
 from volery.core.component import Component, sent_to
 from volery.core.events import TimerFired
@@ -106,7 +106,7 @@ class Coordinator(Component):
         self._seen[source] = number
         return True
 
-    def on_request(self, message: Request, source: Address, now: Time) -> None:
+    def on_request(self, message: GuaranteedRequest, source: Address, now: Time) -> None:
         """Start each task on a machine with room for it, one without queueable containers first; else queue it."""
         if not self._is_new(message.number, source):
             return
@@ -183,7 +183,7 @@ class Coordinator(Component):
             assert not self._matches[needs] & self._roomy, f"a task that needs {needs:#x} waits beside a free machine"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
-        Request: on_request,
+        GuaranteedRequest: on_request,
         Heartbeat: on_heartbeat,
         Revoke: on_revoke,
         TimerFired: on_timer,

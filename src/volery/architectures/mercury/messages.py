@@ -6,7 +6,7 @@ from volery.core.model import JobId, Message, Task, TaskId, Time
 from volery.roles.reservations import Completed, Kill
 
 
-class Request(Message, frozen=True):
+class GuaranteedRequest(Message, frozen=True):
     """Scheduler > coordinator: a guaranteed container for each of these tasks."""
 
     number: int
@@ -101,5 +101,5 @@ class Revoked(Message, frozen=True):
 
 
 MESSAGES: frozenset[type[Message]] = frozenset(
-    {Request, Start, Place, Returned, Heartbeat, Loads, Limit, Revoke, Revoked, Kill, Completed}
+    {GuaranteedRequest, Start, Place, Returned, Heartbeat, Loads, Limit, Revoke, Revoked, Kill, Completed}
 )

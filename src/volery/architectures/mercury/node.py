@@ -22,7 +22,7 @@ Load = Literal["wait", "length"]
 QueueOrder = Literal["fifo", "job", "task"]
 
 
-class NodeSetting(msgspec.Struct, frozen=True):
+class NodeParameters(msgspec.Struct, frozen=True):
     """The parameters of all nodes of a deployment; the scheduler of job j is the one at j modulo their number."""
 
     schedulers: tuple[Address, ...]
@@ -31,7 +31,7 @@ class NodeSetting(msgspec.Struct, frozen=True):
     order: QueueOrder
 
 
-class Container(msgspec.Struct, gc=False):
+class HeldContainer(msgspec.Struct, gc=False):
     """A container on a node.
 
     Args:
@@ -65,13 +65,13 @@ class Node(Component):
         "_armed", "_due", "_idle", "_queue", "_released", "_running", "_seat", "_seen", "_sent", "_setting", "_slots",
     )  # fmt: skip
 
-    def __init__(self, slots: int, seat: int, setting: NodeSetting) -> None:
+    def __init__(self, slots: int, seat: int, setting: NodeParameters) -> None:
         self._idle = self._slots = slots
         self._seat = seat
         self._setting = setting
-        self._running: dict[TaskId, Container] = {}
-        self._due: dict[TaskId, Container] = {}
-        self._queue: dict[TaskId, Container] = {}
+        self._running: dict[TaskId, HeldContainer] = {}
+        self._due: dict[TaskId, HeldContainer] = {}
+        self._queue: dict[TaskId, HeldContainer] = {}
         self._released: list[TaskId] = []
         self._seen: dict[Address, int] = {}
         self._sent = 0
@@ -87,7 +87,7 @@ class Node(Component):
         """Run a guaranteed container at once, if need be in place of the queueable one that has started last."""
         if not self._is_new(message.number, source):
             return
-        self._due[message.task.id] = Container(message.task, 0, now, guaranteed=True)
+        self._due[message.task.id] = HeldContainer(message.task, 0, now, guaranteed=True)
         if self._idle:
             self._idle -= 1
             self._next(now)
@@ -102,14 +102,14 @@ class Node(Component):
         """Run a queueable container, or queue it."""
         if not self._is_new(message.number, source):
             return
-        container = Container(message.task, message.attempt, now, left=message.left, moves=message.moves)
+        container = HeldContainer(message.task, message.attempt, now, left=message.left, moves=message.moves)
         self._queue[message.task.id] = container
         if self._idle:
             self._idle -= 1
             self._next(now)
         self._news(now)
 
-    def _in_order(self) -> list[Container]:
+    def _in_order(self) -> list[HeldContainer]:
         """The queue in the order of service; ties go to whoever came first."""
         waiting, order = list(self._queue.values()), self._setting.order
         if order == "job":
@@ -142,7 +142,7 @@ class Node(Component):
             self._over(ended)
         self._news(now)
 
-    def _over(self, ended: Container) -> None:
+    def _over(self, ended: HeldContainer) -> None:
         task = ended.task
         if ended.guaranteed:
             self._released.append(task.id)
@@ -151,7 +151,7 @@ class Node(Component):
     def _scheduler_of(self, task: Task) -> Address:
         return self._setting.schedulers[task.job % len(self._setting.schedulers)]
 
-    def _return(self, gone: Container, attempt: int, now: Time, *, shed: bool) -> None:
+    def _return(self, gone: HeldContainer, attempt: int, now: Time, *, shed: bool) -> None:
         self._sent += 1
         wait_us, _ = self._waits(now)
         told = Returned(self._sent, gone.task, attempt, gone.moves, shed, wait_us, self._length())
@@ -172,7 +172,7 @@ class Node(Component):
     def _length(self) -> int:
         return len(self._queue) - self._idle
 
-    def _waits(self, now: Time) -> tuple[Time, list[tuple[Time, Container]]]:
+    def _waits(self, now: Time) -> tuple[Time, list[tuple[Time, HeldContainer]]]:
         """Estimate the wait of the next container, and of each in the queue; each takes the first free slot."""
         running = self._running.values()
         free_us = [0] * self._idle + [max(0, one.since_us + one.task.estimate_us - now) for one in running]

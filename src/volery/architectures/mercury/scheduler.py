@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from volery.architectures.mercury.coordinator import LoadView
-from volery.architectures.mercury.messages import Loads, Place, Request, Returned, Revoke, Revoked
+from volery.architectures.mercury.messages import GuaranteedRequest, Loads, Place, Returned, Revoke, Revoked
 from volery.architectures.mercury.node import COORDINATOR, Load
 from volery.core.component import sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
@@ -151,7 +151,7 @@ class Scheduler(ReservingScheduler):
                 self._running.setdefault(task.job, {})[task.id] = COORDINATOR
                 guaranteed.append(task)
         if guaranteed:
-            self._port.send(COORDINATOR, Request(self._numbers.take(), tuple(guaranteed)))
+            self._port.send(COORDINATOR, GuaranteedRequest(self._numbers.take(), tuple(guaranteed)))
         self._place(now)
 
     def _place(self, now: Time) -> None:
@@ -238,4 +238,4 @@ class Scheduler(ReservingScheduler):
         Returned: on_returned,
         Revoked: on_revoked,
     }
-    sends = ANSWERS | sent_to("central", Request, Revoke) | sent_to("node", Place, Kill)
+    sends = ANSWERS | sent_to("central", GuaranteedRequest, Revoke) | sent_to("node", Place, Kill)

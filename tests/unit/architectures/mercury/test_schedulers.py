@@ -9,11 +9,11 @@ from tests.unit.architectures.parts import Alone, messages, submit
 
 from volery.architectures import configure, lookup
 from volery.architectures.mercury.messages import (
+    GuaranteedRequest,
     Heartbeat,
     Limit,
     Loads,
     Place,
-    Request,
     Returned,
     Revoke,
     Revoked,
@@ -35,7 +35,7 @@ def kinds(containers: str, estimate_s: int = 1, **parameters: Any) -> tuple[int,
     """How many of ten tasks get guaranteed containers, and how many queueable ones."""
     alone = one(SCHEDULER, containers=containers, **parameters)
     effects = alone.hear(submit(0, *[0] * 10, estimate_us=estimate_s * SECOND))
-    asked = sum(len(request.tasks) for _, request in messages(effects, Request))
+    asked = sum(len(request.tasks) for _, request in messages(effects, GuaranteedRequest))
     return asked, len(messages(effects, Place))
 
 
@@ -78,7 +78,7 @@ def test_a_returned_container_of_a_cancelled_job_is_over() -> None:
 
 def test_a_cancelled_job_gives_its_guaranteed_containers_back() -> None:
     scheduler, coordinator = one(SCHEDULER, containers="guaranteed"), one(CENTRAL, machines=1)
-    [(_, request)] = messages(scheduler.hear(submit(0, 0, 0)), Request)
+    [(_, request)] = messages(scheduler.hear(submit(0, 0, 0)), GuaranteedRequest)
     assert len(messages(coordinator.hear(request, SCHEDULER), Start)) == 1
     [(_, revoke)] = messages(scheduler.hear(Cancel(0)), Revoke)
     [(_, revoked)] = messages(coordinator.hear(revoke, SCHEDULER), Revoked)
@@ -91,7 +91,7 @@ def test_a_guaranteed_container_avoids_busy_nodes_and_is_queued_only_behind_othe
     alone.hear(Heartbeat(1, SECOND, 0, ()), "node/0", now=1)
     alone.hear(Heartbeat(1, SECOND, 2, ()), "node/2", now=2)
     job = submit(0, 0, 0, 0, 0).job
-    starts = messages(alone.hear(Request(1, job.tasks), SCHEDULER, now=3), Start)
+    starts = messages(alone.hear(GuaranteedRequest(1, job.tasks), SCHEDULER, now=3), Start)
     assert starts[0][0] == "node/1"
     assert sorted(to for to, _ in starts) == ["node/0", "node/1", "node/2"]
     [(to, start)] = messages(alone.hear(Heartbeat(2, 0, -1, (job.tasks[0].id,)), "node/1", now=4), Start)
