@@ -61,14 +61,18 @@ class LeastLoaded:
         few: how many of them are chosen from.
         queue_max: a machine with so many containers in its queue gets no more.
         random: uniform on [0, 1).
+
+    Attributes:
+        roomy: bit vector of the machines that may get more.
     """
 
     def __init__(
         self, cluster: Cluster, matches: Matches, load: Load, few: int, queue_max: int, random: Callable[[], float]
     ) -> None:
-        self.view = LoadView(cluster, load)
+        self._view = LoadView(cluster, load)
         self._slots, self._matches = cluster.slots, matches
-        self._by_wait, self._few, self._queue_max, self._random = load == "wait", few, queue_max, random
+        self._by_wait, self._few, self.queue_max, self._random = load == "wait", few, queue_max, random
+        self.roomy = matches.every
         self._idle = 0 if self._by_wait else -1
         self._suitable: dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]] = {}
 
@@ -79,8 +83,8 @@ class LeastLoaded:
             if len(self._suitable) >= MEMO_MAX:
                 self._suitable.clear()
             suitable = self._suitable[needs] = np.array(positions(self._matches[needs]), dtype=np.int64)
-        view, random, queue_max = self.view, self._random, self._queue_max
-        roomy = suitable[view.length[suitable] < queue_max]
+        view, random = self._view, self._random
+        roomy = suitable[view.length[suitable] < self.queue_max]
         loads, reach = view.loads(now)[roomy], len(tasks) + self._few - 1
         if reach < len(roomy):
             nearest = np.argpartition(loads + self._ties(len(roomy)), reach - 1)[:reach]
@@ -105,13 +109,19 @@ class LeastLoaded:
                 load = load + added_us if self._by_wait else load
             if not self._by_wait:
                 load += 1
-            if view.length[machine] < queue_max:
+            if view.length[machine] < self.queue_max:
                 heapq.heappush(line, (load, tie, machine))
+            else:
+                self.roomy &= ~(1 << machine)
         return chosen
 
-    def spare(self, machine: int) -> None:
-        """Choose the machine no more until its next report."""
-        self.view.length[machine] = max(self._queue_max, int(self.view.length[machine]))
+    def report(self, machine: int, wait_us: Time, length: int, now: Time) -> None:
+        """Remember the load of a machine."""
+        self._view.report(machine, wait_us, length, now)
+        if length < self.queue_max:
+            self.roomy |= 1 << machine
+        else:
+            self.roomy &= ~(1 << machine)
 
     def _ties(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Fractions, in another order each time, so that equal loads are not taken in the order of the machines."""
@@ -121,7 +131,7 @@ class LeastLoaded:
 class Scheduler(ReservingScheduler):
     """Asks the coordinator for guaranteed containers, and places queueable ones by the loads that it was told."""
 
-    __slots__ = ("_evicted", "_kinds", "_matches", "_places", "_requests", "_seen", "_shed", "_waiting")
+    __slots__ = ("_kinds", "_matches", "_places", "_requests", "_seen", "_shed", "_waiting")
 
     FACTS: ClassVar[tuple[tuple[str, str], ...]] = (("_shed", "shed_containers"),)
 
@@ -156,7 +166,7 @@ class Scheduler(ReservingScheduler):
 
     def _place(self, now: Time) -> None:
         """Place what waits; what finds every queue full waits for news of loads."""
-        for needs in list(self._waiting):
+        for needs in [needs for needs in self._waiting if self._matches[needs] & self._places.roomy]:
             line = self._waiting[needs]
             for machine in self._places.choose([waiting[0] for waiting in line], needs, now):
                 task, attempt, moves = line.popleft()
@@ -168,9 +178,8 @@ class Scheduler(ReservingScheduler):
 
     def on_loads(self, message: Loads, source: Address, now: Time) -> None:
         """Remember the loads, and place what waited for them."""
-        view, machines = self._places.view, list(message.machines)
-        view.ready_us[machines] = now + np.array(message.wait_us, dtype=np.int64)
-        view.length[machines] = message.length
+        for machine, wait_us, length in zip(message.machines, message.wait_us, message.length, strict=True):
+            self._places.report(machine, wait_us, length, now)
         self._place(now)
 
     def on_returned(self, message: Returned, source: Address, now: Time) -> None:
@@ -182,10 +191,9 @@ class Scheduler(ReservingScheduler):
         if task.id not in running:
             return
         machine = int(source.partition("/")[2])
-        self._places.view.report(machine, message.wait_us, message.length, now)
-        if message.shed:
-            self._shed += 1
-            self._places.spare(machine)
+        self._shed += message.shed
+        length = self._places.queue_max if message.shed else message.length
+        self._places.report(machine, message.wait_us, length, now)
         if task.job in self._jobs.cancelled:
             del running[task.id]
             self._finished(task.job, running, 1)
@@ -227,6 +235,8 @@ class Scheduler(ReservingScheduler):
     def check(self) -> None:
         placed = [node for running in self._running.values() for node in running.values()]
         waiting = sum(map(len, self._waiting.values()))
+        full = [needs for needs in self._waiting if not self._matches[needs] & self._places.roomy]
+        assert len(full) == len(self._waiting), "a task waits that could be placed"
         assert placed.count(NOWHERE) == waiting, f"{waiting} tasks wait, {placed.count(NOWHERE)} are nowhere"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
