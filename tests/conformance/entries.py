@@ -89,7 +89,7 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     },
     "mercury:containers=mixed": {"heartbeat_s": "0.05", "sort_s": "0.1", "order": "task", "schedulers": "2"},
     "mercury:balance=false": {"cutoff_s": "0.2", "nodes_used": "1", "heartbeat_s": "0.1", "sort_s": "0.05"},
-    "mercury:reliable=true": {"cutoff_s": "0.2", "heartbeat_s": "0.1", "limit_deviations": "0"},
+    "mercury:reliable=true": {"cutoff_s": "0.2", "heartbeat_s": "0.5", "schedulers": "2", "limit_deviations": "0"},
     "hfs:delay=skips": {"node_skips": "5", "rack_skips": "2", "per_heartbeat": "1", "heartbeat_s": "0.05", "fifo": "a"},
     "hfs:delay=rates": {"node_wait_s": "0.03", "rack_wait_s": "0.01"},
     "hfs:delay=off": {"fifo": "*", "min_shares": "a:10+c:2"},

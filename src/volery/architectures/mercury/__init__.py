@@ -8,12 +8,12 @@ Deviates The paper was not at hand, only its abstract: "a hybrid resource manage
          overhead and execution guarantees". The rest is from the documentation of its implementation in Apache Hadoop
          (YARN, "Opportunistic Containers"): guaranteed containers only where no guaranteed one holds the resources,
          started at once, in place of the queueable ("opportunistic") ones that have started last; others queued, first
-         come first served; distributed schedulers that go round the least loaded nodes, of which the central side
-         tells them (10 nodes, every 1,000 ms); heartbeats (1 s); limits of queues (mean plus 1 standard deviation,
-         from 5 to 15), beyond which a node discards containers, to be placed elsewhere; a percentage of a job's tasks
-         in queueable containers. The order by what is short or belongs to a job near its end is "future work" there
-         (YARN-5886). That nodes are compared by estimated wait (the code of YARN can; its default is the length), and
-         that the short tasks are the ones to be queueable, is restated, not read in a text at hand.
+         come first served; distributed schedulers that go round the least loaded nodes, of which the central side tells
+         them (10 nodes, every 1,000 ms); limits of queues (mean plus 1 standard deviation, from 5 to 15), beyond which
+         a node discards containers, to be placed elsewhere; a percentage of a job's tasks in queueable containers. The
+         order by what is short or belongs to a job near its end is "future work" there (YARN-5886). Restated, not read
+         in a text at hand: heartbeats every second; that nodes are compared by estimated wait (the code of YARN can;
+         its default is the length); that the short tasks are the ones to be queueable.
          Ours: a wait is estimated by the jobs' mean durations, and a limit of waits has no bounds (YARN's has); a
          scheduler adds its own placements to what it was told, draws one of the least loaded nodes, and keeps tasks
          while all queues are full; a container is shed three times at most; a guaranteed container avoids busy nodes

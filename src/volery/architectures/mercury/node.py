@@ -40,7 +40,8 @@ class HeldContainer(msgspec.Struct, gc=False):
         guaranteed: or queueable.
         left: tasks of its job that had not ended when it was placed.
         moves: how often it was shed.
-        evicted: it is being killed for a guaranteed one.
+        ending: it is being killed.
+        evicted: and that for a guaranteed one.
     """
 
     task: Task
@@ -49,6 +50,7 @@ class HeldContainer(msgspec.Struct, gc=False):
     guaranteed: bool = False
     left: int = 0
     moves: int = 0
+    ending: bool = False
     evicted: bool = False
 
 
@@ -91,9 +93,9 @@ class Node(Component):
         if self._idle:
             self._idle -= 1
             self._next(now)
-        else:
-            victim = [one for one in self._running.values() if not one.guaranteed and not one.evicted][-1]
-            victim.evicted = True
+        elif len(self._due) > sum(one.ending for one in self._running.values()):
+            victim = [one for one in self._running.values() if not one.guaranteed and not one.ending][-1]
+            victim.ending = victim.evicted = True
             self._port.observe(Preemption(now, victim.task.id, victim.attempt, message.task.id, "priority"))
             self._port.kill(victim.task.id, victim.attempt)
         self._news(now)
@@ -162,7 +164,9 @@ class Node(Component):
         if message.task in self._running:
             running = self._running[message.task]
             running.evicted = False
-            self._port.kill(message.task, running.attempt)
+            if not running.ending:
+                running.ending = True
+                self._port.kill(message.task, running.attempt)
             return
         dropped = self._due.pop(message.task, None) or self._queue.pop(message.task, None)
         if dropped is not None:

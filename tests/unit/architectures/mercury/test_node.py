@@ -93,3 +93,35 @@ def test_a_container_that_is_cancelled_while_it_is_killed_for_another_does_not_r
     effects = alone.hear(TaskFinished(TASKS[0], 0, "killed"))
     assert not messages(effects, Returned)
     assert [told.task for _, told in messages(effects, Completed)] == [0]
+
+
+def test_each_guaranteed_container_gets_a_slot_of_its_own_while_killed_ones_still_end() -> None:
+    alone = node(slots=2)
+    for task in range(2):
+        alone.hear(place(task), SCHEDULER)
+    alone.hear(Start(1, TASKS[4]), CENTRAL)
+    assert not alone.hear(Kill(1), SCHEDULER), "t1 is being killed already"
+    effects = alone.hear(Start(2, TASKS[5]), CENTRAL)
+    assert [effect.task for effect in effects if isinstance(effect, Killed)] == [0], "not t1 once more"
+    assert launched(alone.hear(TaskFinished(TASKS[1], 0, "killed"))) == [4]
+    assert launched(alone.hear(TaskFinished(TASKS[0], 0, "killed"))) == [5]
+
+
+def test_the_slot_made_for_a_cancelled_container_goes_to_the_next_one() -> None:
+    alone = node()
+    alone.hear(place(0), SCHEDULER)
+    alone.hear(Start(1, TASKS[4]), CENTRAL)
+    alone.hear(Kill(4), CENTRAL)
+    alone.hear(TimerFired("heartbeat"), now=SECOND)
+    alone.hear(Start(2, TASKS[5]), CENTRAL, now=2 * SECOND)
+    assert launched(alone.hear(TaskFinished(TASKS[0], 0, "killed"), now=3 * SECOND)) == [5]
+
+
+def test_what_ends_by_itself_in_the_moment_of_its_kill_has_finished() -> None:
+    alone = node()
+    alone.hear(place(0), SCHEDULER)
+    alone.hear(Start(1, TASKS[5]), CENTRAL)
+    effects = alone.hear(TaskFinished(TASKS[0], 0))
+    assert launched(effects) == [5]
+    assert [told.task for _, told in messages(effects, Completed)] == [0]
+    assert not messages(effects, Returned)
