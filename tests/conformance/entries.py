@@ -78,6 +78,18 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     "hawk:short_placement=least-wait": {"stale_s": "8", "stealing": "off", "short_part": "0"},
     "eagle:sharing=ideal": {"order": "fifo", "cutoff_s": "0.2"},
     "eagle:order=srpt": {"cutoff_s": "0.2", "schedulers": "1", "rounds": "1", "short_part": "0.4"},
+    "mercury:containers=guaranteed": {"heartbeat_s": "0.05"},
+    "mercury:containers=queueable": {
+        "heartbeat_s": "0.1",
+        "sort_s": "0.05",
+        "queue_max": "3",
+        "queue_min": "1",
+        "load": "length",
+        "order": "job",
+    },
+    "mercury:containers=mixed": {"heartbeat_s": "0.05", "sort_s": "0.1", "order": "task", "schedulers": "2"},
+    "mercury:balance=false": {"cutoff_s": "0.2", "nodes_used": "1", "heartbeat_s": "0.1", "sort_s": "0.05"},
+    "mercury:reliable=true": {"cutoff_s": "0.2", "heartbeat_s": "0.5", "schedulers": "2", "limit_deviations": "0"},
     "hfs:delay=skips": {"node_skips": "5", "rack_skips": "2", "per_heartbeat": "1", "heartbeat_s": "0.05", "fifo": "a"},
     "hfs:delay=rates": {"node_wait_s": "0.03", "rack_wait_s": "0.01"},
     "hfs:delay=off": {"fifo": "*", "min_shares": "a:10+c:2"},
@@ -186,6 +198,10 @@ VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
 }
 
 HOPS = {
+    "mercury:containers=guaranteed": 3,
+    "mercury:containers=mixed": 3,
+    "mercury:balance=false": 3,
+    "mercury:reliable=true": 3,
     "pipeline:lrms=3": 4,
     "pipeline:lrms=2": 4,
     "pipeline:T11=checkpoint/period_s:0.1": 4,

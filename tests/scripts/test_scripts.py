@@ -15,6 +15,7 @@ import pytest
 import tests.scripts.test_deadlines
 import tests.scripts.test_hydra
 import tests.scripts.test_megha_printed
+import tests.scripts.test_mercury
 import tests.scripts.test_pigeon
 import tests.scripts.test_tags  # noqa: F401 - likewise
 from tests.scripts.register import SCRIPTS, bits, case, counter, responses, script

@@ -13,6 +13,7 @@ from volery.architectures.hybrid import EAGLE, HAWK, PHOENIX
 from volery.architectures.hydra import HYDRA
 from volery.architectures.jockey import JOCKEY
 from volery.architectures.megha import CENTRAL, MEGHA, MEGHA_2021
+from volery.architectures.mercury import MERCURY
 from volery.architectures.omega import MESOS, MONOLITHIC, OMEGA
 from volery.architectures.oracle import ORACLE
 from volery.architectures.pigeon import PIGEON, PIGEONC
@@ -27,7 +28,7 @@ from volery.core.errors import InputError, suggestion
 from volery.core.stages import Realisation, Stage
 
 GROUP = "volery.architectures"
-FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX)
+FLOCK = (SPARROW, HAWK, EAGLE, PHOENIX, MERCURY)
 FEDERATED = (MEGHA, CENTRAL, MEGHA_2021, PIGEON, PIGEONC, HYDRA)
 SHARED = (OMEGA, MONOLITHIC, MESOS)
 PLANNERS = (ALSCHED, TETRISCHED, QUINCY, FIRMAMENT)

@@ -60,6 +60,7 @@ COUNTED: Final = {
     "reordered_tasks": "tasks taken before others because they ask for the scarcest constraint",
     "repartitions": "logical nodes lent from one partition to another",
     "reservations": "machines kept for tasks that were passed over",
+    "shed_containers": "queued tasks that a node gave back because its load was beyond the limit",
     "stolen_probes": "reservations taken from another worker's queue",
     "submissions_rejected": "submissions that were refused, to come again",
     "tag_tasks_given_up": "tasks of jobs that were given up: too few were left of those near which they had to run",
