@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from volery.architectures import configure, lookup, registry
-from volery.core.component import Architecture
+from volery.core.component import Architecture, Deployment
+from volery.core.model import Cluster
+from volery.core.streams import Streams
 
 VARIANTS: dict[str, dict[str, str | tuple[float, ...]]] = {
     "megha:updates=snapshots": {"heartbeat_s": "0.5"},
@@ -260,3 +264,14 @@ def variant(name: str) -> Architecture:
 def entries() -> dict[str, Architecture]:
     """All registry entries."""
     return registry()
+
+
+def without(design: Architecture, capability: type[object]) -> Architecture:
+    """The design, which does not declare a capability."""
+
+    def build(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+        made = design.build(cluster, config, streams)
+        kept = tuple([one for one in made.capabilities if not isinstance(one, capability)])
+        return msgspec.structs.replace(made, capabilities=kept)
+
+    return msgspec.structs.replace(design, build=build)

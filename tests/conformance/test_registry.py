@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 import msgspec
 import pytest
 from _pytest.mark.structures import ParameterSet
-from tests.conformance.entries import EXCUSED, VARIANTS, entries, variant
+from tests.conformance.entries import EXCUSED, VARIANTS, entries, variant, without
 from tests.conformance.mutants_flows import build_whole
 from tests.conftest import costs
 
@@ -18,6 +18,7 @@ from volery.conformance.cases import all_cases, flow_cases, mixed_cases
 from volery.conformance.interceptor import Echo
 from volery.conformance.outcomes import demand_all_finished
 from volery.conformance.verdict import run
+from volery.core.capabilities import Refusals
 from volery.core.events import MoreTasks, Submit
 from volery.sim import Options
 
@@ -142,7 +143,7 @@ def test_a_task_that_a_design_refuses_without_declaring_it_is_missed() -> None:
     pigeon = variant("pigeon:longer_cutoffs_s")
     CHECKS["check_late_timers_are_safe"](pigeon)
     with pytest.raises(NonconformanceError, match="never started"):
-        CHECKS["check_late_timers_are_safe"](msgspec.structs.replace(pigeon, refuses=None))
+        CHECKS["check_late_timers_are_safe"](without(pigeon, Refusals))
 
 
 def test_cases_hold_what_is_legal_and_easily_forgotten() -> None:

@@ -19,7 +19,7 @@ from volery.core.model import CHUNK_TASKS, SECOND, UNLIMITED, Amounts, Cluster, 
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
 from volery.core.trace import Trace
-from volery.core.workflows import below, with_parents
+from volery.core.workflows import below, refused, with_parents
 
 MACHINES = 50
 """Enough for the published defaults: 5 x 5 partitions of 2, or 9 reserved workers in a group."""
@@ -75,12 +75,9 @@ class Case(msgspec.Struct, frozen=True):
             for need, amounts in set(zip(needs, asked, strict=True))
         }
         alone = [fits[kind] for kind in zip(needs, asked, strict=True)]
-        if design is not None and design.refuses is not None:
-            refused, estimates = design.refuses(design.defaults, self.cluster), self.trace.estimate_us
-            jobs_of = self.trace.job_of_task()
-            alone = [
-                fit and not refused(need, estimates[job]) for fit, need, job in zip(alone, needs, jobs_of, strict=True)
-            ]
+        if design is not None:
+            never = refused(self.trace, design.build(self.cluster, design.defaults, Streams(0)))
+            alone = [fit and not one for fit, one in zip(alone, never, strict=True)]
         barred = below(self.trace, [not fit for fit in alone])
         apart = [fit and not late for fit, late in zip(alone, barred, strict=True)]
         if not self.gangs:

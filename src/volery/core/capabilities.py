@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from volery.core.model import SECOND, Address, Time
+from volery.core.model import SECOND, Address, Job, Task, Time
 
 if TYPE_CHECKING:
     from volery.core.component import Component
@@ -35,6 +35,18 @@ class CrashRecovery(msgspec.Struct, frozen=True):
     detector_pairs: tuple[tuple[Address, Address], ...] = ()
     detection_us: Time = 0
     standins: tuple[Address, ...] = ()
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """Tasks that may run on no machine though one suits: a part of the machines is reserved, or a share is limited.
+
+    They are reported as unsatisfiable, and the tasks that wait for them are never sent.
+
+    Args:
+        refuses: (a job, one of its tasks) -> whether it is such a task.
+    """
+
+    refuses: Callable[[Job, Task], bool]
 
 
 class Draining(msgspec.Struct, frozen=True):

@@ -189,8 +189,6 @@ class Architecture(msgspec.Struct, frozen=True):
             design uses constraints: one without an entry has not declared its features.
         policy_names: of a configuration, by stage, where a design is assembled from policies.
         learning: how it learns from earlier runs, where it does; see docs/decisions/0018.
-        refuses: of a configuration and a cluster, whether a task with such constraints and such an estimate of its job,
-            microseconds, may run on no machine, though one suits: it is reported as unsatisfiable. None: no such task.
         captions: texts of a recording for the first message of a kind, or the first counted fact, by its name, for
             readers new to the design; {sender}, {receiver}, {tasks}, {count}. Nothing: messages are described by their
             documentation.
@@ -216,7 +214,6 @@ class Architecture(msgspec.Struct, frozen=True):
     features: Mapping[str, str] = {}
     policy_names: Callable[[Any], Mapping[Stage, str]] | None = None
     learning: Learning | None = None
-    refuses: Callable[[Any, Cluster], Callable[[int, Time], bool]] | None = None
     captions: Mapping[str, str] = {}
 
 

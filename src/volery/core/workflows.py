@@ -9,12 +9,18 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from volery.core.capabilities import Refusals
 from volery.core.errors import InputError
+from volery.core.events import Submit
 from volery.core.model import TaskId, Time
 from volery.core.trace import Trace, longs
+
+if TYPE_CHECKING:
+    from volery.core.component import Deployment
 
 
 def has_workflows(trace: Trace) -> bool:
@@ -167,6 +173,20 @@ def levels(trace: Trace) -> array[int]:
     """Per task, how many tasks the longest chain above it has."""
     ones = longs(trace.task_count, 1)
     return array("q", [end - 1 for end in ends_us(_at_once(trace), ones)])
+
+
+def refused(trace: Trace, deployment: Deployment) -> list[bool]:
+    """Per task, whether the design declares that it runs on no machine, though one suits; see `Refusals`."""
+    found, refusals = [False] * trace.task_count, deployment.capability(Refusals)
+    if refusals is None:
+        return found
+    for number in range(trace.job_count):
+        low, high = trace.first[number], trace.first[number + 1]
+        tasks = trace.tasks_of(number, range(low, high))
+        submit = trace.messages(number, tasks, high - low)[0]
+        assert isinstance(submit, Submit)
+        found[low:high] = [refusals.refuses(submit.job, task) for task in tasks]
+    return found
 
 
 def below(trace: Trace, roots: Sequence[bool]) -> list[bool]:

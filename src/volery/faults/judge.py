@@ -26,11 +26,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from volery.core.capabilities import DueShares, Share
-from volery.core.component import Architecture
+from volery.core.component import Architecture, Deployment
 from volery.core.model import NEVER, SECOND, Amounts, JobId, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
-from volery.core.workflows import below
+from volery.core.workflows import below, refused
 from volery.faults.scenario import Scenario
 from volery.sim.kernel import Kernel
 from volery.sim.network import Network
@@ -90,7 +90,7 @@ def _run(architecture: Architecture, scenario: Scenario) -> ScenarioResult:
     records = kernel.run(None)
     _demand_capacity(records, scenario)
     _demand_order(records)
-    _demand_results(records, scenario, architecture)
+    _demand_results(records, scenario, deployment)
     shares = deployment.capability(DueShares)
     if shares is not None and shares.guaranteed:
         guarantees = Guarantees(shares.guaranteed, shares.under, scenario.reweighs)
@@ -146,7 +146,7 @@ def _demand_capacity(records: Records, scenario: Scenario) -> None:
     _demand_none(excesses(attempts_of(records), offered, what, lambda task: scenario.request_of(trace, task)))
 
 
-def _demand_results(records: Records, scenario: Scenario, architecture: Architecture) -> None:
+def _demand_results(records: Records, scenario: Scenario, deployment: Deployment) -> None:
     """Every job was reported done after its tasks, with the count of those that fit nowhere; none began early."""
     trace, attempts = records.trace, attempts_of(records)
     machines = set(zip(scenario.constraints, scenario.capacities or ((1,),) * len(scenario.slots), strict=True))
@@ -154,10 +154,7 @@ def _demand_results(records: Records, scenario: Scenario, architecture: Architec
         any(needs & ~offers == 0 and all(map(le, scenario.request_of(trace, task), has)) for offers, has in machines)
         for task, needs in enumerate(trace.constraints)
     ]
-    if architecture.refuses is not None:
-        refused = architecture.refuses(scenario.config(architecture), scenario.cluster())
-        for task, job in enumerate(trace.job_of_task()):
-            alone[task] &= not refused(trace.constraints[task], trace.estimate_us[job])
+    alone = [fit and not never for fit, never in zip(alone, refused(trace, deployment), strict=True)]
     barred = below(trace, [not fit for fit in alone])
     jobs = {
         job: [task for task in range(trace.first[job], trace.first[job + 1]) if alone[task] and not barred[task]]

@@ -24,7 +24,7 @@ from volery.core.records import Records
 from volery.core.resources import check_resources
 from volery.core.tags import check_heeded, check_tags
 from volery.core.trace import Trace, check_times
-from volery.core.workflows import check_workflows, comes_in_parts
+from volery.core.workflows import check_workflows, comes_in_parts, refused
 from volery.sim.execution import Attempts, LabPort, LaunchRule, port_class
 from volery.sim.extension import Checks, Extension, MessageCosts
 from volery.sim.faults import FaultInjector
@@ -83,7 +83,7 @@ class Kernel:
         """Attempts, and the rules of launches that trace, cluster and deployment need."""
         lab, rules = self.lab, list[LaunchRule]()
         if comes_in_parts(lab.trace):
-            rules.append(Workflows(lab, self.submitter, whole=whole))
+            rules.append(Workflows(lab, self.submitter, refused(lab.trace, deployment), whole=whole))
         resumption, replication = deployment.capability(Resumption) or Resumption(), deployment.capability(Replication)
         attempts = Attempts(lab, resumption, self._pace.done_us)
         if replication is not None:

@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from operator import or_
 
 from volery.core.events import MoreTasks, TaskFinished
 from volery.core.model import CHUNK_TASKS, NEVER, Amounts, Cluster, JobId, Message, Task, TaskId, Time
@@ -45,13 +46,14 @@ class Workflows(LaunchRule):
     Args:
         lab: of the run.
         submitter: of the run.
+        refused: per task, whether the design lets it run on no machine.
         whole: the design takes workflows whole, so that it alone holds tasks back.
 
     Attributes:
         waits: per task, how many of its parents have not finished, and one more until it is submitted.
     """
 
-    def __init__(self, lab: Lab, submitter: Submitter, *, whole: bool) -> None:
+    def __init__(self, lab: Lab, submitter: Submitter, refused: Sequence[bool], *, whole: bool) -> None:
         self._lab = lab
         self._submitter = submitter
         submitter.source = self
@@ -61,7 +63,8 @@ class Workflows(LaunchRule):
         self.waits = array("i", [places[task + 1] - places[task] for task in range(trace.task_count)])
         self._late = self._expect()
         self._ended = bytearray(trace.task_count)
-        self._barred = [False] * trace.task_count if whole else below(trace, lacking(trace, lab.cluster))
+        unfit = list(map(or_, lacking(trace, lab.cluster), refused))
+        self._barred = [False] * trace.task_count if whole else below(trace, unfit)
         self._sent: dict[JobId, list[TaskId]] = {}
         self._ready_at: Time = NEVER
         self._ready: list[TaskId] = []

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.conformance.entries import without
 
 from volery.architectures import lookup
-from volery.core.capabilities import DueShares, Share
+from volery.core.capabilities import DueShares, Refusals, Share
+from volery.core.component import Deployment
 from volery.core.events import Preemption
 from volery.core.records import LostAttempt, Records
 from volery.core.streams import Streams
@@ -30,6 +32,8 @@ from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
 from volery.sim.orders import Reweighed
 
 KEPT = Path(__file__).parents[2] / "faults" / "kept.toml"
+MEGHA = Deployment({}, {}, lambda _: "gm/0")
+"""What the judge reads of it: it refuses no task."""
 
 
 def scenario(jobs: int = 8, machines: int = 8) -> Scenario:
@@ -62,14 +66,14 @@ def test_the_judge_knows_the_tasks_that_a_design_declares_to_refuse() -> None:
     storm = Scenario("pigeon", 1, given, (1, 0, 0), (1, 1, 1), jobs, 500, 0, None, none)
     assert run_scenario(pigeon, storm).tasks == 3
     with pytest.raises(Failure, match=r"task 0 of job 0.*never finished"):
-        run_scenario(msgspec.structs.replace(pigeon, refuses=None), storm)
+        run_scenario(without(pigeon, Refusals), storm)
 
 
 def test_the_judge_accepts_what_is_right() -> None:
     storm = scenario(2)
     records = records_of(storm)
     _demand_capacity(records, storm)
-    _demand_results(records, storm, lookup("megha"))
+    _demand_results(records, storm, MEGHA)
     _demand_order(records)
 
 
@@ -98,15 +102,15 @@ def test_the_judge_rejects_lost_tasks_early_answers_and_wrong_counts() -> None:
     lost = records_of(storm)
     lost.killed[2, 0] = lost.start_us[2] + 1
     with pytest.raises(Failure, match="lost: task 2"):
-        _demand_results(lost, storm, lookup("megha"))
+        _demand_results(lost, storm, MEGHA)
     early = records_of(storm)
     early.answered_us[0] = early.finish_us[3] - 1
     with pytest.raises(Failure, match="early: task 3"):
-        _demand_results(early, storm, lookup("megha"))
+        _demand_results(early, storm, MEGHA)
     miscounted = records_of(storm)
     miscounted.unsatisfiable[0] = 1
     with pytest.raises(Failure, match="has 0 tasks that fit nowhere, and 1 were reported"):
-        _demand_results(miscounted, storm, lookup("megha"))
+        _demand_results(miscounted, storm, MEGHA)
 
 
 def test_a_result_of_an_attempt_that_was_given_up_counts() -> None:
@@ -115,7 +119,7 @@ def test_a_result_of_an_attempt_that_was_given_up_counts() -> None:
     records.lost.append(LostAttempt(3, 0, 5, 0, storm.trace().duration_us[3]))
     records.attempt[3] = 1
     records.killed[3, 1] = records.start_us[3] + 1
-    _demand_results(records, storm, lookup("megha"))
+    _demand_results(records, storm, MEGHA)
 
 
 def test_shrinking_finds_the_one_cause() -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.unit.sim.actors import Actor, play
 
+from volery.architectures import configure, lookup
 from volery.conformance.cases import trace_of
 from volery.core.capabilities import Resumption
 from volery.core.component import Component, Deployment
@@ -15,9 +16,10 @@ from volery.core.events import Event, JobDone, JobRejected, MoreTasks, Submit, T
 from volery.core.model import CHUNK_TASKS, NEVER, SUBMITTER, Address, Cluster, Task, TaskId, Time
 from volery.core.port import Port
 from volery.core.records import LostAttempt
+from volery.core.streams import Streams
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
-from volery.sim import Network, Options
+from volery.sim import Network, Options, simulate
 from volery.sim.execution import BrokenRule
 from volery.sim.kernel import Kernel
 from volery.sim.workflows import lacking
@@ -108,6 +110,24 @@ def test_tasks_below_one_that_fits_no_machine_are_never_sent_and_are_counted() -
     assert node.counts == [3]
     assert records.unsatisfiable.tolist() == [2], "the design told of one"
     assert records.start_us[3] == records.ready_us[3] == NEVER
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "lost"),
+    [
+        ("pigeon", {"groups": 1, "reserved": 1, "cutoff_s": 1e-6}, 2),
+        ("pigeon", {"groups": 1, "reserved": 1, "cutoff_s": 9.0}, 0),
+        ("omega", {"batch_limit": 0.3}, 4),
+        ("omega", {"batch_limit": 0.4}, 0),
+    ],
+)
+def test_tasks_below_one_that_the_design_refuses_are_never_sent(name: str, given: dict[str, float], lost: int) -> None:
+    """Long tasks of Pigeon may not use its reserved worker, and batch tasks of Omega hold less than a slot."""
+    design, cluster = lookup(name), Cluster((1, 0, 0), (1, 1, 1))
+    deployment = design.build(cluster, configure(design, {**design.immediate, **given}), Streams(0))
+    records = simulate(deployment, diamond(needs=(0, 1, 0, 0)), cluster)
+    assert records.unsatisfiable.tolist() == [lost]
+    assert records.start_us.tolist().count(NEVER) == lost
 
 
 def test_what_fits_no_machine_is_told_by_constraints_and_by_requests() -> None:

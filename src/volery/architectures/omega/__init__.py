@@ -35,7 +35,7 @@ from volery.architectures.omega.messages import FORWARDED, MESSAGES, OFFER_MESSA
 from volery.architectures.omega.placement import Layout, Rings
 from volery.architectures.omega.scheduler import LowerHolds, Scheduler
 from volery.core.bounds import Components, Count, Parameters, Period, PositiveCount, Seconds, param
-from volery.core.capabilities import TagPlacement
+from volery.core.capabilities import Refusals, TagPlacement
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster
@@ -133,7 +133,9 @@ def build(cluster: Cluster, config: OmegaConfig, streams: Streams) -> Deployment
             jobs = JobQueue(layout, setting, CELL, streams.of(address), limit)
             components[address] = Scheduler(jobs, lower=lower, tags=_index(cluster, config))
     delays = {("front", "scheduler"): 0, ("scheduler", "front"): 0}
-    return _wired(components, layout, config, delays, _capabilities(config))
+    limits = {workload: LocalLimit(share, layout.capacity) for workload, share in shares.items()}
+    refusals = Refusals(lambda job, task: not limits[setting.rule.workload(job)].allows((task,)))
+    return _wired(components, layout, config, delays, (*_capabilities(config), refusals))
 
 
 def build_monolithic(cluster: Cluster, config: MonolithicConfig, streams: Streams) -> Deployment:

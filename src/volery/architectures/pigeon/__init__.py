@@ -15,7 +15,7 @@ Deviates Idle lists are bit vectors: which of several equal idle workers runs a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations, pairwise
 from random import Random
 
@@ -29,10 +29,10 @@ from volery.architectures.pigeon.queues import WeightCounting
 from volery.architectures.pigeon.recovery import DistributorRecovery, Leading, MasterRecovery, pair_of, seats_of
 from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
 from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
-from volery.core.capabilities import CrashRecovery
+from volery.core.capabilities import CrashRecovery, Refusals
 from volery.core.component import Architecture, Component, Deployment
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Cluster, JobId, Time
+from volery.core.model import SECOND, Address, Cluster, Job, JobId, Task
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
 from volery.policies.match import MatchPolicy
@@ -125,7 +125,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
             if node not in machines:
                 machines[node] = machine
                 components[node] = Node(address)
-    return Deployment(components, machines, builder.entry)
+    return Deployment(components, machines, builder.entry, capabilities=(_refusals(groups, config),))
 
 
 def _groups(cluster: Cluster, config: PigeonConfig) -> list[Group]:
@@ -134,18 +134,17 @@ def _groups(cluster: Cluster, config: PigeonConfig) -> list[Group]:
     return divide(cluster, group_count, config.group_sizes, config.reserved, hosts)
 
 
-def refused(config: PigeonConfig, cluster: Cluster) -> Callable[[int, Time], bool]:
-    """The tasks that no worker may run: long ones may not use reserved workers, and masters may take workers."""
-    groups = _groups(cluster, config)
+def _refusals(groups: Sequence[Group], config: PigeonConfig) -> Refusals:
+    """Long tasks may not use reserved workers, and masters may take workers."""
     of_short = {offered for group in groups for offered in group.in_order}
     of_long = {offered for group in groups for offered in group.in_order_for_long}
     cutoff_us = round(config.cutoff_s * SECOND)
 
-    def refuses(constraints: int, estimate_us: Time) -> bool:
-        allowed = of_short if estimate_us <= cutoff_us else of_long
-        return all(constraints & ~offered for offered in allowed)
+    def refuses(job: Job, task: Task) -> bool:
+        allowed = of_short if job.estimate_us <= cutoff_us else of_long
+        return all(task.constraints & ~offered for offered in allowed)
 
-    return refuses
+    return Refusals(refuses)
 
 
 class PigeonBuilder:
@@ -205,7 +204,7 @@ class PigeonBuilder:
         )
         components = {address: self._linked(address, 0) for address in [*self._distributors, *masters, *machines]}
         recovery = CrashRecovery(self._linked, watches, self._lease.detection_us)
-        return Deployment(components, machines, self.entry, capabilities=(recovery,))
+        return Deployment(components, machines, self.entry, capabilities=(recovery, _refusals(groups, self._config)))
 
     def _linked(self, address: Address, incarnation: int) -> Component:
         """The component at an address, behind its link."""
@@ -288,7 +287,6 @@ PIGEON = Architecture(
         "reports_s": (0.0, 0.3),
     },
     features={"constraints": ""},
-    refuses=refused,
     captions=CAPTIONS,
 )
 
