@@ -11,15 +11,20 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
 
-$(VENV)/.installed: pyproject.toml
+# Python compiles what is imported, when it is: compiling all packages takes longer than all else here.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Volery needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(PIP) -e .
 	touch $@
 
-$(VENV)/.tools: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	touch $@
+$(VENV)/.tools: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[dev]'
+	touch $(VENV)/.installed $@
 
 demo: $(VENV)/.installed  ## run the main job on bundled synthetic work: Megha against Pigeon
 	$(BIN)/volery demo -o results/demo
