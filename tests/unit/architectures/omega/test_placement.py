@@ -8,7 +8,16 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.architectures.omega.placement import NOWHERE, Layout, PlacementProblem, Rings, place, stretch
+from volery.architectures.omega.placement import (
+    NOWHERE,
+    FreeCopy,
+    Kind,
+    Layout,
+    PlacementProblem,
+    Rings,
+    place,
+    stretch,
+)
 from volery.core.model import Cluster, Task
 from volery.core.resources import Packing
 from volery.core.streams import Streams
@@ -21,6 +30,39 @@ def test_free_amounts_survive_their_packing() -> None:
     assert (len(octets), layout.decode(octets)) == (2 * layout.state_bytes, layout.whole)
     assert layout.fits_somewhere(Task(0, 0, 0b10))
     assert not layout.fits_somewhere(Task(0, 0, 0b100))
+
+
+MIXED = Cluster(
+    (0b00, 0b01, 0b11, 0b01, 0b00), (1,) * 5, "mixed", ("cpu", "gpu_milli"),
+    ((8, 2000), (9, 0), (30, 1500), (13, 3000), (0, 1000)),
+)  # fmt: skip
+"""Amounts that lie between thresholds of the index, devices in parts, and a resource that a machine lacks."""
+LAYOUT = Layout(MIXED, Rings(MIXED, Streams(0).of("rings")))
+
+REQUESTS = st.tuples(st.integers(0, 12), st.sampled_from([0, 300, 700, 1000, 2000]))
+KINDS = st.tuples(st.sampled_from([0b00, 0b01, 0b10, 0b100]), REQUESTS)
+
+
+@given(
+    kinds=st.lists(KINDS, min_size=1, max_size=3),
+    changes=st.lists(st.tuples(st.integers(0, 4), st.none() | REQUESTS), max_size=40),
+)
+def test_a_copy_has_room_exactly_where_a_draw_from_all_machines_finds_some(
+    kinds: list[Kind], changes: list[tuple[int, tuple[int, int] | None]]
+) -> None:
+    """Where a copy took a cell for full that is not, a job would wait for ever."""
+    copy, packing, suitable = FreeCopy(LAYOUT), LAYOUT.packing, LAYOUT.rings.suitable
+    for machine, request in changes:
+        free = copy.free[machine]
+        if request is None:
+            free = LAYOUT.whole[machine]
+        elif (free - packing[request]) & packing.guards == packing.guards:
+            free = packing.settled(free - packing.named(free, packing[request]))
+        copy.put(machine, free)
+    tasks = tuple(Task(number, 0, needs, request=request) for number, (needs, request) in enumerate(kinds))
+    found = place(PlacementProblem(tasks, copy.free, {needs: suitable(needs) for needs, _ in kinds}, packing, 1))
+    assert copy.has_room(kinds) == bool(found.places)
+    assert LAYOUT.whole == Layout(MIXED, LAYOUT.rings).whole, "what an empty cell has is not changed"
 
 
 def problem(
