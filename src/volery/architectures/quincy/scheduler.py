@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 
 from volery.architectures.quincy.costs import FlowCosts
+from volery.architectures.quincy.flat import undecided
 from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
 from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, Solver, solve
-from volery.architectures.quincy.tasks import Item, Machines, WaitingItems
+from volery.architectures.quincy.tasks import Item, Machines, Place, Room, WaitingItems
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
@@ -51,7 +53,8 @@ class Scheduler(Component):
         self._setting = config
         self._cycle_us = round(config.cycle_s * SECOND)
         self._machines = Machines(cluster, model.request_mbps)
-        self._waiting = WaitingItems()
+        self._bounded = config.fairness or config.job_max > 0
+        self._waiting = WaitingItems(shared=not self._bounded)
         self._prices: dict[object, int] = {}
         self._drawn: FlowNetwork | None = None
         self._graph: Graph | None = None
@@ -111,42 +114,92 @@ class Scheduler(Component):
         if not self._waiting and not setting.preemption:
             return
         movable = self._machines.movable() if setting.preemption else []
-        room = self._machines.open_room(movable)
-        drawn = FlowNetwork(self._model, room)
-        most = min(sum(room.free), setting.job_max or sum(room.free))
-        first = self._waiting.first(lambda place: drawn.place(place) is not None, most)
-        if not first and (not movable or not any(self._machines.free)):
+        room = self._machines.room.with_slots_of(movable) if movable else self._machines.room
+        if not room.open or (not self._waiting and not (movable and self._machines.room.open)):
             return
-        members = [NetworkTask(item, self._model.unscheduled(now - item.since)) for item in first]
+        slots, cost_of = sum(room.free), lambda since: self._model.unscheduled(now - since)
+        bounds = self._bounds(movable, slots)
+        kind = self._one_kind(movable, room)
+        drawn = FlowNetwork(self._model, room)
+        if kind is not None:
+            first = self._first_of_kind(kind, bounds, slots, cost_of)
+        else:
+            most = min(slots, setting.job_max or slots)
+            first = self._waiting.first(lambda place: drawn.place(place) is not None, most, cost_of)
+            if not first and (not movable or not self._machines.room.open):
+                return
+        members = [NetworkTask(item, cost_of(item.since)) for item in first]
         members += [
             NetworkTask(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
             for item in movable
         ]
-        graph = drawn.draw_tasks(members, self._bounds(members, sum(room.free)))
+        self._solved_us = now
+        if kind is not None:
+            left = undecided(members, bounds, slots)
+            members, bounds = left.members, left.bounds
+            if not members:
+                return  # all that runs runs on, and nothing else could
+            stopping = [member.item for member in members if member.stay is not None]
+            drawn = FlowNetwork(self._model, self._machines.room.with_slots_of(stopping) if movable else room)
+        self._ask(drawn, drawn.draw_tasks(members, bounds))
+
+    def _ask(self, drawn: FlowNetwork, graph: Graph) -> None:
+        setting = self._setting
         prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
-        self._drawn, self._graph, self._solved_us = drawn, graph, now
+        self._drawn, self._graph = drawn, graph
         decision_us = round(setting.decision_ms * 1000) + round(setting.arc_us * len(graph.tails))
         self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
-    def _bounds(self, members: Sequence[NetworkTask], slots: int) -> dict[JobId, Bounds]:
-        """The least and the most tasks in the network that are to run, of each job."""
+    def _one_kind(self, movable: Sequence[Item], room: Room) -> tuple[Place, int] | None:
+        """The only arc that tasks have, if that is the same for all and free, and leads to every slot.
+
+        None also where decisions take modelled time, which goes by the whole network.
+        """
+        kinds = self._waiting.kinds
+        if len(kinds) > 1 or not self._model.alike or self._setting.decision_ms or self._setting.arc_us:
+            return None
+        kind = next(iter(kinds)) if kinds else movable[0].entries
+        place, cost = kind[0]
+        if len(kind) > 1 or cost or room.open & ~self._model.machines.matches[int(place[1])]:
+            return None
+        return None if any(item.entries != kind for item in movable) else kind[0]
+
+    def _first_of_kind(
+        self, kind: tuple[Place, int], bounds: Mapping[JobId, Bounds], slots: int, cost_of: Callable[[Time], int]
+    ) -> list[Item]:
+        """The tasks that could have a slot where all slots are alike: if the least of all jobs fills them, as many."""
+        waiting = self._waiting
+        if not self._bounded:
+            return waiting.first(lambda _: True, slots, cost_of)
+        filled = sum(bound.least for bound in bounds.values()) >= slots
+        found = list[Item]()
+        for job in sorted(bounds):
+            bound = bounds[job]
+            if most := min(bound.least if filled else bound.most, slots):
+                found += waiting.first_of(job, kind, most)
+        return found
+
+    def _bounds(self, movable: Sequence[Item], slots: int) -> dict[JobId, Bounds]:
+        """The least and the most tasks in the network that are to run, of each job; some that have no least lack."""
         setting = self._setting
-        if not setting.fairness and not setting.job_max:
+        if not self._bounded:
             return {}
         running, waiting = self._machines.counts(), self._waiting.counts
-        most = setting.job_max or slots + sum(running.values())
         fixed = dict(running)  # those that are not in the network keep what they have
-        for member in members:
-            if member.stay is not None:
-                fixed[member.item.task.job] -= 1
+        for item in movable:
+            fixed[item.task.job] -= 1
+        total = slots + sum(fixed.values())
+        most = setting.job_max or total + len(movable)
+        # each job has a slot before one has two: jobs behind as many as there are slots have no share
+        jobs = sorted(waiting) if setting.job_max else islice((job for job in sorted(waiting) if waiting[job]), total)
         wanted = {
             job: min(waiting.get(job, 0) + running.get(job, 0), max(most, running.get(job, 0)))
-            for job in sorted(waiting.keys() | running.keys())
+            for job in sorted({*jobs, *running})
         }
-        floors = fair_floors(wanted, fixed, slots + sum(fixed.values())) if setting.fairness else {}
+        floors = fair_floors(wanted, fixed, total) if setting.fairness else {}
         return {
             job: Bounds(max(0, floors.get(job, 0) - fixed.get(job, 0)), max(0, most - fixed.get(job, 0)))
-            for job in dict.fromkeys([member.item.task.job for member in members])
+            for job in wanted
         }
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
@@ -163,7 +216,7 @@ class Scheduler(Component):
         self._follow(drawn.members, drawn.machines(graph, answer.flows), now)
         if self._changed:
             self._change(now)
-        elif any(self._machines.free):
+        elif self._machines.room.open:
             self._wait_for(drawn, now)
 
     def _follow(self, members: Sequence[NetworkTask], places: Sequence[int | None], now: Time) -> None:
