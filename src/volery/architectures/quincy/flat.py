@@ -10,28 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from volery.architectures.quincy.network import BELOW_FLOOR, Bounds, NetworkTask
 from volery.core.model import JobId
 
 FREE = Bounds(0, 1 << 62)
 
 
-class Undecided(msgspec.Struct, frozen=True):
-    """The tasks of a network, and the bounds of their jobs without those that run on."""
-
-    members: list[NetworkTask]
-    bounds: dict[JobId, Bounds]
-
-
-def undecided(members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds], slots: int) -> Undecided:
-    """The tasks of which a flow has something to say.
+def undecided(
+    members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds], slots: int
+) -> tuple[list[NetworkTask], dict[JobId, Bounds]]:
+    """The tasks of which a flow has something to say, and the bounds of jobs without those that run on.
 
     Args:
         members: running ones have the slots that they run on among these slots.
         bounds: of the jobs that have some.
     """
+    if not slots:
+        return [], {}
     worths = _worths(members, bounds)
     ranked = sorted([worth for worth in worths if worth is not None], reverse=True)
     last = ranked[slots - 1] if slots <= len(ranked) else 0
@@ -43,7 +38,7 @@ def undecided(members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds], sl
             running_on[job] = running_on.get(job, 0) + 1
         elif member.stay is not None or (worth is not None and worth >= last):
             kept.append(member)
-    return Undecided(kept, {job: _without(bound, running_on.get(job, 0)) for job, bound in bounds.items()})
+    return kept, {job: _without(bound, running_on.get(job, 0)) for job, bound in bounds.items()}
 
 
 def _without(bound: Bounds, count: int) -> Bounds:
@@ -51,7 +46,10 @@ def _without(bound: Bounds, count: int) -> Bounds:
 
 
 def _worths(members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> list[int | None]:
-    """What each task is worth, at least 1; None: its job may not run as many."""
+    """What each task is worth, at least 1; None: its job may not run as many.
+
+    Of tasks of a job that are worth as much the earlier comes first.
+    """
     own = [member.unscheduled - (member.stay or 0) for member in members]
     if not bounds:
         return list(own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Literal
 
@@ -10,7 +10,7 @@ from volery.architectures.quincy.costs import FlowCosts
 from volery.architectures.quincy.flat import undecided
 from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
 from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, Solver, solve
-from volery.architectures.quincy.tasks import Item, Machines, Place, Room, WaitingItems
+from volery.architectures.quincy.tasks import Item, Machines, Place, WaitingItems
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
@@ -21,6 +21,8 @@ from volery.roles.submission import ANSWERS, JobLedger
 
 CYCLE = "cycle"
 FLOW = "flow"
+SMALL = 200
+"""Tasks up to which jobs with bounds have one network of all that waits and runs."""
 
 
 class QuincyConfig(Parameters, frozen=True):
@@ -114,34 +116,37 @@ class Scheduler(Component):
         if not self._waiting and not setting.preemption:
             return
         movable = self._machines.movable() if setting.preemption else []
-        room = self._machines.room.with_slots_of(movable) if movable else self._machines.room
-        if not room.open or (not self._waiting and not (movable and self._machines.room.open)):
+        room = self._machines.room
+        if not (room.open or movable) or (not self._waiting and not (movable and room.open)):
             return
-        slots, cost_of = sum(room.free), lambda since: self._model.unscheduled(now - since)
+        slots, kind = sum(room.free) + len(movable), self._one_kind()
         bounds = self._bounds(movable, slots)
-        kind = self._one_kind(movable, room)
-        drawn = FlowNetwork(self._model, room)
         if kind is not None:
-            first = self._first_of_kind(kind, bounds, slots, cost_of)
-        else:
-            most = min(slots, setting.job_max or slots)
-            first = self._waiting.first(lambda place: drawn.place(place) is not None, most, cost_of)
-            if not first and (not movable or not self._machines.room.open):
-                return
-        members = [NetworkTask(item, cost_of(item.since)) for item in first]
-        members += [
-            NetworkTask(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
-            for item in movable
-        ]
-        self._solved_us = now
-        if kind is not None:
-            left = undecided(members, bounds, slots)
-            members, bounds = left.members, left.bounds
+            members, bounds = self._undecided(kind, movable, bounds, slots, now)
+            self._solved_us = now
             if not members:
                 return  # all that runs runs on, and nothing else could
-            stopping = [member.item for member in members if member.stay is not None]
-            drawn = FlowNetwork(self._model, self._machines.room.with_slots_of(stopping) if movable else room)
+            room = room.with_slots_of([member.item for member in members if member.stay is not None])
+            drawn = FlowNetwork(self._model, room)
+        else:
+            drawn = FlowNetwork(self._model, room.with_slots_of(movable) if movable else room)
+            first = self._waiting.first(
+                lambda place: drawn.place(place) is not None,
+                min(slots, setting.job_max or slots),
+                lambda since: self._model.unscheduled(now - since),
+            )
+            if not first and (not movable or not room.open):
+                return
+            members = self._members(first, movable, now)
+            self._solved_us = now
         self._ask(drawn, drawn.draw_tasks(members, bounds))
+
+    def _members(self, waiting: Sequence[Item], movable: Sequence[Item], now: Time) -> list[NetworkTask]:
+        cost = self._model.unscheduled
+        members = [NetworkTask(item, cost(now - item.since)) for item in waiting]
+        return members + [
+            NetworkTask(item, cost(item.waited_us), self._model.stay(item, now - item.began_us)) for item in movable
+        ]
 
     def _ask(self, drawn: FlowNetwork, graph: Graph) -> None:
         setting = self._setting
@@ -150,41 +155,60 @@ class Scheduler(Component):
         decision_us = round(setting.decision_ms * 1000) + round(setting.arc_us * len(graph.tails))
         self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
-    def _one_kind(self, movable: Sequence[Item], room: Room) -> tuple[Place, int] | None:
+    def _one_kind(self) -> tuple[Place, int] | None:
         """The only arc that tasks have, if that is the same for all and free, and leads to every slot.
 
-        None also where decisions take modelled time, which goes by the whole network.
+        None also where decisions take modelled time, which goes by the whole network, and where jobs have bounds and
+        the network is small: between equal flows it decides otherwise (docs/decisions/0060).
         """
-        kinds = self._waiting.kinds
-        if len(kinds) > 1 or not self._model.alike or self._setting.decision_ms or self._setting.arc_us:
+        if self._bounded and len(self._waiting) + len(self._machines.running) <= SMALL:
             return None
-        kind = next(iter(kinds)) if kinds else movable[0].entries
-        place, cost = kind[0]
-        if len(kind) > 1 or cost or room.open & ~self._model.machines.matches[int(place[1])]:
+        kinds, setting = self._waiting.kinds.keys() | self._machines.kinds.keys(), self._setting
+        if len(kinds) > 1 or not self._model.alike or setting.decision_ms or setting.arc_us:
             return None
-        return None if any(item.entries != kind for item in movable) else kind[0]
+        (kind,) = kinds
+        (place, cost), matches = kind[0], self._model.machines.matches
+        return None if len(kind) > 1 or cost or matches[int(place[1])] != matches.every else kind[0]
 
-    def _first_of_kind(
-        self, kind: tuple[Place, int], bounds: Mapping[JobId, Bounds], slots: int, cost_of: Callable[[Time], int]
-    ) -> list[Item]:
-        """The tasks that could have a slot where all slots are alike: if the least of all jobs fills them, as many."""
+    def _undecided(
+        self, kind: tuple[Place, int], movable: Sequence[Item], bounds: dict[JobId, Bounds], slots: int, now: Time
+    ) -> tuple[list[NetworkTask], dict[JobId, Bounds]]:
+        """The tasks of which a flow has something to say where all slots are alike, and the bounds of their jobs."""
         waiting = self._waiting
         if not self._bounded:
-            return waiting.first(lambda _: True, slots, cost_of)
+            first = waiting.first(lambda _: True, slots, lambda since: self._model.unscheduled(now - since))
+            return undecided(self._members(first, movable, now), bounds, slots)
+        running: dict[JobId, list[Item]] = {}
+        for item in movable:
+            running.setdefault(item.task.job, []).append(item)
         filled = sum(bound.least for bound in bounds.values()) >= slots
-        found = list[Item]()
+        first, open_jobs = list[Item](), set[JobId]()
         for job in sorted(bounds):
-            bound = bounds[job]
-            if most := min(bound.least if filled else bound.most, slots):
-                found += waiting.first_of(job, kind, most)
-        return found
+            bound, own = bounds[job], running.get(job, ())
+            count = min(bound.least if filled else bound.most, slots)
+            heads = waiting.first_of(job, kind, 1) if waiting.counts.get(job, 0) else []
+            if filled and len(own) == count and not (heads and self._beats(heads[0], own, now)):
+                slots -= count  # what runs is its share, and worth more than what waits
+                continue
+            open_jobs.add(job)
+            if heads and count:
+                first += waiting.first_of(job, kind, count)
+        own_running = [item for item in movable if item.task.job in open_jobs]
+        members = self._members(first, own_running, now)
+        return undecided(members, {job: bounds[job] for job in open_jobs}, slots)
+
+    def _beats(self, item: Item, running: Sequence[Item], now: Time) -> bool:
+        """Whether a task that waits is worth more than one that runs."""
+        cost, stay = self._model.unscheduled, self._model.stay
+        worth = cost(now - item.since)
+        return any(worth > cost(other.waited_us) - stay(other, now - other.began_us) for other in running)
 
     def _bounds(self, movable: Sequence[Item], slots: int) -> dict[JobId, Bounds]:
         """The least and the most tasks in the network that are to run, of each job; some that have no least lack."""
         setting = self._setting
         if not self._bounded:
             return {}
-        running, waiting = self._machines.counts(), self._waiting.counts
+        running, waiting = self._machines.counts, self._waiting.counts
         fixed = dict(running)  # those that are not in the network keep what they have
         for item in movable:
             fixed[item.task.job] -= 1

@@ -243,6 +243,8 @@ class Machines:
 
     Attributes:
         free: per machine, slots that no task has or was promised, and those of tasks that are being stopped.
+        counts: tasks of each job that run, or will without a further decision.
+        kinds: the arcs of tasks that run, and how many have them.
         running: attempts that have been launched, by task.
         stopping: those that are being stopped, with the tasks for which they are.
     """
@@ -255,6 +257,8 @@ class Machines:
         self._moving: dict[TaskId, int] = {}
         self.room = Room(len(cluster.slots))
         self.room.fill(list(cluster.slots))
+        self.counts: dict[JobId, int] = {}
+        self.kinds: dict[Entries, int] = {}
         self.running: dict[TaskId, Item] = {}
         self.stopping: dict[TaskId, TaskId] = {}
 
@@ -267,17 +271,16 @@ class Machines:
     def free(self) -> list[int]:
         return self.room.free
 
-    def counts(self) -> dict[JobId, int]:
-        """The number of tasks of each job that run, or will without a further decision."""
-        found: dict[JobId, int] = {}
-        kept = [item for task, item in self.running.items() if task not in self.stopping]
-        for item in (*kept, *(item for promised in self._promised for item in promised.values())):
-            found[item.task.job] = found.get(item.task.job, 0) + 1
-        return found
+    def _count(self, item: Item, change: int) -> None:
+        job = item.task.job
+        self.counts[job] = self.counts.get(job, 0) + change
+        if not self.counts[job]:
+            del self.counts[job]
 
     def stop(self, item: Item, beneficiary: TaskId) -> None:
         """Note that a task is to stop: its slot can be promised."""
         self.stopping[item.task.id] = beneficiary
+        self._count(item, -1)
         self.room.change(item.machine, 1)
 
     def place(self, item: Item, machine: int) -> None:
@@ -289,6 +292,7 @@ class Machines:
             item.machine = machine
         self.room.change(machine, -1)
         self._promised[machine][item.task.id] = item
+        self._count(item, 1)
         self._load(item, machine, 1)
 
     def _load(self, item: Item, machine: int, change: int) -> None:
@@ -304,6 +308,7 @@ class Machines:
                 del promised[task]
                 item.began_us, item.waited_us = now, now - item.since
                 self.running[task] = item
+                self.kinds[item.entries] = self.kinds.get(item.entries, 0) + 1
                 ready.append(item)
         return ready
 
@@ -313,8 +318,12 @@ class Machines:
         machine = item.machine
         self._idle[machine] += 1
         self._load(item, machine, -1)
+        self.kinds[item.entries] -= 1
+        if not self.kinds[item.entries]:
+            del self.kinds[item.entries]
         if self.stopping.pop(task, None) is None:
             self.room.change(machine, 1)
+            self._count(item, -1)
         item.machine = self._moving.pop(task, NOWHERE)
         item.began_us = NEVER
         return machine
@@ -323,6 +332,7 @@ class Machines:
         """Give up the slot that a task was promised."""
         if item.machine != NOWHERE:
             del self._promised[item.machine][item.task.id]
+            self._count(item, -1)
             self._load(item, item.machine, -1)
             self.room.change(item.machine, 1)
             item.machine = NOWHERE
@@ -343,6 +353,11 @@ class Machines:
         for task in self.stopping:
             free[self.running[task].machine] += 1
         assert free == self.free, "slots neither free nor promised"
+        counts: dict[JobId, int] = {}
+        kept = [item for task, item in self.running.items() if task not in self.stopping]
+        for item in (*kept, *(item for promised in self._promised for item in promised.values())):
+            counts[item.task.job] = counts.get(item.task.job, 0) + 1
+        assert counts == self.counts, "tasks of jobs are counted wrongly"
         assert min(free) >= 0, "a slot is promised twice"
         assert self.room.open == sum(1 << machine for machine, count in enumerate(free) if count), "room is not open"
         for machine, promised in enumerate(self._promised):
