@@ -21,8 +21,8 @@ from volery.roles.submission import ANSWERS, JobLedger
 
 CYCLE = "cycle"
 FLOW = "flow"
-SMALL = 200
-"""Tasks up to which jobs with bounds have one network of all that waits and runs."""
+SMALL_SLOTS, SMALL_TASKS = 100, 1000
+"""Slots and tasks up to which jobs with bounds have one network of all that waits and runs."""
 
 
 class QuincyConfig(Parameters, frozen=True):
@@ -55,6 +55,7 @@ class Scheduler(Component):
         self._setting = config
         self._cycle_us = round(config.cycle_s * SECOND)
         self._machines = Machines(cluster, model.request_mbps)
+        self._slots = sum(cluster.slots)
         self._bounded = config.fairness or config.job_max > 0
         self._waiting = WaitingItems(shared=not self._bounded)
         self._prices: dict[object, int] = {}
@@ -161,7 +162,8 @@ class Scheduler(Component):
         None also where decisions take modelled time, which goes by the whole network, and where jobs have bounds and
         the network is small: between equal flows it decides otherwise (docs/decisions/0060).
         """
-        if self._bounded and len(self._waiting) + len(self._machines.running) <= SMALL:
+        tasks = len(self._waiting) + len(self._machines.running)
+        if self._bounded and self._slots <= SMALL_SLOTS and tasks <= SMALL_TASKS:
             return None
         kinds, setting = self._waiting.kinds.keys() | self._machines.kinds.keys(), self._setting
         if len(kinds) > 1 or not self._model.alike or setting.decision_ms or setting.arc_us:
