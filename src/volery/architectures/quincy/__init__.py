@@ -9,9 +9,9 @@ Deviates Neither text was at hand: costs and prices are those of Firmament's pub
          some cannot use others may. Instead of looking again and again, the scheduler works out when waiting will be
          dearer than what is free. A network holds, of each place and cost, the tasks that have waited longest, as many
          as there are slots to be had: more would change no flow. Nor do tasks that run on or wait in every cheapest
-         flow, which are left out where all slots are alike (docs/decisions/0060). Between equal flows prices and the order of tasks
-         decide, so that solvers agree. Firmament's two solvers are one here, which may begin from the prices of the
-         flow before; a solver of OR-tools (cost scaling) can take its place.
+         flow, which are left out where all slots are alike (docs/decisions/0060). Between equal flows prices and the
+         order of tasks decide, so that solvers agree. Firmament's two solvers are one here, which may begin from the
+         prices of the flow before; a solver of OR-tools (cost scaling) can take its place.
 """
 
 from __future__ import annotations

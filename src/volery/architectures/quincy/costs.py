@@ -41,7 +41,7 @@ class FlowCosts(Protocol):
 
     machines: RankedMachines
     alike: bool
-    """Whether all slots below a place cost the same."""
+    """True if all slots below a place cost the same."""
 
     def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
         """The bandwidth that a task is taken to need; 0: the policy is not aware of the network."""

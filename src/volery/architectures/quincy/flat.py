@@ -46,7 +46,7 @@ def _without(bound: Bounds, count: int) -> Bounds:
 
 
 def _worths(members: Sequence[NetworkTask], bounds: Mapping[JobId, Bounds]) -> list[int | None]:
-    """What each task is worth, at least 1; None: its job may not run as many.
+    """The worth of each task, at least 1; None: its job may not run as many.
 
     Of tasks of a job that are worth as much the earlier comes first.
     """

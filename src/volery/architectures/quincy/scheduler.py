@@ -200,7 +200,7 @@ class Scheduler(Component):
         return undecided(members, {job: bounds[job] for job in open_jobs}, slots)
 
     def _beats(self, item: Item, running: Sequence[Item], now: Time) -> bool:
-        """Whether a task that waits is worth more than one that runs."""
+        """Find out whether a task that waits is worth more than one of those that run."""
         cost, stay = self._model.unscheduled, self._model.stay
         worth = cost(now - item.since)
         return any(worth > cost(other.waited_us) - stay(other, now - other.began_us) for other in running)
