@@ -54,7 +54,7 @@ Group = tuple[Time, JobId]
 """Tasks of a job with the same arrival: their wait costs the same."""
 
 
-class _Line:
+class _WaitingLine:
     """The waiting tasks that have an arc to a place, for the same cost, the longest waiting first."""
 
     __slots__ = ("_groups", "_tasks")
@@ -136,7 +136,7 @@ class WaitingItems:
         self.counts: dict[JobId, int] = {}
         self.kinds: dict[Entries, int] = {}
         self._shared = shared
-        self._lines: dict[JobId, dict[tuple[Place, int], _Line]] = {}
+        self._lines: dict[JobId, dict[tuple[Place, int], _WaitingLine]] = {}
 
     def __len__(self) -> int:
         return len(self.items)
@@ -150,7 +150,7 @@ class WaitingItems:
         for entry in item.entries:
             line = lines.get(entry)
             if line is None:
-                line = lines[entry] = _Line()
+                line = lines[entry] = _WaitingLine()
             line.add(item)
 
     def take(self, item: Item) -> None:
@@ -169,12 +169,19 @@ class WaitingItems:
         return [item for item in self.items.values() if item.task.job == job]
 
     def first(self, places: Callable[[Place], bool], most: int, cost_of: Callable[[Time], int]) -> list[Item]:
-        """The tasks that matter: of each line to a place where there is room, the first ones."""
+        """The tasks that matter: of each line to a place where there is room, the first ones.
+
+        Where tasks have arcs to several places, those of each job: fewer would change the choice between equal flows.
+        """
+        if not self._shared:
+            cost_of = _itself
+        elif any(len(kind) > 1 for kind in self.kinds):
+            cost_of = _equal
         found: dict[TaskId, Item] = {}
         for lines in self._lines.values():
             for entry in list(lines):
                 if places(entry[0]):
-                    for item in self._head(lines, entry, most, cost_of if self._shared else _itself):
+                    for item in self._head(lines, entry, most, cost_of):
                         found[item.task.id] = item
         return sorted(found.values(), key=lambda item: (item.task.job, item.since, item.task.id))
 
@@ -184,7 +191,11 @@ class WaitingItems:
         return self._head(lines, entry, most, _itself) if entry in lines else []
 
     def _head(
-        self, lines: dict[tuple[Place, int], _Line], entry: tuple[Place, int], most: int, cost_of: Callable[[Time], int]
+        self,
+        lines: dict[tuple[Place, int], _WaitingLine],
+        entry: tuple[Place, int],
+        most: int,
+        cost_of: Callable[[Time], int],
     ) -> list[Item]:
         """The first tasks of a line, which goes when it is empty."""
         found = lines[entry].first(self.items, most, cost_of)
@@ -195,6 +206,11 @@ class WaitingItems:
 
 def _itself(since: Time) -> int:
     return since
+
+
+def _equal(since: Time) -> int:
+    """All waits are level: no task is behind those that matter."""
+    return 0
 
 
 class Room:
