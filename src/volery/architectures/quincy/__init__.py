@@ -7,10 +7,13 @@ Deviates Neither text was at hand: costs and prices are those of Firmament's pub
          holds it. Constraints have aggregators of their own. A job's least number of tasks is bought at a price above
          everything else instead of being demanded, so that there is always a flow; it is a share of the slots, and what
          some cannot use others may. Instead of looking again and again, the scheduler works out when waiting will be
-         dearer than what is free. A network holds, of each job and place, the tasks that have waited longest, as many
-         as there are slots to be had: more would change no flow. Between equal flows prices and the order of tasks
-         decide, so that solvers agree. Firmament's two solvers are one here, which may begin from the prices of the
-         flow before; a solver of OR-tools (cost scaling) can take its place.
+         dearer than what is free. A network holds, of each place and cost, the tasks that have waited longest, as many
+         as there are slots to be had: more would change no flow. Nor do tasks that run on or wait in every cheapest
+         flow, which are left out where all slots are alike (docs/decisions/0060). Between equal flows prices and the
+         order of tasks decide, so that solvers agree; a cluster of at most 100 slots with at most 1,000 tasks has whole
+         networks under shares, so which of equal tasks starts may change with the size. Firmament's two solvers are one
+         here, which may begin from the prices of the flow before; a solver of OR-tools (cost scaling) can take its
+         place.
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ class FlowCosts(Protocol):
     """A policy: the places that tasks have arcs to, where these lead, and their costs."""
 
     machines: RankedMachines
+    alike: bool
+    """True if all slots below a place cost the same."""
 
     def request_mbps(self, task: Task, holders: Sequence[int]) -> int:
         """The bandwidth that a task is taken to need; 0: the policy is not aware of the network."""
@@ -86,6 +88,8 @@ class QuincyCosts:
     A task has arcs to the machines and the racks that hold its input, of their exact or worst cost, and to all machines
     together at the worst in the cluster. A task without input has the last alone, for nothing.
     """
+
+    alike = True
 
     def __init__(self, cluster: Cluster, rates: Rates) -> None:
         self.machines = RankedMachines(cluster)
@@ -164,6 +168,8 @@ class LoadSpreading:
     All may go anywhere; the next slot of a machine costs as much more as it has tasks.
     """
 
+    alike = False
+
     def __init__(self, cluster: Cluster) -> None:
         self.machines = RankedMachines(cluster)
 
@@ -200,6 +206,8 @@ class NetworkAware:
     A task with input is taken to read it in its estimated duration, from elsewhere, wherever it runs. Tasks that ask
     for as much share an aggregator.
     """
+
+    alike = False
 
     def __init__(self, cluster: Cluster, input_gb: float, machine_mbps: int) -> None:
         self._waits = LoadSpreading(cluster)

@@ -190,17 +190,13 @@ def fair_floors(wanted: Mapping[JobId, int], running: Mapping[JobId, int], slots
     """
     floors = {job: min(running.get(job, 0), count) for job, count in wanted.items()}
     left = slots - sum(floors.values())
-    level = 0
-    while left > 0:
-        short = [job for job, count in wanted.items() if floors[job] <= level and floors[job] < count]
-        if not short:
-            above = [floors[job] for job, count in wanted.items() if floors[job] < count]
-            if not above:
-                break
-            level = min(above)
-            continue
-        for job in short[:left]:
-            floors[job] += 1
-        left -= len(short)
-        level += 1
+    short = list(wanted)
+    while left > 0 and (short := [job for job in short if floors[job] < wanted[job]]):
+        level = min(floors[job] for job in short)
+        lowest = [job for job in short if floors[job] == level]
+        above = min((floors[job] for job in short if floors[job] > level), default=level + left)
+        rise = min(min(wanted[job] for job in lowest), above, level + left // len(lowest)) - level
+        for job in lowest if rise else lowest[:left]:
+            floors[job] += max(rise, 1)
+            left -= max(rise, 1)
     return floors

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Literal
 
 from volery.architectures.quincy.costs import FlowCosts
+from volery.architectures.quincy.flat import undecided
 from volery.architectures.quincy.network import Bounds, FlowNetwork, NetworkTask, fair_floors
 from volery.architectures.quincy.solver import FlowAnswer, FlowProblem, Graph, Solver, solve
-from volery.architectures.quincy.tasks import Item, Machines, WaitingItems
+from volery.architectures.quincy.tasks import Item, Machines, Place, WaitingItems
 from volery.core.bounds import COUNT_MAX, Count, Microseconds, Milliseconds, Parameters, Seconds, param
 from volery.core.component import Component, sent_to
 from volery.core.events import Cancel, Computed, Counted, Measured, MoreTasks, Preemption, Submit, TimerFired
@@ -19,6 +21,8 @@ from volery.roles.submission import ANSWERS, JobLedger
 
 CYCLE = "cycle"
 FLOW = "flow"
+SMALL_SLOTS, SMALL_TASKS = 100, 1000
+"""Slots and tasks up to which jobs with bounds have one network of all that waits and runs."""
 
 
 class QuincyConfig(Parameters, frozen=True):
@@ -51,7 +55,9 @@ class Scheduler(Component):
         self._setting = config
         self._cycle_us = round(config.cycle_s * SECOND)
         self._machines = Machines(cluster, model.request_mbps)
-        self._waiting = WaitingItems()
+        self._slots = sum(cluster.slots)
+        self._bounded = config.fairness or config.job_max > 0
+        self._waiting = WaitingItems(shared=not self._bounded)
         self._prices: dict[object, int] = {}
         self._drawn: FlowNetwork | None = None
         self._graph: Graph | None = None
@@ -111,42 +117,115 @@ class Scheduler(Component):
         if not self._waiting and not setting.preemption:
             return
         movable = self._machines.movable() if setting.preemption else []
-        room = self._machines.open_room(movable)
-        drawn = FlowNetwork(self._model, room)
-        most = min(sum(room.free), setting.job_max or sum(room.free))
-        first = self._waiting.first(lambda place: drawn.place(place) is not None, most)
-        if not first and (not movable or not any(self._machines.free)):
+        room = self._machines.room
+        if not (room.open or movable) or (not self._waiting and not (movable and room.open)):
             return
-        members = [NetworkTask(item, self._model.unscheduled(now - item.since)) for item in first]
-        members += [
-            NetworkTask(item, self._model.unscheduled(item.waited_us), self._model.stay(item, now - item.began_us))
-            for item in movable
+        slots, kind = sum(room.free) + len(movable), self._one_kind()
+        bounds = self._bounds(movable, slots)
+        if kind is not None:
+            members, bounds = self._undecided(kind, movable, bounds, slots, now)
+            self._solved_us = now
+            if not members:
+                return  # all that runs runs on, and nothing else could
+            room = room.with_slots_of([member.item for member in members if member.stay is not None])
+            drawn = FlowNetwork(self._model, room)
+        else:
+            drawn = FlowNetwork(self._model, room.with_slots_of(movable) if movable else room)
+            first = self._waiting.first(
+                lambda place: drawn.place(place) is not None,
+                min(slots, setting.job_max or slots),
+                lambda since: self._model.unscheduled(now - since),
+            )
+            if not first and (not movable or not room.open):
+                return
+            members = self._members(first, movable, now)
+            self._solved_us = now
+        self._ask(drawn, drawn.draw_tasks(members, bounds))
+
+    def _members(self, waiting: Sequence[Item], movable: Sequence[Item], now: Time) -> list[NetworkTask]:
+        cost = self._model.unscheduled
+        members = [NetworkTask(item, cost(now - item.since)) for item in waiting]
+        return members + [
+            NetworkTask(item, cost(item.waited_us), self._model.stay(item, now - item.began_us)) for item in movable
         ]
-        graph = drawn.draw_tasks(members, self._bounds(members, sum(room.free)))
+
+    def _ask(self, drawn: FlowNetwork, graph: Graph) -> None:
+        setting = self._setting
         prices = tuple([self._prices.get(name, 0) for name in drawn.names]) if setting.warm and self._prices else ()
-        self._drawn, self._graph, self._solved_us = drawn, graph, now
+        self._drawn, self._graph = drawn, graph
         decision_us = round(setting.decision_ms * 1000) + round(setting.arc_us * len(graph.tails))
         self._port.compute(FLOW, Problem(solve, FlowProblem(graph, prices, setting.solver), decision_us))
 
-    def _bounds(self, members: Sequence[NetworkTask], slots: int) -> dict[JobId, Bounds]:
-        """The least and the most tasks in the network that are to run, of each job."""
+    def _one_kind(self) -> tuple[Place, int] | None:
+        """The only arc that tasks have, if that is the same for all and free, and leads to every slot.
+
+        None also where decisions take modelled time, which goes by the whole network, and where jobs have bounds and
+        the network is small: between equal flows it decides otherwise (docs/decisions/0060).
+        """
+        tasks = len(self._waiting) + len(self._machines.running)
+        if self._bounded and self._slots <= SMALL_SLOTS and tasks <= SMALL_TASKS:
+            return None
+        kinds, setting = self._waiting.kinds.keys() | self._machines.kinds.keys(), self._setting
+        if len(kinds) > 1 or not self._model.alike or setting.decision_ms or setting.arc_us:
+            return None
+        (kind,) = kinds
+        (place, cost), matches = kind[0], self._model.machines.matches
+        return None if len(kind) > 1 or cost or matches[int(place[1])] != matches.every else kind[0]
+
+    def _undecided(
+        self, kind: tuple[Place, int], movable: Sequence[Item], bounds: dict[JobId, Bounds], slots: int, now: Time
+    ) -> tuple[list[NetworkTask], dict[JobId, Bounds]]:
+        """The tasks of which a flow has something to say where all slots are alike, and the bounds of their jobs."""
+        waiting = self._waiting
+        if not self._bounded:
+            first = waiting.first(lambda _: True, slots, lambda since: self._model.unscheduled(now - since))
+            return undecided(self._members(first, movable, now), bounds, slots)
+        running: dict[JobId, list[Item]] = {}
+        for item in movable:
+            running.setdefault(item.task.job, []).append(item)
+        filled = sum(bound.least for bound in bounds.values()) >= slots
+        first, open_jobs = list[Item](), set[JobId]()
+        for job in sorted(bounds):
+            bound, own = bounds[job], running.get(job, ())
+            count = min(bound.least if filled else bound.most, slots)
+            heads = waiting.first_of(job, kind, 1) if waiting.counts.get(job, 0) else []
+            if filled and len(own) == count and not (heads and self._beats(heads[0], own, now)):
+                slots -= count  # what runs is its share, and worth more than what waits
+                continue
+            open_jobs.add(job)
+            if heads and count:
+                first += waiting.first_of(job, kind, count)
+        own_running = [item for item in movable if item.task.job in open_jobs]
+        members = self._members(first, own_running, now)
+        return undecided(members, {job: bounds[job] for job in open_jobs}, slots)
+
+    def _beats(self, item: Item, running: Sequence[Item], now: Time) -> bool:
+        """Find out whether a task that waits is worth more than one of those that run."""
+        cost, stay = self._model.unscheduled, self._model.stay
+        worth = cost(now - item.since)
+        return any(worth > cost(other.waited_us) - stay(other, now - other.began_us) for other in running)
+
+    def _bounds(self, movable: Sequence[Item], slots: int) -> dict[JobId, Bounds]:
+        """The least and the most tasks in the network that are to run, of each job; some that have no least lack."""
         setting = self._setting
-        if not setting.fairness and not setting.job_max:
+        if not self._bounded:
             return {}
-        running, waiting = self._machines.counts(), self._waiting.counts
-        most = setting.job_max or slots + sum(running.values())
+        running, waiting = self._machines.counts, self._waiting.counts
         fixed = dict(running)  # those that are not in the network keep what they have
-        for member in members:
-            if member.stay is not None:
-                fixed[member.item.task.job] -= 1
+        for item in movable:
+            fixed[item.task.job] -= 1
+        total = slots + sum(fixed.values())
+        most = setting.job_max or total + len(movable)
+        # each job has a slot before one has two: jobs behind as many as there are slots have no share
+        jobs = sorted(waiting) if setting.job_max else islice((job for job in sorted(waiting) if waiting[job]), total)
         wanted = {
             job: min(waiting.get(job, 0) + running.get(job, 0), max(most, running.get(job, 0)))
-            for job in sorted(waiting.keys() | running.keys())
+            for job in sorted({*jobs, *running})
         }
-        floors = fair_floors(wanted, fixed, slots + sum(fixed.values())) if setting.fairness else {}
+        floors = fair_floors(wanted, fixed, total) if setting.fairness else {}
         return {
             job: Bounds(max(0, floors.get(job, 0) - fixed.get(job, 0)), max(0, most - fixed.get(job, 0)))
-            for job in dict.fromkeys([member.item.task.job for member in members])
+            for job in wanted
         }
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
@@ -163,7 +242,7 @@ class Scheduler(Component):
         self._follow(drawn.members, drawn.machines(graph, answer.flows), now)
         if self._changed:
             self._change(now)
-        elif any(self._machines.free):
+        elif self._machines.room.open:
             self._wait_for(drawn, now)
 
     def _follow(self, members: Sequence[NetworkTask], places: Sequence[int | None], now: Time) -> None:

@@ -119,17 +119,36 @@ def test_shares_are_equal_and_whole() -> None:
     assert fair_floors({0: 9, 1: 0, 2: 9}, {0: 3, 2: 5}, 10) == {0: 5, 1: 0, 2: 5}
 
 
+def begun(since: int) -> int:
+    return since
+
+
+def test_shared_lines_give_all_that_are_level_and_no_more() -> None:
+    model, waiting = QuincyCosts(FOUR, THREE_GB), WaitingItems(shared=True)
+    for number, (job, since) in enumerate([(2, 0), (2, 0), (1, 1), (0, 1), (3, 2), (3, 9)]):
+        waiting.add(item(model, number, job=job, since=since))
+    first = [one.task.id for one in waiting.first(lambda _: True, 1, begun)]
+    assert first == [0], "of one job as many as there are slots"
+    assert [one.task.id for one in waiting.first(lambda _: True, 3, begun)] == [3, 2, 0, 1], "level with the third"
+    assert [one.task.id for one in waiting.first(lambda _: True, 4, lambda since: since // 3)] == [3, 2, 0, 1, 4]
+    waiting.take(waiting.items[0])
+    waiting.take(waiting.items[1])
+    assert [one.task.id for one in waiting.first(lambda _: True, 1, begun)] == [3, 2]
+
+
 def test_lines_give_those_that_have_waited_longest() -> None:
     model, waiting = QuincyCosts(FOUR, THREE_GB), WaitingItems()
     items = [item(model, number, (number % 4,), since=number) for number in range(40)]
     for one in items[::-1]:
         waiting.add(one)
-    assert [one.task.id for one in waiting.first(lambda place: place == ("machine", 1), 2)] == [1, 5]
+    assert [one.task.id for one in waiting.first(lambda place: place == ("machine", 1), 2, begun)] == [1, 5]
     for one in items[:37]:
         waiting.take(one)
-    assert [one.task.id for one in waiting.first(lambda place: place == ("any", 0), 2)] == [37, 38]
-    assert [one.task.id for one in waiting.first(lambda place: place == ("machine", 0), 2)] == []
+    assert [one.task.id for one in waiting.first(lambda place: place == ("any", 0), 2, begun)] == [37, 38]
+    assert [one.task.id for one in waiting.first(lambda place: place == ("machine", 0), 2, begun)] == []
     assert waiting.counts == {0: 3}
     items[1].since = 50
     waiting.add(items[1])
-    assert [one.task.id for one in waiting.first(lambda place: place == ("machine", 1), 2)] == [37, 1], "once each"
+    assert [one.task.id for one in waiting.first(lambda place: place == ("machine", 1), 2, begun)] == [37, 1], (
+        "once each"
+    )

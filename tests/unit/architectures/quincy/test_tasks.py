@@ -27,7 +27,7 @@ def test_a_placed_task_starts_at_once_where_a_slot_is_idle() -> None:
     started(slots, one, 1)
     assert (one.machine, one.began_us, one.waited_us) == (1, 10, 5)
     assert (slots.free, slots.room.used_mbps) == ([1, 0], [0, 100])
-    assert slots.counts() == {0: 1}
+    assert slots.counts == {0: 1}
 
 
 def test_a_promised_slot_is_had_when_the_task_before_has_ended() -> None:
