@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from volery.core.model import Address, Time
+from volery.core.model import Address, TagConstraint, Tags, Time
 from volery.core.shares import Share
 
 if TYPE_CHECKING:
@@ -81,7 +81,13 @@ class Overcommitment(msgspec.Struct, frozen=True):
 
 
 class TagPlacement(msgspec.Struct, frozen=True):
-    """The design heeds tag constraints (`volery.core.tags`); the lab gives tasks with tags to no other."""
+    """The design heeds tag constraints (`volery.core.tags`); the lab gives tasks with tags to no other.
+
+    Args:
+        refuses: why it cannot heed a constraint of tasks with these tags, and the remedy; "": it can. None: it can all.
+    """
+
+    refuses: Callable[[TagConstraint, Tags], str] | None = None
 
 
 class Replication(msgspec.Struct, frozen=True):
