@@ -235,7 +235,8 @@ class TagMatch:
     def place(self, tasks: Sequence[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view."""
         unplaced: list[Task] = []
-        for tags, group in groupby(tasks, lambda task: task.tags):
+        for tags, grouped in groupby(tasks, lambda task: task.tags):
+            group = list(grouped)
             unplaced += self._view.place(group) if tags is None else self._place(group)
         return unplaced
 

@@ -23,7 +23,7 @@ from volery.architectures.pipeline.policies import (
 )
 from volery.architectures.pipeline.queues import ANYWHERE, EquivalenceClasses
 from volery.core.component import Sends, sent_to
-from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Tags, Task, Time
+from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Task, Time
 from volery.core.resources import Packing
 from volery.policies.match import positions
 from volery.policies.tags import TagIndex, concerns
