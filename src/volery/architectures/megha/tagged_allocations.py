@@ -138,6 +138,7 @@ class TaggedAllocations:
         return bool(self._unsent.get(told.address)) or self._slots.has_news(told)
 
     def refusal(self, told: NewsRecord, refused: Sequence[int], tasks: tuple[TaskId, ...]) -> Message:
+        self._lm.tell_ended(told)  # else it counts them, and asks for the same again
         return Refusal(tasks, self.delta(told))
 
     def news(self, told: NewsRecord) -> StateUpdate | None:
