@@ -12,7 +12,7 @@ from volery.faults.scenario import TAGGED, Scenario, ScenarioJob
 from volery.roles.recovery.leases import Active
 from volery.sim.faults import Crash, FaultPlan, Partition
 
-STORMS = 100
+STORMS = 36
 SEEDS = [seed for seed in range(STORMS) if seed % TAGGED[0] in TAGGED[1]]
 
 
@@ -24,6 +24,13 @@ def test_storms_with_tags_are_drawn_and_weathered(name: str) -> None:
         assert scenario.parameters["tags"]
         assert any(job.tags for job in scenario.jobs)
         run_scenario(architecture, scenario)
+
+
+@pytest.mark.parametrize("seed", [2167, 2344])
+def test_a_job_is_given_up_whose_master_is_gone_before_it_is_cancelled(seed: int) -> None:
+    """The last cache ends after a Global Master is gone for good, and before the heir has its workers."""
+    megha = lookup("megha")
+    run_scenario(megha, draw(megha, seed))
 
 
 def test_storms_find_a_local_master_that_does_not_validate_tags(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,17 +15,7 @@ import msgspec
 from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError
-from volery.core.model import (
-    SECOND,
-    UNLIMITED,
-    Address,
-    Amounts,
-    Cluster,
-    TagConstraint,
-    TaskId,
-    Time,
-    split_evenly,
-)  # fmt: skip
+from volery.core.model import SECOND, UNLIMITED, Address, Amounts, Cluster, TagConstraint, TaskId, Time, split_evenly
 from volery.core.resources import SLOT
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
