@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance.mutation import mutant, spoiled
 
-from volery.architectures.megha import CENTRAL, MEGHA
+from volery.architectures.megha import MEGHA
 from volery.architectures.megha import build as build_megha
 from volery.architectures.omega import OMEGA, OmegaConfig, build
 from volery.architectures.omega.cell import CellState
@@ -33,16 +32,6 @@ class Trusting(TagIndex):
 
     def allows(self, machine: int, tags: Tags) -> bool:
         return True
-
-
-class Keeping(TagIndex):
-    """Counts the tags of tasks that have ended."""
-
-    def add(self, machine: int, tags: Tags, count: int = 1) -> None:
-        if count > 0:
-            super().add(machine, tags, count)
-
-    def check(self, placed: Sequence[tuple[int, Tags]]) -> None: ...
 
 
 def _index(cluster: Cluster, kind: type[TagIndex]) -> TagIndex:
@@ -72,13 +61,6 @@ def build_local_masters_that_validate_no_tags(cluster: Cluster, config: Any, str
     deployment = build_megha(cluster, config, streams)
     for lm in range(config.lms):
         deployment.components[f"lm/{lm}"].allocations._index.__class__ = Trusting  # type: ignore[attr-defined]  # the mutant reaches into its master
-    return deployment
-
-
-@mutant("check_tag_constraints", CENTRAL)
-def build_local_master_that_counts_tags_that_are_gone(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
-    deployment = build_megha(cluster, config, streams)
-    deployment.components["lm/0"].allocations._index.__class__ = Keeping  # type: ignore[attr-defined]  # the mutant reaches into its master
     return deployment
 
 
