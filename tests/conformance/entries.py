@@ -232,6 +232,10 @@ EXCUSED = {
 """What a variant cannot keep by its very design, and why."""
 
 
+SLOTS_ALONE = ("megha", "central")
+"""Designs that count tags by slot, and then place no amounts."""
+
+
 def variant(name: str) -> Architecture:
     """A registry entry with other defaults, named after what it is about."""
     base, _, first = name.partition(":")
@@ -240,7 +244,8 @@ def variant(name: str) -> Architecture:
     entry = lookup(base)
     hops = HOPS.get(name, entry.hops)
     defaults = configure(entry, {**entry.immediate, **given})
-    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, immediate={})
+    vectors = entry.vectors and not (base in SLOTS_ALONE and key == "tags")
+    return msgspec.structs.replace(entry, name=name, defaults=defaults, hops=hops, immediate={}, vectors=vectors)
 
 
 def entries() -> dict[str, Architecture]:
