@@ -190,7 +190,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = ""
     racks: Annotated[
         AtLeastOne,
-        field("Number of racks of neighbouring machines, for workloads with data locality.", "R", "Cluster"),
+        field("Number of racks of neighbouring machines, for workloads with data locality or tags.", "R", "Cluster"),
     ] = 1
     reference_mhz: Annotated[
         AtLeastZero,

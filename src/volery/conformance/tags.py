@@ -5,12 +5,12 @@ It reads the records alone, apart from the rule by which the lab refuses launche
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from volery.conformance.cases import Case, tag_cases
+from volery.conformance.cases import Case, federated_tag_cases, tag_cases
 from volery.conformance.interceptor import Echo
 from volery.conformance.outcomes import demand_capacity, demand_constraints
 from volery.conformance.verdict import check, demand, run
@@ -21,6 +21,7 @@ from volery.core.locality import racks_of
 from volery.core.model import NEVER, UNLIMITED, JobId, TagConstraint, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.tags import check_heeded
 from volery.sim import Network, Options
 
 SEEDS = 2
@@ -47,11 +48,10 @@ def check_tag_constraints(architecture: Architecture) -> None:
         return
     defaults = msgspec.structs.replace(architecture.defaults, **{architecture.tags: True})
     design = msgspec.structs.replace(architecture, defaults=defaults)
-    if _is_excluded(design):
-        return
+    cases = _cases_of(design)
     network = Network(delay_us=DELAY_US)
     for seed in range(SEEDS):
-        for case in tag_cases(seed):
+        for case in cases(seed):
             for records in (
                 run(design, case, seed=seed, network=network, options=Options(check=True)),
                 run(design, case, seed=seed, network=network, interceptor=Echo((Submit, MoreTasks))),
@@ -60,13 +60,18 @@ def check_tag_constraints(architecture: Architecture) -> None:
             _demand_tags(case, run(design, case, seed=seed, network=Network(jitter_us=2_000)), first_of_all=False)
 
 
-def _is_excluded(design: Architecture) -> bool:
-    """True if other parameters exclude tags: the design says so when it is built."""
-    try:
-        design.build(tag_cases()[0].cluster, design.defaults, Streams(0))
-    except InputError as refusal:
-        return refusal.place.endswith(f":{design.tags}")
-    return False
+def _cases_of(design: Architecture) -> Callable[[int], list[Case]]:
+    """Cases that the design does not refuse; none where other parameters exclude tags."""
+    for cases in (tag_cases, federated_tag_cases):
+        case = cases()[0]
+        try:
+            check_heeded(case.trace, design.build(case.cluster, design.defaults, Streams(0)), design.name)
+        except InputError as refusal:
+            if refusal.place.endswith(f":{design.tags}"):
+                return lambda _seed: []
+        else:
+            return cases
+    raise AssertionError(f"{design.name} refuses all workloads with tags")
 
 
 def _demand_tags(case: Case, records: Records, *, first_of_all: bool) -> None:

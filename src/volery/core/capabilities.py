@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from volery.core.model import SECOND, Address, Job, Task, Time
+from volery.core.model import SECOND, Address, Job, TagConstraint, Tags, Task, Time
 
 if TYPE_CHECKING:
     from volery.core.component import Component
@@ -111,7 +111,13 @@ class Overcommitment(msgspec.Struct, frozen=True):
 
 
 class TagPlacement(msgspec.Struct, frozen=True):
-    """The design heeds tag constraints (`volery.core.tags`); the lab gives tasks with tags to no other."""
+    """The design heeds tag constraints (`volery.core.tags`); the lab gives tasks with tags to no other.
+
+    Args:
+        refuses: why it cannot heed a constraint of tasks with these tags, and the remedy; "": it can. None: it can all.
+    """
+
+    refuses: Callable[[TagConstraint, Tags], str] | None = None
 
 
 class Replication(msgspec.Struct, frozen=True):

@@ -27,9 +27,10 @@ import msgspec
 
 from volery.core.capabilities import DueShares, Share
 from volery.core.component import Architecture, Deployment
-from volery.core.model import NEVER, SECOND, Amounts, JobId, TaskId, Time
+from volery.core.model import NEVER, SECOND, Amounts, JobId, Tags, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.tags import waits_for_others
 from volery.core.workflows import below, refused
 from volery.faults.scenario import Scenario
 from volery.sim.kernel import Kernel
@@ -155,6 +156,10 @@ def _demand_results(records: Records, scenario: Scenario, deployment: Deployment
         for task, needs in enumerate(trace.constraints)
     ]
     alone = [fit and not never for fit, never in zip(alone, refused(trace, deployment), strict=True)]
+    waiting = {job for job in range(trace.job_count) if _waits(trace.tags_of(job))}
+    for task, job in enumerate(trace.job_of_task()):
+        if job in waiting and not any(one.whole for one in attempts[task]):
+            alone[task] = False  # it was given up: the tasks that it needs near it had ended
     barred = below(trace, [not fit for fit in alone])
     jobs = {
         job: [task for task in range(trace.first[job], trace.first[job + 1]) if alone[task] and not barred[task]]
@@ -172,6 +177,11 @@ def _demand_results(records: Records, scenario: Scenario, deployment: Deployment
         lacking = trace.first[job + 1] - trace.first[job] - len(tasks)
         if (count := records.unsatisfiable[job]) != lacking:
             raise Failure("unsatisfiable", f"job {job} has {lacking} tasks that fit nowhere, and {count} were reported")
+
+
+def _waits(tags: Tags | None) -> bool:
+    """True if tasks with these tags start only where others run."""
+    return tags is not None and any(waits_for_others(one, tags) for one in tags.constraints)
 
 
 class AttemptRecord(NamedTuple):

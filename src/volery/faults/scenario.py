@@ -15,9 +15,10 @@ import msgspec
 from volery.core.capabilities import CrashRecovery, DueShares
 from volery.core.component import Architecture, role_of
 from volery.core.errors import InputError
-from volery.core.model import SECOND, Address, Amounts, Cluster, TaskId, Time
+from volery.core.model import SECOND, UNLIMITED, Address, Amounts, Cluster, TagConstraint, TaskId, Time, split_evenly
 from volery.core.resources import SLOT
 from volery.core.streams import Streams
+from volery.core.tags import with_tags
 from volery.core.trace import Trace
 from volery.core.workflows import with_parents
 from volery.sim.faults import Crash, FaultPlan, MessageFaults, Partition
@@ -42,6 +43,8 @@ LIVE: Final = (4, 3)
 """In storms whose seeds leave this remainder designs have the parameters of federations."""
 GONE: Final = (3, (1,))
 """In storms whose seeds leave one of these remainders entries that others can stand in for go, and do not come back."""
+TAGGED: Final = (13, (4, 9))
+"""In storms whose seeds leave one of these remainders tasks have tags, where these are heeded; none was kept before."""
 TOGETHER: Final = (11, (1, 9))
 """In storms whose seeds leave one of these remainders a group of machines crashes at once; none was kept before."""
 REWEIGHS_MAX: Final = 5
@@ -63,6 +66,7 @@ class ScenarioJob(msgspec.Struct, frozen=True):
         parents: per task, those of the job that it waits for; nothing: none waits.
         requests: per task, units of each resource; nothing: a slot.
         user: of the job, where that matters.
+        tags: of its tasks.
     """
 
     arrival_us: Time
@@ -71,6 +75,7 @@ class ScenarioJob(msgspec.Struct, frozen=True):
     parents: tuple[tuple[int, ...], ...] = ()
     requests: tuple[Amounts, ...] = ()
     user: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,6 +92,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tie_shuffle: see `Options`.
         plan: of its faults.
         reweighs: changes of weights.
+        racks: per machine; nothing: one for all.
+        rules: tag constraints of the tasks.
     """
 
     architecture: str
@@ -101,11 +108,13 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plan: FaultPlan
     capacities: tuple[Amounts, ...] = ()
     reweighs: tuple[Reweighed, ...] = ()
+    racks: tuple[int, ...] = ()
+    rules: tuple[TagConstraint, ...] = ()
 
     def cluster(self) -> Cluster:
         """The machines of the scenario."""
         resources = RESOURCES if self.capacities else ()
-        return Cluster(self.constraints, self.slots, "storm", resources, self.capacities)
+        return Cluster(self.constraints, self.slots, "storm", resources, self.capacities, racks=self.racks)
 
     def trace(self) -> Trace:
         """The jobs of the scenario."""
@@ -131,7 +140,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for low, job in zip(first, self.jobs, strict=False):
             waits = job.parents or ((),) * len(job.durations_us)
             parents += [tuple(low + place for place in places) for places in waits]
-        return with_parents(flat, parents)
+        return with_parents(with_tags(flat, [job.tags for job in self.jobs], self.rules), parents)
 
     def request_of(self, trace: Trace, task: TaskId) -> Amounts:
         """The amounts that a task takes, per resource or slots."""
@@ -159,6 +168,8 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
         scenario = msgspec.structs.replace(scenario, constraints=constraints, slots=slots)
     if architecture.fuzzed:
         scenario = _varied(architecture, scenario)
+    if architecture.tags and seed % TAGGED[0] in TAGGED[1]:
+        scenario = _tagged(architecture, scenario)
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     addresses = list(deployment.components)
     recovery = deployment.capability(CrashRecovery)
@@ -175,6 +186,32 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     standins = recovery.standins if recovery is not None else ()
     replaceable = [one for one in standins if f"gone:{role_of(one)}" in architecture.tolerates]
     return _without(scenario, replaceable) if len(replaceable) > 1 and seed % GONE[0] in GONE[1] else scenario
+
+
+def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
+    """With tags of tasks and constraints between them; a stream of its own leaves all else as it is.
+
+    Services have machines of their own, or few of each rack; workers start near a cache that runs in all the storm.
+    """
+    stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/tags")
+    machines, clusters = len(scenario.slots), int(scenario.parameters.get("lms", 1))
+    halves = [half for piece in split_evenly(machines, clusters) for half in split_evenly(len(piece), 2)]
+    racks = [rack for rack, half in enumerate(halves) for _ in half]
+    rules = [
+        TagConstraint(("apart",), ("apart",), 0, 0, "node"),
+        TagConstraint(("few",), ("few",), 0, stream.choice((0, 2)), "rack"),
+        TagConstraint(("noisy",), ("few",), 0, 0, "rack"),
+        TagConstraint(("worker",), ("cache",), 1, UNLIMITED, stream.choice(("node", "rack"))),
+    ]
+    kinds = [(), ("apart",), ("apart", "few"), ("few",), ("noisy",), ("worker",)]
+    jobs = [msgspec.structs.replace(job, tags=stream.choice(kinds)) for job in scenario.jobs]
+    caches = stream.randint(1, 3)
+    jobs.append(ScenarioJob(0, (HEAL_US,) * caches, (0,) * caches, tags=("cache",)))
+    jobs.sort(key=lambda job: job.arrival_us)
+    parameters = {**scenario.parameters, architecture.tags: True}
+    return msgspec.structs.replace(
+        scenario, parameters=parameters, racks=tuple(racks), rules=tuple(rules), jobs=tuple(jobs)
+    )
 
 
 def _with_a_group(scenario: Scenario, nodes: Sequence[Address]) -> Scenario:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from volery.core.model import Cluster, NodeGroup, Tags
+from volery.core.model import UNLIMITED, Cluster, NodeGroup, Tags
 from volery.core.tags import NODE_GROUPS, exceeded, has, lacking, node_sets
 
 
@@ -15,7 +15,8 @@ class TagIndex:
     tags, times the different tags on them. Tasks that gather look at all of them.
 
     Args:
-        sets: by group of node sets, the number of each machine's; see `volery.core.tags.node_sets`.
+        sets: by group of node sets, the number of each machine's; see `volery.core.tags.node_sets`. Slots may stand for
+            machines: then several have the node set of their machine.
     """
 
     def __init__(self, sets: Mapping[NodeGroup, Sequence[int]]) -> None:
@@ -63,7 +64,7 @@ class TagIndex:
 
     def on(self, machine: int) -> tuple[tuple[Tags, int], ...]:
         """The tags on a machine, each with the number of its tasks."""
-        return tuple(self._held["node"].get(machine, {}).items())
+        return tuple(self._held["node"].get(self._sets["node"][machine], {}).items())
 
     def set(self, machine: int, held: Sequence[tuple[Tags, int]]) -> None:
         """Replace all that is counted on a machine."""
@@ -118,6 +119,18 @@ class TagIndex:
             other.add(machine, tags)
         assert other._held == self._held, "tags are counted of tasks that are not placed, or not of some that are"
         assert other._everywhere == self._everywhere
+
+
+def concerns(waiting: Tags | None, other: Tags, sign: int) -> bool:
+    """True if a task with tags may start where it could not before another came (1), or left (-1)."""
+    if waiting is None:
+        return False
+    if sign > 0:
+        return any(has(other, one.target) for one in waiting.constraints if one.least)
+    if not set(waiting.names).isdisjoint(other.names):  # both may be targets of a third one that runs there
+        return True
+    bounds = [(one, other) for one in waiting.constraints] + [(one, waiting) for one in other.constraints]
+    return any(one.most != UNLIMITED and has(tags, one.target) for one, tags in bounds)
 
 
 def _add(held: dict[Tags, int], tags: Tags, count: int) -> None:

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Final
 
-from volery.core.events import TAG_TASKS_GIVEN_UP, Cancel, TaskFinished
-from volery.core.model import NEVER, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
+from volery.core.events import TAG_TASKS_GIVEN_UP, TaskFinished
+from volery.core.model import NEVER, SECOND, JobId, NodeGroup, TagConstraint, Tags, Task, TaskId, Time
 from volery.core.tags import NODE_GROUPS, counted, exceeded, has, lacking, node_sets, waits_for_others, worded
 from volery.sim.execution import BrokenRule, LabPort, LaunchRule, launch_of
 from volery.sim.extension import Extension
 from volery.sim.lab import Lab
 from volery.sim.submitter import Submitter
 
+RESULT_US: Final[Time] = 60 * SECOND
+"""A result that comes at all comes within this time."""
 NodeSet = tuple[NodeGroup, int]
 
 
@@ -195,12 +198,14 @@ class TagWaits(LaunchRule, Extension):
                 at = max(now, self._lab.trace.arrival_us[job] + 1)
                 self._lab.schedule(at, self._maybe_give_up, job, None)
 
-    def _maybe_give_up(self, job: JobId, _: None, _now: Time) -> None:
-        """Cancel a job of which nothing runs."""
+    def _maybe_give_up(self, job: JobId, late: bool | None, now: Time) -> None:
+        """Cancel a job of which nothing runs; if all has finished, later: a crash may have taken a result with it."""
         if self._running.get(job) or self._lab.records.answered_us[job] != NEVER:
             return
-        if self._unfinished(job):
-            self._submitter.send(job, [Cancel(job)])
+        if late or self._unfinished(job):
+            self._submitter.cancel(job)
+        else:
+            self._lab.schedule(now + RESULT_US, self._maybe_give_up, job, True)
 
     def _unfinished(self, job: JobId) -> list[TaskId]:
         first = self._lab.trace.first

@@ -159,3 +159,15 @@ def test_a_job_of_which_an_attempt_ended_with_its_machine_is_given_up() -> None:
     deployment = built("pipeline", tags="true", T11="restart")
     records = simulate(deployment, trace, CLUSTER, options=Options(plan=plan))
     assert list(records.unsatisfiable) == [0, 8]
+
+
+@pytest.mark.parametrize("back_s", [8, 9000])
+def test_a_job_is_cancelled_again_where_its_master_was_away_when_its_cache_ended(back_s: int) -> None:
+    """The order to cancel is lost with the master: the one that comes back, or the heir, is sent another."""
+    quiet = TagConstraint(("cache",), ("worker",), 0, 0, "rack")
+    trace = jobs((0, 1, 2, ("cache",)), (0.1, 2, 1, ("worker",)), (0.2, 1, 20, ()), constraints=(NEAR, quiet))
+    deployment = built("megha", tags="true", reliable="true", gms="2", lms="1")
+    plan = FaultPlan(crashes=(Crash(3 * SECOND // 2, "gm/1", back_s * SECOND),), progress_us=900 * SECOND)
+    records = simulate(deployment, trace, CLUSTER, options=Options(plan=plan, check=True))
+    assert list(records.unsatisfiable) == [0, 2, 0]
+    assert NEVER not in records.answered_us

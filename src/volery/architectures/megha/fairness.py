@@ -36,6 +36,7 @@ from volery.roles.recovery.leases import Active
 
 if TYPE_CHECKING:
     from volery.architectures.megha.global_master import GlobalMaster
+    from volery.architectures.megha.tags import TagMatch
 
 SEARCH_MAX: Final = 256
 """Tasks of a violator that are looked at for one request, the youngest first."""
@@ -45,10 +46,17 @@ SPARED: Final = "spared"
 
 
 class NoFairness:
-    """No account of what users have: they are served as they come, and nobody preempts."""
+    """No account of what users have: they are served as they come, and nobody preempts.
+
+    Args:
+        tags: places tasks that wait for others, after each event; None: tags are not heeded.
+    """
 
     takes: ClassVar[frozenset[type]] = frozenset()
     sends: ClassVar[Sends] = frozenset()
+
+    def __init__(self, tags: TagMatch | None = None) -> None:
+        self._tags = tags
 
     def join(self, gm: GlobalMaster) -> None: ...
 
@@ -77,6 +85,8 @@ class NoFairness:
 
     def enforce(self) -> None:
         """Preempt for users that wait and have less than their share."""
+        if self._tags is not None:
+            self._tags.settle()
 
     # Where components may crash.
 
@@ -87,6 +97,7 @@ class NoFairness:
     def adopt_picture(self, source: Address, lm: int) -> None: ...
     def reported(self, source: Address) -> None:
         """Go on after a report."""
+        self.enforce()
 
     def begin_epoch(self, lm: int, tasks: Iterable[TaskId]) -> None:
         """Give up preemptions that were under way in a cluster, where these tasks run."""

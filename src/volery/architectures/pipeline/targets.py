@@ -23,11 +23,10 @@ from volery.architectures.pipeline.policies import (
 )
 from volery.architectures.pipeline.queues import ANYWHERE, EquivalenceClasses
 from volery.core.component import Sends, sent_to
-from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Tags, Task, Time
+from volery.core.model import SECOND, Address, Amounts, Cluster, Message, Task, Time
 from volery.core.resources import Packing
-from volery.core.tags import has
 from volery.policies.match import positions
-from volery.policies.tags import TagIndex
+from volery.policies.tags import TagIndex, concerns
 from volery.roles.node import Kill
 
 
@@ -158,10 +157,10 @@ class TaggedTargets:
         classes = self._classes
         assert classes is not None, "nobody watches"
         for kind in list(classes.blocked):
-            if _concerns(kind.tags, task.tags, sign):
+            if concerns(kind.tags, task.tags, sign):
                 classes.unblock(kind)
         for kind in classes.unblocked:
-            if _concerns(kind.tags, task.tags, sign):
+            if concerns(kind.tags, task.tags, sign):
                 classes.unblocked[kind] = ANYWHERE
 
     def check(self, blocked: Iterable[Kind], among: int) -> None:
@@ -169,13 +168,6 @@ class TaggedTargets:
             self._machines.check([kind], among if kind.tags is None else among & self._index.allowed(kind.tags))
         runs = enumerate(self.state.on_machine)
         self._index.check([(at, run.task.tags) for at, on in runs for run in on.values() if run.task.tags is not None])
-
-
-def _concerns(waiting: Tags | None, other: Tags, sign: int) -> bool:
-    """True if a task with tags may start where it could not before another came (1), or left (-1)."""
-    if waiting is None or sign < 0:
-        return waiting is not None
-    return any(has(other, one.target) for one in waiting.constraints if one.least)
 
 
 class ManagerTargets:
