@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -169,7 +170,10 @@ def draw(architecture: Architecture, seed: int) -> Scenario:
     if architecture.fuzzed:
         scenario = _varied(architecture, scenario)
     if architecture.tags and seed % TAGGED[0] in TAGGED[1]:
-        scenario = _tagged(architecture, scenario)
+        tagged = _tagged(architecture, scenario)
+        with suppress(InputError):  # other parameters may exclude tags
+            architecture.build(tagged.cluster(), tagged.config(architecture), Streams(seed))
+            scenario = tagged
     deployment = architecture.build(scenario.cluster(), scenario.config(architecture), Streams(seed))
     addresses = list(deployment.components)
     recovery = deployment.capability(CrashRecovery)
@@ -238,8 +242,7 @@ def _without(scenario: Scenario, entries: Sequence[Address]) -> Scenario:
     """
     stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/gone")
     gone = stream.sample(entries, stream.choice((1, 1, len(entries) - 1)))
-    plan = scenario.plan
-    back_us = plan.deadline_us + SECOND
+    plan, back_us = scenario.plan, scenario.plan.deadline_us + SECOND
     left = [crash for crash in plan.crashes if crash.address not in gone]
     left += [Crash(int(stream.random() * (HEAL_US - SECOND)), entry, back_us) for entry in gone]
     plan = msgspec.structs.replace(
