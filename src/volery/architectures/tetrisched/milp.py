@@ -165,7 +165,7 @@ class Generator:
 
     def _possible(self, leaf: NCk | LnCk) -> bool:
         """True if there will be that many machines at its start, with no other claims."""
-        return sum(self._parts.at_start(leaf).values()) >= leaf.k
+        return self._parts.total(leaf) >= leaf.k
 
     def _all(self, node: Min, indicator: int) -> Linear:
         found = [self._generate(each, indicator) for each in node.of]

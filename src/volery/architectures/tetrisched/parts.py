@@ -7,13 +7,16 @@ the number of variables grows with the number of classes, not of machines.
 from __future__ import annotations
 
 import bisect
+import collections
+import itertools
 from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, NCk, Sets, leaves, members
+from volery.architectures.tetrisched.alternatives import alternatives
+from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, NCk, Sets, members
 
 Counts = npt.NDArray[np.int64]
 
@@ -78,34 +81,55 @@ class Parts:
         masks: dict[tuple[str, ...], int] = {}
         starts: set[int] = {NOW}
         for request in requests:
-            for leaf in leaves(request):
-                starts.add(leaf.start)
-                if leaf.where not in masks:
-                    masks[leaf.where] = members(leaf.where, sets)
+            table = alternatives(request)
+            starts |= table.starts
+            for where in table.wheres:
+                if where not in masks:
+                    masks[where] = members(where, sets)
         self.groups = partition(masks.values())
         self.times = sorted(starts)
         self._of = {
             where: tuple([part for part, group in enumerate(self.groups) if group & mask])
             for where, mask in masks.items()
         }
-        self.precious = [sum(part in parts for parts in self._of.values()) for part in range(len(self.groups))]
+        asked = collections.Counter(itertools.chain.from_iterable(self._of.values()))
+        self.precious = [asked[part] for part in range(len(self.groups))]
+        self._cheapest = {where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()}
         self.available = np.zeros((len(self.groups), len(self.times)), dtype=np.int64)
         for part, group in enumerate(self.groups):
             self.available[part, :] = (group & supply.idle).bit_count()
             for since, machines in supply.held:
                 self.available[part, bisect.bisect_left(self.times, since) :] += (group & machines).bit_count()
         self._counts: list[list[int]] = self.available.tolist()
+        self._during: dict[tuple[int, int], range] = {}
+        self._totals: dict[tuple[tuple[str, ...], int], int] = {}
 
     def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
         """The groups whose union a leaf's set is."""
         return self._of[where]
+
+    def cheapest(self, where: tuple[str, ...]) -> tuple[int, ...]:
+        """The groups of a set, those first that fewest sets hold."""
+        return self._cheapest[where]
 
     def at_start(self, leaf: NCk | LnCk) -> dict[int, int]:
         """Of each group of a leaf's set, how many machines there are when it starts: the fewest that there will be."""
         time = bisect.bisect_left(self.times, leaf.start)
         return {part: self._counts[part][time] for part in self._of[leaf.where]}
 
+    def total(self, leaf: NCk | LnCk) -> int:
+        """The number of machines of a leaf's set when it starts."""
+        key = (leaf.where, leaf.start)
+        if key not in self._totals:
+            time = bisect.bisect_left(self.times, leaf.start)
+            self._totals[key] = sum([self._counts[part][time] for part in self._of[leaf.where]])
+        return self._totals[key]
+
     def during(self, leaf: NCk | LnCk) -> range:
         """The places of the times at which the leaf holds what it was given."""
-        first = bisect.bisect_left(self.times, leaf.start)
-        return range(first, bisect.bisect_left(self.times, leaf.start + leaf.duration))
+        found = self._during.get((leaf.start, leaf.duration))
+        if found is None:
+            first = bisect.bisect_left(self.times, leaf.start)
+            found = range(first, bisect.bisect_left(self.times, leaf.start + leaf.duration))
+            self._during[leaf.start, leaf.duration] = found
+        return found

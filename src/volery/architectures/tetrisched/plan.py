@@ -17,12 +17,13 @@ not optimal.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Literal
 
 import msgspec
 
+from volery.architectures.tetrisched.alternatives import Alternatives, alternatives
 from volery.architectures.tetrisched.expressions import (
     NOW,
     Barrier,
@@ -34,10 +35,9 @@ from volery.architectures.tetrisched.expressions import (
     Scale,
     Sum,
     folded,
-    leaves,
 )
 from volery.architectures.tetrisched.milp import Generator, Limits, maximise
-from volery.architectures.tetrisched.parts import Chosen, Counts, MachineSupply, Parts
+from volery.architectures.tetrisched.parts import Chosen, MachineSupply, Parts
 
 Taken = list[tuple[int, NCk | LnCk, tuple[tuple[int, int], ...]]]
 """Number of a leaf in its expression, the leaf, and the amounts that it is given."""
@@ -50,26 +50,37 @@ class Greedy:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._left: Counts = parts.available.copy()
+        self._left: list[list[int]] = parts.available.tolist()
 
     def take(self, leaf: NCk | LnCk, amounts: Sequence[tuple[int, int]], sign: int = 1) -> None:
         """Machines are given to a leaf; with sign -1 they are given back."""
         during = self._parts.during(leaf)
         for part, count in amounts:
-            self._left[part, during.start : during.stop] -= sign * count
-
-    def _free(self, leaf: NCk | LnCk, part: int) -> int:
-        during = self._parts.during(leaf)
-        return int(self._left[part, during.start : during.stop].min())
+            row, change = self._left[part], sign * count
+            for time in during:
+                row[time] -= change
 
     def best(self, request: int, node: Expression, first: int = 0) -> list[Chosen]:
         """Give a job its best branch; nothing where none is worth anything."""
+        table = alternatives(node)
+        if table.simple:
+            return self.first_of(request, table, table.order, first)
         worth, taken, _ = self._pick(node, first)
         if worth <= 0:
             return []
         for _, leaf, amounts in taken:
             self.take(leaf, amounts)
         return [Chosen(request, number, amounts) for number, _, amounts in taken]
+
+    def first_of(self, request: int, table: Alternatives, order: Iterable[int], first: int = 0) -> list[Chosen]:
+        """Give a job the first of some leaves nCk, by their numbers, that has its machines."""
+        for number in order:
+            leaf = table.leaves[number]
+            amounts = self._spread(leaf, leaf.k)
+            if sum([count for _, count in amounts]) == leaf.k:
+                self.take(leaf, amounts)
+                return [Chosen(request, first + number, amounts)]
+        return []
 
     def again(self, one: Chosen, leaf: NCk | LnCk) -> Chosen:
         """Give a leaf as many machines again as it has, of the groups that fewest ask for."""
@@ -81,11 +92,15 @@ class Greedy:
     def _spread(self, leaf: NCk | LnCk, count: int) -> tuple[tuple[int, int], ...]:
         """At most so many free machines of a leaf's set, of the groups that fewest ask for."""
         amounts = []
-        for part in sorted(self._parts.of(leaf.where), key=self._parts.precious.__getitem__):
-            some = min(count, self._free(leaf, part))
+        during = self._parts.during(leaf)
+        first, end = during.start, during.stop
+        for part in self._parts.cheapest(leaf.where):
+            some = min(self._left[part][first:end])
             if some:
-                amounts.append((part, some))
-                count -= some
+                amounts.append((part, min(count, some)))
+                count -= min(count, some)
+                if not count:
+                    break
         return tuple(amounts)
 
     def _pick(self, node: Expression, first: int) -> Picked:
@@ -106,7 +121,7 @@ class Greedy:
 
     def _choice(self, node: Expression) -> int:
         """The number of machines that the least of its leaves may choose among."""
-        return min(sum(self._parts.at_start(leaf).values()) for leaf in leaves(node))
+        return min(map(self._parts.total, alternatives(node).leaves))
 
     def _leaf(self, node: NCk | LnCk, number: int) -> Picked:
         amounts = self._spread(node, node.k)
@@ -130,7 +145,7 @@ class Greedy:
         parts = []
         for each in node.of:
             parts.append((self._choice(each), first, each))
-            first += sum(1 for _ in leaves(each))
+            first += len(alternatives(each).leaves)
         for _, number, each in sorted(parts, key=itemgetter(0)):
             worth, taken, _ = self._pick(each, number)
             for _, leaf, amounts in taken:
@@ -148,14 +163,21 @@ def most(node: Expression, parts: Parts) -> float:
     """An upper bound of the value of an expression: alone, with each of its leaves alone."""
 
     def of_leaf(leaf: NCk | LnCk) -> float:
-        count = min(leaf.k, sum(parts.at_start(leaf).values()))
+        count = min(leaf.k, parts.total(leaf))
         return leaf.value * count / leaf.k if count == leaf.k or isinstance(leaf, LnCk) else 0.0
 
+    table = alternatives(node)
+    if table.simple:
+        fitting = (table.leaves[number] for number in table.order if parts.total(table.leaves[number]) >= table.leaves[number].k)
+        return next((leaf.value for leaf in fitting), 0.0)
     return folded(node, of_leaf)
 
 
 def earned(node: Expression, given: Mapping[int, int]) -> float:
     """The value of the machines that leaves, by their number in the expression, were given."""
+    table = alternatives(node)
+    if table.simple:
+        return max([table.leaves[number].worth(count) for number, count in given.items()], default=0.0)
     numbers = itertools.count()
     return folded(node, lambda leaf: leaf.worth(given.get(next(numbers), 0)))
 
@@ -242,7 +264,7 @@ class _Planner:
         self._before = planning.before or (NO_BRANCH,) * len(planning.requests)
         self.requests = planning.requests
         self.parts = Parts(planning.requests, planning.sets, planning.supply)
-        self.leaves = [list(leaves(request)) for request in planning.requests]
+        self.leaves = [alternatives(request).leaves for request in planning.requests]
 
     def leaf(self, one: Chosen) -> NCk | LnCk:
         return self.leaves[one.request][one.leaf]
@@ -295,8 +317,10 @@ class _Planner:
     def branch(self, one: Chosen) -> int:
         """Of the outermost max of its expression; 0 where there is none."""
         node, first = self.requests[one.request], 0
+        if alternatives(node).simple:
+            return one.leaf
         for branch, each in enumerate(node.of if isinstance(node, Max) else ()):
-            first += sum(1 for _ in leaves(each))
+            first += len(alternatives(each).leaves)
             if one.leaf < first:
                 return branch
         return 0
@@ -306,7 +330,7 @@ def _branch(node: Expression, branch: int) -> tuple[Expression, int]:
     """A branch of the outermost max, and the number of its first leaf."""
     if not isinstance(node, Max):
         return node, 0
-    return node.of[branch], sum(sum(1 for _ in leaves(each)) for each in node.of[:branch])
+    return node.of[branch], sum(len(alternatives(each).leaves) for each in node.of[:branch])
 
 
 def solve(planning: PlanProblem) -> CyclePlan:
