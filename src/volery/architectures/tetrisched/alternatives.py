@@ -24,6 +24,7 @@ class Alternatives(msgspec.Struct, frozen=True, eq=False):
     Args:
         leaves: from left to right.
         wheres: the sets that the leaves ask for, each once.
+        names: of sets, over all leaves.
         starts: the quanta at which a leaf starts.
         simple: the expression is one nCk, or a max of nCk.
         order: numbers of the leaves that are worth anything: the most valuable first, then the earliest, the leftmost.
@@ -31,6 +32,7 @@ class Alternatives(msgspec.Struct, frozen=True, eq=False):
 
     leaves: tuple[NCk | LnCk, ...]
     wheres: tuple[tuple[str, ...], ...]
+    names: int
     starts: frozenset[int]
     simple: bool
     order: tuple[int, ...]
@@ -46,6 +48,7 @@ def alternatives(node: Expression) -> Alternatives:
     return Alternatives(
         found,
         tuple(dict.fromkeys([leaf.where for leaf in found])),
+        sum([len(leaf.where) for leaf in found]),
         frozenset([leaf.start for leaf in found]),
         simple,
         tuple(of_worth),

@@ -258,10 +258,15 @@ SEED: Final = 0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits of the solver's work."""
+    """Limits of the solver's work.
+
+    Args:
+        jobs: those of a program; larger plans are made by prices.
+    """
 
     gap: float = 0.1
     nodes: int = 200
+    jobs: int = 64
 
 
 class Solution(msgspec.Struct, frozen=True, eq=False):

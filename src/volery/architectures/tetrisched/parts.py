@@ -71,7 +71,9 @@ class Parts:
         groups: the machines of each group, as a bit vector.
         times: the quanta at which some leaf starts, in order.
         available: per group and time, how many machines are free.
+        place: the place of each of these quanta in `times`.
         precious: per group, in how many of the sets that were asked for it is.
+        cheapest: the groups of each set, those first that fewest sets hold.
 
     Raises:
         InputError: an expression names a set that there is not.
@@ -88,13 +90,14 @@ class Parts:
                     masks[where] = members(where, sets)
         self.groups = partition(masks.values())
         self.times = sorted(starts)
+        self.place = {start: place for place, start in enumerate(self.times)}
         self._of = {
             where: tuple([part for part, group in enumerate(self.groups) if group & mask])
             for where, mask in masks.items()
         }
         asked = collections.Counter(itertools.chain.from_iterable(self._of.values()))
         self.precious = [asked[part] for part in range(len(self.groups))]
-        self._cheapest = {where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()}
+        self.cheapest = {where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()}
         self.available = np.zeros((len(self.groups), len(self.times)), dtype=np.int64)
         for part, group in enumerate(self.groups):
             self.available[part, :] = (group & supply.idle).bit_count()
@@ -107,10 +110,6 @@ class Parts:
     def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
         """The groups whose union a leaf's set is."""
         return self._of[where]
-
-    def cheapest(self, where: tuple[str, ...]) -> tuple[int, ...]:
-        """The groups of a set, those first that fewest sets hold."""
-        return self._cheapest[where]
 
     def at_start(self, leaf: NCk | LnCk) -> dict[int, int]:
         """Of each group of a leaf's set, how many machines there are when it starts: the fewest that there will be."""

@@ -38,6 +38,7 @@ from volery.architectures.tetrisched.expressions import (
 )
 from volery.architectures.tetrisched.milp import Generator, Limits, maximise
 from volery.architectures.tetrisched.parts import Chosen, MachineSupply, Parts
+from volery.architectures.tetrisched.prices import ROUNDS_MAX, PriceSearch
 
 Taken = list[tuple[int, NCk | LnCk, tuple[tuple[int, int], ...]]]
 """Number of a leaf in its expression, the leaf, and the amounts that it is given."""
@@ -74,9 +75,14 @@ class Greedy:
 
     def first_of(self, request: int, table: Alternatives, order: Iterable[int], first: int = 0) -> list[Chosen]:
         """Give a job the first of some leaves nCk, by their numbers, that has its machines."""
+        left, parts = self._left, self._parts
         for number in order:
             leaf = table.leaves[number]
-            amounts = self._spread(leaf, leaf.k)
+            at, groups, k = parts.place[leaf.start], parts.cheapest[leaf.where], leaf.k
+            free = left[groups[0]][at] if len(groups) == 1 else sum([left[group][at] for group in groups])
+            if free < k:
+                continue
+            amounts = self._spread(leaf, k)
             if sum([count for _, count in amounts]) == leaf.k:
                 self.take(leaf, amounts)
                 return [Chosen(request, first + number, amounts)]
@@ -94,7 +100,7 @@ class Greedy:
         amounts = []
         during = self._parts.during(leaf)
         first, end = during.start, during.stop
-        for part in self._parts.cheapest(leaf.where):
+        for part in self._parts.cheapest[leaf.where]:
             some = min(self._left[part][first:end])
             if some:
                 amounts.append((part, min(count, some)))
@@ -190,6 +196,8 @@ def _start(taken: Taken) -> int:
 Solver = Literal["optimal", "greedy"]
 PER_MILLE = 1000
 NO_BRANCH = -1
+ALIKE = 4
+"""Where all machines are alike, prices take over from the solver at so many times fewer jobs."""
 
 
 class PlanProblem(msgspec.Struct, frozen=True):
@@ -235,13 +243,18 @@ class JobPlacement(msgspec.Struct, frozen=True):
 
 
 class PlanCost(msgspec.Struct, frozen=True):
-    """The effort of planning."""
+    """The effort of planning.
+
+    Args:
+        rounds: changes of prices, of a plan that is made by prices.
+    """
 
     variables: int = 0
     rows: int = 0
     gap_per_mille: int = 0
     nodes: int = 0
     iterations: int = 0
+    rounds: int = 0
 
 
 class CyclePlan(msgspec.Struct, frozen=True):
@@ -290,6 +303,32 @@ class _Planner:
         for request, node in enumerate(self.requests):
             of[request] = of[request] or left.best(request, node)
         return [one for found in of for one in found]
+
+    def priced(self, search: PriceSearch) -> list[Chosen]:
+        """Those that gain most at these prices choose first, each what it gains most by; then the others."""
+        left = Greedy(self.parts)
+        of: list[list[Chosen]] = [[] for _ in self.requests]
+        for request, order in search.orders():
+            of[request] = left.first_of(request, alternatives(self.requests[request]), order)
+        for request, node in enumerate(self.requests):
+            of[request] = of[request] or left.best(request, node)
+        return [one for found in of for one in found]
+
+    def large(self, chosen: list[Chosen], gap: float) -> tuple[list[Chosen], PlanCost]:
+        """The plan of a cycle with more jobs than a solver's program may have: by prices, from a plan."""
+        tables = {number: alternatives(request) for number, request in enumerate(self.requests)}
+        simple = {number: table for number, table in tables.items() if table.simple}
+        others = sum(most(request, self.parts) for number, request in enumerate(self.requests) if number not in simple)
+        if not simple:
+            return chosen, PlanCost(gap_per_mille=PER_MILLE)
+        search = PriceSearch(simple, self.parts, others)
+        worth = self.worth(chosen)
+        while worth < (1 - gap) * search.bound and search.rounds < ROUNDS_MAX and search.change(worth):
+            found = self.priced(search) if search.rounds % 3 == 0 else []
+            if self.worth(found) > worth:
+                chosen, worth = found, self.worth(found)
+        left = max(0.0, 1 - worth / search.bound) if search.bound else 0.0
+        return chosen, PlanCost(gap_per_mille=round(PER_MILLE * left), rounds=search.rounds)
 
     def filled(self, plan: Sequence[Chosen]) -> list[Chosen]:
         """The plan with what its gaps leave given to jobs that have nothing, or nothing yet."""
@@ -346,7 +385,9 @@ def solve(planning: PlanProblem) -> CyclePlan:
             chosen = max(chosen, planner.renewed(), key=planner.worth)
         bound = sum(most(request, planner.parts) for request in planning.requests)
         gap = 1 - planner.worth(chosen) / bound if bound else 0.0
-        if gap > planning.limits.gap:
+        if gap > planning.limits.gap and len(planning.requests) > _program_jobs(planner, planning.limits):
+            chosen, cost = planner.large(chosen, planning.limits.gap)
+        elif gap > planning.limits.gap:
             chosen, cost = _improved(planner, chosen, planning.limits)
         else:
             cost = PlanCost(gap_per_mille=round(PER_MILLE * gap))
@@ -354,6 +395,11 @@ def solve(planning: PlanProblem) -> CyclePlan:
     now = _machines(planner, chosen, planning.supply.idle)
     later = [(one.request, planner.branch(one)) for one in chosen if planner.leaf(one).start != NOW]
     return CyclePlan(now, tuple(dict.fromkeys(later)), planner.worth(chosen), cost)
+
+
+def _program_jobs(planner: _Planner, limits: Limits) -> int:
+    """The most jobs of a program for the solver: fewer where machines are all alike, because the bound is tight there."""
+    return limits.jobs // ALIKE if len(planner.parts.groups) == 1 else limits.jobs
 
 
 def packed(planning: PlanProblem) -> PackedProblem:
