@@ -26,6 +26,7 @@ class Alternatives(msgspec.Struct, frozen=True, eq=False):
         wheres: the sets that the leaves ask for, each once.
         names: of sets, over all leaves.
         starts: the quanta at which a leaf starts.
+        alike: the machines that every leaf asks for, of the one set; 0 where leaves differ in that.
         simple: the expression is one nCk, or a max of nCk.
         order: numbers of the leaves that are worth anything: the most valuable first, then the earliest, the leftmost.
     """
@@ -34,6 +35,7 @@ class Alternatives(msgspec.Struct, frozen=True, eq=False):
     wheres: tuple[tuple[str, ...], ...]
     names: int
     starts: frozenset[int]
+    alike: int
     simple: bool
     order: tuple[int, ...]
 
@@ -43,6 +45,7 @@ def alternatives(node: Expression) -> Alternatives:
     """The table of an expression."""
     found = tuple(leaves(node))
     simple = isinstance(node, NCk) or (isinstance(node, Max) and all(isinstance(each, NCk) for each in node.of))
+    kinds = {(leaf.where, leaf.k) for leaf in found}
     of_worth = [number for number, leaf in enumerate(found) if leaf.value > 0]
     of_worth.sort(key=lambda number: (-found[number].value, found[number].start))
     return Alternatives(
@@ -50,6 +53,7 @@ def alternatives(node: Expression) -> Alternatives:
         tuple(dict.fromkeys([leaf.where for leaf in found])),
         sum([len(leaf.where) for leaf in found]),
         frozenset([leaf.start for leaf in found]),
+        found[0].k if len(kinds) == 1 else 0,
         simple,
         tuple(of_worth),
     )

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.architectures.tetrisched.alternatives import alternatives
+from volery.architectures.tetrisched.alternatives import Alternatives, alternatives
 from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, NCk, Sets, members
 
 Counts = npt.NDArray[np.int64]
@@ -97,7 +97,9 @@ class Parts:
         }
         asked = collections.Counter(itertools.chain.from_iterable(self._of.values()))
         self.precious = [asked[part] for part in range(len(self.groups))]
-        self.cheapest = {where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()}
+        self.cheapest = {
+            where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()
+        }
         self.available = np.zeros((len(self.groups), len(self.times)), dtype=np.int64)
         for part, group in enumerate(self.groups):
             self.available[part, :] = (group & supply.idle).bit_count()
@@ -105,6 +107,7 @@ class Parts:
                 self.available[part, bisect.bisect_left(self.times, since) :] += (group & machines).bit_count()
         self._counts: list[list[int]] = self.available.tolist()
         self._during: dict[tuple[int, int], range] = {}
+        self._windows: dict[Alternatives, list[tuple[int, int]]] = {}
         self._totals: dict[tuple[tuple[str, ...], int], int] = {}
 
     def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
@@ -123,6 +126,13 @@ class Parts:
             time = bisect.bisect_left(self.times, leaf.start)
             self._totals[key] = sum([self._counts[part][time] for part in self._of[leaf.where]])
         return self._totals[key]
+
+    def windows(self, table: Alternatives) -> list[tuple[int, int]]:
+        """Per leaf the places of the first time at which it holds machines, and of its end."""
+        if table not in self._windows:
+            during = [self.during(leaf) for leaf in table.leaves]
+            self._windows[table] = [(times.start, times.stop) for times in during]
+        return self._windows[table]
 
     def during(self, leaf: NCk | LnCk) -> range:
         """The places of the times at which the leaf holds what it was given."""

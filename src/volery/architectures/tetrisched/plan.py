@@ -3,7 +3,7 @@
 1. Greedy (SoCC 2012): one job after the other takes its best branch, first what the plan before had for it. This is the
    warm start, what is left when the solver's limits are reached, and all of it without a solver.
 2. The solver: all expressions under one sum, from there, to a gap; not asked where the greedy plan is within the gap of
-   what the jobs would be worth if each had the cluster to itself.
+   what the jobs would be worth if each had the cluster to itself. Plans of many jobs are made by prices (`prices.py`).
 3. Filling: a gap leaves room. Jobs without machines, or with machines later, in order, take the best branch that what
    the plan leaves allows; no job loses by it. To the solver all machines of a set are alike: who starts now is given
    those that fewest ask for. (Ours: neither paper says how idle machines within the gap are used.)
@@ -75,16 +75,36 @@ class Greedy:
 
     def first_of(self, request: int, table: Alternatives, order: Iterable[int], first: int = 0) -> list[Chosen]:
         """Give a job the first of some leaves nCk, by their numbers, that has its machines."""
-        left, parts = self._left, self._parts
+        groups = self._parts.cheapest[table.wheres[0]]
+        if table.alike and len(groups) == 1:
+            return self._first_alike(request, table, order, first, groups[0])
         for number in order:
             leaf = table.leaves[number]
-            at, groups, k = parts.place[leaf.start], parts.cheapest[leaf.where], leaf.k
-            free = left[groups[0]][at] if len(groups) == 1 else sum([left[group][at] for group in groups])
-            if free < k:
-                continue
-            amounts = self._spread(leaf, k)
+            amounts = self._spread(leaf, leaf.k)
             if sum([count for _, count in amounts]) == leaf.k:
                 self.take(leaf, amounts)
+                return [Chosen(request, first + number, amounts)]
+        return []
+
+    def _first_alike(
+        self, request: int, table: Alternatives, order: Iterable[int], first: int, group: int
+    ) -> list[Chosen]:
+        """The same where leaves ask for as many machines of one group: they differ by time alone."""
+        row, k = self._left[group], table.alike
+        if max(row) < k:
+            return []
+        lacks = len(row)
+        until = [0] * lacks  # per time the next one at which too few machines are left
+        for time in range(lacks - 1, -1, -1):
+            if row[time] < k:
+                lacks = time
+            until[time] = lacks
+        windows = self._parts.windows(table)
+        for number in order:
+            begin, end = windows[number]
+            if until[begin] >= end:
+                amounts = ((group, k),)
+                self.take(table.leaves[number], amounts)
                 return [Chosen(request, first + number, amounts)]
         return []
 
@@ -174,7 +194,11 @@ def most(node: Expression, parts: Parts) -> float:
 
     table = alternatives(node)
     if table.simple:
-        fitting = (table.leaves[number] for number in table.order if parts.total(table.leaves[number]) >= table.leaves[number].k)
+        fitting = (
+            table.leaves[number]
+            for number in table.order
+            if parts.total(table.leaves[number]) >= table.leaves[number].k
+        )
         return next((leaf.value for leaf in fitting), 0.0)
     return folded(node, of_leaf)
 
@@ -196,8 +220,8 @@ def _start(taken: Taken) -> int:
 Solver = Literal["optimal", "greedy"]
 PER_MILLE = 1000
 NO_BRANCH = -1
-ALIKE = 4
-"""Where all machines are alike, prices take over from the solver at so many times fewer jobs."""
+ALIKE = 2
+"""Where all machines are alike, and the bound of prices tight, the solver's programs have so many times fewer jobs."""
 
 
 class PlanProblem(msgspec.Struct, frozen=True):
@@ -323,10 +347,12 @@ class _Planner:
             return chosen, PlanCost(gap_per_mille=PER_MILLE)
         search = PriceSearch(simple, self.parts, others)
         worth = self.worth(chosen)
-        while worth < (1 - gap) * search.bound and search.rounds < ROUNDS_MAX and search.change(worth):
-            found = self.priced(search) if search.rounds % 3 == 0 else []
+        while worth < (1 - gap) * search.bound:
+            found = self.priced(search)
             if self.worth(found) > worth:
                 chosen, worth = found, self.worth(found)
+            if search.rounds == ROUNDS_MAX or not search.change(worth):
+                break
         left = max(0.0, 1 - worth / search.bound) if search.bound else 0.0
         return chosen, PlanCost(gap_per_mille=round(PER_MILLE * left), rounds=search.rounds)
 
@@ -398,7 +424,7 @@ def solve(planning: PlanProblem) -> CyclePlan:
 
 
 def _program_jobs(planner: _Planner, limits: Limits) -> int:
-    """The most jobs of a program for the solver: fewer where machines are all alike, because the bound is tight there."""
+    """The most jobs of a program for the solver: fewer where machines are all alike."""
     return limits.jobs // ALIKE if len(planner.parts.groups) == 1 else limits.jobs
 
 

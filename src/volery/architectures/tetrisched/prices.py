@@ -24,7 +24,7 @@ from volery.architectures.tetrisched.parts import Parts
 Wholes = npt.NDArray[np.int64]
 SCALE: Final = 1 << 24
 """Whole units of the most valuable leaf."""
-ROUNDS_MAX: Final = 12
+ROUNDS_MAX: Final = 6
 """Changes of prices per plan."""
 NEVER_TAKEN: Final = -(1 << 40)
 
@@ -49,11 +49,14 @@ class PriceSearch:
         place = {where: number for number, where in enumerate(wheres)}
         inside = [[set(parts.of(small)) <= set(parts.of(large)) for large in wheres] for small in wheres]
         self._inside: Wholes = np.array(inside, dtype=np.int64)
-        counts = [[sum(column) for column in zip(*(parts.available[part].tolist() for part in parts.of(where)))] for where in wheres]
+        counts = [
+            [sum(column) for column in zip(*(parts.available[part].tolist() for part in parts.of(where)), strict=True)]
+            for where in wheres
+        ]
         self._room: Wholes = np.array(counts, dtype=np.int64)
         self._width = len(parts.times) + 1
         self._lay_out(list(tables.values()), place)
-        self._prices = np.zeros_like(self._room)
+        self._prices = np.ones_like(self._room)  # next to nothing: of what is worth as much, the shortest gains most
         self.rounds = 0
         self.bound = float("inf")
         self._step = 1.0
@@ -66,12 +69,12 @@ class PriceSearch:
         self._k, self._from, self._to = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         for row, table in enumerate(tables):
             size = len(table.leaves)
-            during = [self._parts.during(leaf) for leaf in table.leaves]
+            windows = self._parts.windows(table)
             base = [place[leaf.where] * self._width for leaf in table.leaves]
             worth[row, :size] = [leaf.value if self._parts.total(leaf) >= leaf.k else -1.0 for leaf in table.leaves]
             self._k[row, :size] = [leaf.k for leaf in table.leaves]
-            self._from[row, :size] = [first + times.start for first, times in zip(base, during, strict=True)]
-            self._to[row, :size] = [first + times.stop for first, times in zip(base, during, strict=True)]
+            self._from[row, :size] = [first + begin for first, (begin, _) in zip(base, windows, strict=True)]
+            self._to[row, :size] = [first + end for first, (_, end) in zip(base, windows, strict=True)]
         most = max(0.0, float(worth.max()))
         self._unit = SCALE / most if most else 1.0
         self._worth: Wholes = np.where(worth > 0, np.ceil(worth * self._unit), NEVER_TAKEN).astype(np.int64)

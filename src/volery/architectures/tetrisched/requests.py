@@ -255,7 +255,7 @@ class Requests:
         return _placed(self._wishes(waiting, deadline_us), options, grid)
 
     def _at_floor(self, waiting: WaitingJob, options: list[Option], grid: TimeGrid) -> Placed | None:
-        """Best effort that loses no more value: jobs of one size and duration share an expression, cycle after cycle."""
+        """Best effort that loses no more value: jobs of one size and duration share an expression."""
         wishes = self._wishes(waiting, NEVER)
         lengths = tuple([(where, grid.quanta(length_us)) for where, length_us in options])
         key = (wishes.k, wishes.value, lengths)

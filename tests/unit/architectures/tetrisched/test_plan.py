@@ -173,3 +173,34 @@ def test_earned_counts_what_leaves_were_given() -> None:
     left = Greedy(Parts((node,), SETS, MachineSupply(0b1111)))
     taken = left.best(0, lncks("a", 3, 3.0))
     assert earned(lncks("a", 3, 3.0), {one.leaf: sum(n for _, n in one.amounts) for one in taken}) == 2.0
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["a", "b", "all"]), st.integers(1, 3), st.integers(0, 9), st.integers(1, 3)),
+            min_size=1,
+            max_size=3,
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.integers(0, 15),
+)
+def test_a_plan_by_prices_is_possible_and_within_the_gap_that_it_tells(
+    drawn: list[list[tuple[str, int, int, int]]], idle: int
+) -> None:
+    """The bound of prices is never below what no other way of giving machines exceeds."""
+    requests = [
+        either(*(ncks(where, k, float(value), start, length) for start, (where, k, value, length) in enumerate(leaves)))
+        for leaves in drawn
+    ]
+    supply = MachineSupply(idle, ((1, 0b1111 & ~idle),))
+    found = solve(PlanProblem(tuple(requests), SETS, supply, limits=Limits(gap=0.0, jobs=0)))
+    best = best_worth(requests, SETS, supply, 4)
+    assert found.worth <= best + 1e-6
+    assert found.worth >= best * (1 - found.cost.gap_per_mille / 1000) - 0.01
+    given_out = [one.machines for one in found.now]
+    assert sum(mask.bit_count() for mask in given_out) == sum(given_out).bit_count()
+    assert sum(given_out) & ~idle == 0
