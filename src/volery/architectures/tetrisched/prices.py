@@ -80,7 +80,7 @@ class PriceSearch:
         self._worth: Wholes = np.where(worth > 0, np.ceil(worth * self._unit), NEVER_TAKEN).astype(np.int64)
 
     def _choose(self) -> None:
-        """What each job takes at these prices; the bound, and what is asked for."""
+        """Let each job take what it gains most by at these prices; compute the bound, and what is asked for."""
         sums = np.zeros((len(self._prices), self._width), dtype=np.int64)
         np.cumsum(self._inside @ self._prices, axis=1, out=sums[:, 1:])
         flat = sums.ravel()

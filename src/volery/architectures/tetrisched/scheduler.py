@@ -162,7 +162,7 @@ class Scheduler(Component):
         self._port.compute(PLAN, Problem(answer, packed(planning), decision_us))
 
     def _first(self, count: int) -> list[WaitingJob]:
-        """So many waiting jobs, those with a deadline that can be met first; otherwise in order of arrival."""
+        """Return so many waiting jobs, those with a deadline that can be met first; otherwise in order of arrival."""
         if not self._urgent:
             return list(itertools.islice(self._waiting.values(), count))
         found = list(itertools.islice(self._urgent.values(), count))
