@@ -220,8 +220,8 @@ def _start(taken: Taken) -> int:
 Solver = Literal["optimal", "greedy"]
 PER_MILLE = 1000
 NO_BRANCH = -1
-ALIKE = 2
-"""Where all machines are alike, and the bound of prices tight, the solver's programs have so many times fewer jobs."""
+ALIKE = 0.75
+"""The share of the jobs of a program where all machines are alike: the bound of prices is tight there."""
 
 
 class PlanProblem(msgspec.Struct, frozen=True):
@@ -425,7 +425,7 @@ def solve(planning: PlanProblem) -> CyclePlan:
 
 def _program_jobs(planner: _Planner, limits: Limits) -> int:
     """The most jobs of a program for the solver: fewer where machines are all alike."""
-    return limits.jobs // ALIKE if len(planner.parts.groups) == 1 else limits.jobs
+    return int(ALIKE * limits.jobs) if len(planner.parts.groups) == 1 else limits.jobs
 
 
 def packed(planning: PlanProblem) -> PackedProblem:
