@@ -54,7 +54,7 @@ class PlanConfig(Parameters, frozen=True):
     nodes_max: Count = param(100, "nodes of the solver's search per plan; its work is limited by nothing else")
     jobs_max: PositiveCount = param(100, "jobs per plan, those with deadlines first")
     program_jobs: Count = param(
-        64, "jobs up to which a plan is the solver's, 3/4 if machines are alike; larger ones: by prices"
+        64, "a plan with more simple jobs (nCk, max of nCk), or 3/4 of it if machines are alike, is made by prices"
     )
     gangs: bool = param(True, "tasks of a job start together; otherwise each starts where it can")
     decision_ms: Milliseconds = param(0.0, "modelled time of a decision, in the lab alone")

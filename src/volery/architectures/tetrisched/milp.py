@@ -261,7 +261,7 @@ class Limits(msgspec.Struct, frozen=True):
     """Limits of the solver's work.
 
     Args:
-        jobs: those of a program; larger plans are made by prices.
+        jobs: those with prices in a program; plans with more of these are made by prices.
     """
 
     gap: float = 0.1

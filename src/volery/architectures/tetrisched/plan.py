@@ -3,7 +3,7 @@
 1. Greedy (SoCC 2012): one job after the other takes its best branch, first what the plan before had for it. This is the
    warm start, what is left when the solver's limits are reached, and all of it without a solver.
 2. The solver: all expressions under one sum, from there, to a gap; not asked where the greedy plan is within the gap of
-   what the jobs would be worth if each had the cluster to itself. Plans of many jobs are made by prices (`prices.py`).
+   what the jobs would be worth if each had the cluster to itself. Plans of many simple jobs: by prices (`prices.py`).
 3. Filling: a gap leaves room. Jobs without machines, or with machines later, in order, take the best branch that what
    the plan leaves allows; no job loses by it. To the solver all machines of a set are alike: who starts now is given
    those that fewest ask for. (Ours: neither paper says how idle machines within the gap are used.)
@@ -270,7 +270,7 @@ class PlanCost(msgspec.Struct, frozen=True):
     """The effort of planning.
 
     Args:
-        rounds: changes of prices, of a plan that is made by prices.
+        rounds: changes of prices; None: the plan is not made by prices.
     """
 
     variables: int = 0
@@ -278,7 +278,7 @@ class PlanCost(msgspec.Struct, frozen=True):
     gap_per_mille: int = 0
     nodes: int = 0
     iterations: int = 0
-    rounds: int = 0
+    rounds: int | None = None
 
 
 class CyclePlan(msgspec.Struct, frozen=True):
@@ -301,7 +301,9 @@ class _Planner:
         self._before = planning.before or (NO_BRANCH,) * len(planning.requests)
         self.requests = planning.requests
         self.parts = Parts(planning.requests, planning.sets, planning.supply)
-        self.leaves = [alternatives(request).leaves for request in planning.requests]
+        tables = [alternatives(request) for request in planning.requests]
+        self.leaves = [table.leaves for table in tables]
+        self.with_prices = {number: table for number, table in enumerate(tables) if table.simple}
 
     def leaf(self, one: Chosen) -> NCk | LnCk:
         return self.leaves[one.request][one.leaf]
@@ -333,19 +335,16 @@ class _Planner:
         left = Greedy(self.parts)
         of: list[list[Chosen]] = [[] for _ in self.requests]
         for request, order in search.orders():
-            of[request] = left.first_of(request, alternatives(self.requests[request]), order)
+            of[request] = left.first_of(request, self.with_prices[request], order)
         for request, node in enumerate(self.requests):
             of[request] = of[request] or left.best(request, node)
         return [one for found in of for one in found]
 
     def large(self, chosen: list[Chosen], gap: float) -> tuple[list[Chosen], PlanCost]:
-        """The plan of a cycle with more jobs than a solver's program may have: by prices, from a plan."""
-        tables = {number: alternatives(request) for number, request in enumerate(self.requests)}
-        simple = {number: table for number, table in tables.items() if table.simple}
-        others = sum(most(request, self.parts) for number, request in enumerate(self.requests) if number not in simple)
-        if not simple:
-            return chosen, PlanCost(gap_per_mille=PER_MILLE)
-        search = PriceSearch(simple, self.parts, others)
+        """The plan of a cycle in which many jobs have prices: by these, from a plan. There is at least one such job."""
+        without = [request for number, request in enumerate(self.requests) if number not in self.with_prices]
+        others = sum(most(request, self.parts) for request in without)
+        search = PriceSearch(self.with_prices, self.parts, others)
         worth = self.worth(chosen)
         while worth < (1 - gap) * search.bound:
             found = self.priced(search)
@@ -411,7 +410,7 @@ def solve(planning: PlanProblem) -> CyclePlan:
             chosen = max(chosen, planner.renewed(), key=planner.worth)
         bound = sum(most(request, planner.parts) for request in planning.requests)
         gap = 1 - planner.worth(chosen) / bound if bound else 0.0
-        if gap > planning.limits.gap and len(planning.requests) > _program_jobs(planner, planning.limits):
+        if gap > planning.limits.gap and len(planner.with_prices) > _program_jobs(planner, planning.limits):
             chosen, cost = planner.large(chosen, planning.limits.gap)
         elif gap > planning.limits.gap:
             chosen, cost = _improved(planner, chosen, planning.limits)
@@ -424,7 +423,7 @@ def solve(planning: PlanProblem) -> CyclePlan:
 
 
 def _program_jobs(planner: _Planner, limits: Limits) -> int:
-    """The most jobs of a program for the solver: fewer where machines are all alike."""
+    """The most jobs with prices of a program for the solver: fewer where machines are all alike."""
     return int(ALIKE * limits.jobs) if len(planner.parts.groups) == 1 else limits.jobs
 
 

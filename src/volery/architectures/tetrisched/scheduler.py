@@ -220,7 +220,7 @@ class Scheduler(Component):
             observe(Measured("plan_rows", cost.rows))
             observe(Measured("plan_gap_per_mille", cost.gap_per_mille))
             observe(Measured("plan_nodes", cost.nodes))
-        elif cost.rounds:
+        elif cost.rounds is not None:
             observe(Measured("plan_gap_per_mille", cost.gap_per_mille))
             observe(Measured("plan_rounds", cost.rounds))
 
