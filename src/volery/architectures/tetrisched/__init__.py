@@ -9,7 +9,8 @@ Deviates Neither text was at hand in full: what is recalled or chosen is marked 
          changes. A gap leaves room, which jobs fill one by one (the papers do not say how). A gang that the empty
          cluster cannot hold is refused. alsched is the same program without time: preferred machines are worth 1,
          others as much less as they are slower, and deadlines are not known to it. The solver's work is limited by
-         nodes of its search and jobs per plan, never by a clock. Running tasks are neither moved nor preempted; one
+         nodes of its search and jobs per plan, never by a clock; larger plans are made by prices, whose bound shows
+         the gap (prices.py). Running tasks are neither moved nor preempted; one
          that exceeds its estimate is expected to take one more quantum, again and again. Of machines alike to a plan
          those with the fewest constraints are taken.
 """
@@ -52,6 +53,9 @@ class PlanConfig(Parameters, frozen=True):
     gap: Ratio = param(0.1, "a plan may be worth so much less than the best, as a share of it")
     nodes_max: Count = param(100, "nodes of the solver's search per plan; its work is limited by nothing else")
     jobs_max: PositiveCount = param(100, "jobs per plan, those with deadlines first")
+    program_jobs: Count = param(
+        64, "a plan with more simple jobs (nCk, max of nCk), or 3/4 of it if machines are alike, is made by prices"
+    )
     gangs: bool = param(True, "tasks of a job start together; otherwise each starts where it can")
     decision_ms: Milliseconds = param(0.0, "modelled time of a decision, in the lab alone")
     leaf_us: Microseconds = param(0.0, "... and more per leaf of the expressions of a plan, microseconds")
@@ -127,7 +131,7 @@ def _setting(name: str, config: PlanConfig, quantum_us: int, ahead: int, asking:
         quantum_us=quantum_us,
         ahead=ahead,
         solver=config.solver,
-        limits=Limits(config.gap, config.nodes_max),
+        limits=Limits(config.gap, config.nodes_max, config.program_jobs),
         jobs_max=config.jobs_max,
         decision_us=round(config.decision_ms * 1000),
         leaf_us=config.leaf_us,

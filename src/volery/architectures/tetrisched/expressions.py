@@ -31,8 +31,8 @@ DEPTH_MAX: Final = 64
 """Levels of an expression; far more than people or wizards write, and few enough for any stack."""
 
 
-class _Node(msgspec.Struct, frozen=True, tag_field="op", forbid_unknown_fields=True):
-    """A node of an expression."""
+class _Node(msgspec.Struct, frozen=True, cache_hash=True, tag_field="op", forbid_unknown_fields=True):
+    """A node of an expression; its hash is computed once, because tables of expressions are looked up by it."""
 
 
 class _Leaf(_Node, frozen=True):

@@ -165,7 +165,7 @@ class Generator:
 
     def _possible(self, leaf: NCk | LnCk) -> bool:
         """True if there will be that many machines at its start, with no other claims."""
-        return sum(self._parts.at_start(leaf).values()) >= leaf.k
+        return self._parts.total(leaf) >= leaf.k
 
     def _all(self, node: Min, indicator: int) -> Linear:
         found = [self._generate(each, indicator) for each in node.of]
@@ -258,10 +258,15 @@ SEED: Final = 0
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits of the solver's work."""
+    """Limits of the solver's work.
+
+    Args:
+        jobs: those with prices in a program; plans with more of these are made by prices.
+    """
 
     gap: float = 0.1
     nodes: int = 200
+    jobs: int = 64
 
 
 class Solution(msgspec.Struct, frozen=True, eq=False):

@@ -7,13 +7,16 @@ the number of variables grows with the number of classes, not of machines.
 from __future__ import annotations
 
 import bisect
+import collections
+import itertools
 from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, NCk, Sets, leaves, members
+from volery.architectures.tetrisched.alternatives import Alternatives, alternatives
+from volery.architectures.tetrisched.expressions import NOW, Expression, LnCk, NCk, Sets, members
 
 Counts = npt.NDArray[np.int64]
 
@@ -68,7 +71,9 @@ class Parts:
         groups: the machines of each group, as a bit vector.
         times: the quanta at which some leaf starts, in order.
         available: per group and time, how many machines are free.
+        place: the place of each of these quanta in `times`.
         precious: per group, in how many of the sets that were asked for it is.
+        cheapest: the groups of each set, those first that fewest sets hold.
 
     Raises:
         InputError: an expression names a set that there is not.
@@ -78,23 +83,32 @@ class Parts:
         masks: dict[tuple[str, ...], int] = {}
         starts: set[int] = {NOW}
         for request in requests:
-            for leaf in leaves(request):
-                starts.add(leaf.start)
-                if leaf.where not in masks:
-                    masks[leaf.where] = members(leaf.where, sets)
+            table = alternatives(request)
+            starts |= table.starts
+            for where in table.wheres:
+                if where not in masks:
+                    masks[where] = members(where, sets)
         self.groups = partition(masks.values())
         self.times = sorted(starts)
+        self.place = {start: place for place, start in enumerate(self.times)}
         self._of = {
             where: tuple([part for part, group in enumerate(self.groups) if group & mask])
             for where, mask in masks.items()
         }
-        self.precious = [sum(part in parts for parts in self._of.values()) for part in range(len(self.groups))]
+        asked = collections.Counter(itertools.chain.from_iterable(self._of.values()))
+        self.precious = [asked[part] for part in range(len(self.groups))]
+        self.cheapest = {
+            where: tuple(sorted(parts, key=self.precious.__getitem__)) for where, parts in self._of.items()
+        }
         self.available = np.zeros((len(self.groups), len(self.times)), dtype=np.int64)
         for part, group in enumerate(self.groups):
             self.available[part, :] = (group & supply.idle).bit_count()
             for since, machines in supply.held:
                 self.available[part, bisect.bisect_left(self.times, since) :] += (group & machines).bit_count()
         self._counts: list[list[int]] = self.available.tolist()
+        self._during: dict[tuple[int, int], range] = {}
+        self._windows: dict[Alternatives, list[tuple[int, int]]] = {}
+        self._totals: dict[tuple[tuple[str, ...], int], int] = {}
 
     def of(self, where: tuple[str, ...]) -> tuple[int, ...]:
         """The groups whose union a leaf's set is."""
@@ -105,7 +119,26 @@ class Parts:
         time = bisect.bisect_left(self.times, leaf.start)
         return {part: self._counts[part][time] for part in self._of[leaf.where]}
 
+    def total(self, leaf: NCk | LnCk) -> int:
+        """The number of machines of a leaf's set when it starts."""
+        key = (leaf.where, leaf.start)
+        if key not in self._totals:
+            time = bisect.bisect_left(self.times, leaf.start)
+            self._totals[key] = sum([self._counts[part][time] for part in self._of[leaf.where]])
+        return self._totals[key]
+
+    def windows(self, table: Alternatives) -> list[tuple[int, int]]:
+        """Per leaf the places of the first time at which it holds machines, and of its end."""
+        if table not in self._windows:
+            during = [self.during(leaf) for leaf in table.leaves]
+            self._windows[table] = [(times.start, times.stop) for times in during]
+        return self._windows[table]
+
     def during(self, leaf: NCk | LnCk) -> range:
         """The places of the times at which the leaf holds what it was given."""
-        first = bisect.bisect_left(self.times, leaf.start)
-        return range(first, bisect.bisect_left(self.times, leaf.start + leaf.duration))
+        found = self._during.get((leaf.start, leaf.duration))
+        if found is None:
+            first = bisect.bisect_left(self.times, leaf.start)
+            found = range(first, bisect.bisect_left(self.times, leaf.start + leaf.duration))
+            self._during[leaf.start, leaf.duration] = found
+        return found

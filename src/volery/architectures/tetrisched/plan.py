@@ -3,7 +3,7 @@
 1. Greedy (SoCC 2012): one job after the other takes its best branch, first what the plan before had for it. This is the
    warm start, what is left when the solver's limits are reached, and all of it without a solver.
 2. The solver: all expressions under one sum, from there, to a gap; not asked where the greedy plan is within the gap of
-   what the jobs would be worth if each had the cluster to itself.
+   what the jobs would be worth if each had the cluster to itself. Plans of many simple jobs: by prices (`prices.py`).
 3. Filling: a gap leaves room. Jobs without machines, or with machines later, in order, take the best branch that what
    the plan leaves allows; no job loses by it. To the solver all machines of a set are alike: who starts now is given
    those that fewest ask for. (Ours: neither paper says how idle machines within the gap are used.)
@@ -17,12 +17,13 @@ not optimal.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Literal
 
 import msgspec
 
+from volery.architectures.tetrisched.alternatives import Alternatives, alternatives
 from volery.architectures.tetrisched.expressions import (
     NOW,
     Barrier,
@@ -34,10 +35,10 @@ from volery.architectures.tetrisched.expressions import (
     Scale,
     Sum,
     folded,
-    leaves,
 )
 from volery.architectures.tetrisched.milp import Generator, Limits, maximise
-from volery.architectures.tetrisched.parts import Chosen, Counts, MachineSupply, Parts
+from volery.architectures.tetrisched.parts import Chosen, MachineSupply, Parts
+from volery.architectures.tetrisched.prices import ROUNDS_MAX, PriceSearch
 
 Taken = list[tuple[int, NCk | LnCk, tuple[tuple[int, int], ...]]]
 """Number of a leaf in its expression, the leaf, and the amounts that it is given."""
@@ -50,26 +51,62 @@ class Greedy:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._left: Counts = parts.available.copy()
+        self._left: list[list[int]] = parts.available.tolist()
 
     def take(self, leaf: NCk | LnCk, amounts: Sequence[tuple[int, int]], sign: int = 1) -> None:
         """Machines are given to a leaf; with sign -1 they are given back."""
         during = self._parts.during(leaf)
         for part, count in amounts:
-            self._left[part, during.start : during.stop] -= sign * count
-
-    def _free(self, leaf: NCk | LnCk, part: int) -> int:
-        during = self._parts.during(leaf)
-        return int(self._left[part, during.start : during.stop].min())
+            row, change = self._left[part], sign * count
+            for time in during:
+                row[time] -= change
 
     def best(self, request: int, node: Expression, first: int = 0) -> list[Chosen]:
         """Give a job its best branch; nothing where none is worth anything."""
+        table = alternatives(node)
+        if table.simple:
+            return self.first_of(request, table, table.order, first)
         worth, taken, _ = self._pick(node, first)
         if worth <= 0:
             return []
         for _, leaf, amounts in taken:
             self.take(leaf, amounts)
         return [Chosen(request, number, amounts) for number, _, amounts in taken]
+
+    def first_of(self, request: int, table: Alternatives, order: Iterable[int], first: int = 0) -> list[Chosen]:
+        """Give a job the first of some leaves nCk, by their numbers, that has its machines."""
+        groups = self._parts.cheapest[table.wheres[0]]
+        if table.alike and len(groups) == 1:
+            return self._first_alike(request, table, order, first, groups[0])
+        for number in order:
+            leaf = table.leaves[number]
+            amounts = self._spread(leaf, leaf.k)
+            if sum([count for _, count in amounts]) == leaf.k:
+                self.take(leaf, amounts)
+                return [Chosen(request, first + number, amounts)]
+        return []
+
+    def _first_alike(
+        self, request: int, table: Alternatives, order: Iterable[int], first: int, group: int
+    ) -> list[Chosen]:
+        """The same where leaves ask for as many machines of one group: they differ by time alone."""
+        row, k = self._left[group], table.alike
+        if max(row) < k:
+            return []
+        lacks = len(row)
+        until = [0] * lacks  # per time the next one at which too few machines are left
+        for time in range(lacks - 1, -1, -1):
+            if row[time] < k:
+                lacks = time
+            until[time] = lacks
+        windows = self._parts.windows(table)
+        for number in order:
+            begin, end = windows[number]
+            if until[begin] >= end:
+                amounts = ((group, k),)
+                self.take(table.leaves[number], amounts)
+                return [Chosen(request, first + number, amounts)]
+        return []
 
     def again(self, one: Chosen, leaf: NCk | LnCk) -> Chosen:
         """Give a leaf as many machines again as it has, of the groups that fewest ask for."""
@@ -81,11 +118,15 @@ class Greedy:
     def _spread(self, leaf: NCk | LnCk, count: int) -> tuple[tuple[int, int], ...]:
         """At most so many free machines of a leaf's set, of the groups that fewest ask for."""
         amounts = []
-        for part in sorted(self._parts.of(leaf.where), key=self._parts.precious.__getitem__):
-            some = min(count, self._free(leaf, part))
+        during = self._parts.during(leaf)
+        first, end = during.start, during.stop
+        for part in self._parts.cheapest[leaf.where]:
+            some = min(self._left[part][first:end])
             if some:
-                amounts.append((part, some))
-                count -= some
+                amounts.append((part, min(count, some)))
+                count -= min(count, some)
+                if not count:
+                    break
         return tuple(amounts)
 
     def _pick(self, node: Expression, first: int) -> Picked:
@@ -106,7 +147,7 @@ class Greedy:
 
     def _choice(self, node: Expression) -> int:
         """The number of machines that the least of its leaves may choose among."""
-        return min(sum(self._parts.at_start(leaf).values()) for leaf in leaves(node))
+        return min(map(self._parts.total, alternatives(node).leaves))
 
     def _leaf(self, node: NCk | LnCk, number: int) -> Picked:
         amounts = self._spread(node, node.k)
@@ -130,7 +171,7 @@ class Greedy:
         parts = []
         for each in node.of:
             parts.append((self._choice(each), first, each))
-            first += sum(1 for _ in leaves(each))
+            first += len(alternatives(each).leaves)
         for _, number, each in sorted(parts, key=itemgetter(0)):
             worth, taken, _ = self._pick(each, number)
             for _, leaf, amounts in taken:
@@ -148,14 +189,25 @@ def most(node: Expression, parts: Parts) -> float:
     """An upper bound of the value of an expression: alone, with each of its leaves alone."""
 
     def of_leaf(leaf: NCk | LnCk) -> float:
-        count = min(leaf.k, sum(parts.at_start(leaf).values()))
+        count = min(leaf.k, parts.total(leaf))
         return leaf.value * count / leaf.k if count == leaf.k or isinstance(leaf, LnCk) else 0.0
 
+    table = alternatives(node)
+    if table.simple:
+        fitting = (
+            table.leaves[number]
+            for number in table.order
+            if parts.total(table.leaves[number]) >= table.leaves[number].k
+        )
+        return next((leaf.value for leaf in fitting), 0.0)
     return folded(node, of_leaf)
 
 
 def earned(node: Expression, given: Mapping[int, int]) -> float:
     """The value of the machines that leaves, by their number in the expression, were given."""
+    table = alternatives(node)
+    if table.simple:
+        return max([table.leaves[number].worth(count) for number, count in given.items()], default=0.0)
     numbers = itertools.count()
     return folded(node, lambda leaf: leaf.worth(given.get(next(numbers), 0)))
 
@@ -168,6 +220,8 @@ def _start(taken: Taken) -> int:
 Solver = Literal["optimal", "greedy"]
 PER_MILLE = 1000
 NO_BRANCH = -1
+ALIKE = 0.75
+"""The share of the jobs of a program where all machines are alike: the bound of prices is tight there."""
 
 
 class PlanProblem(msgspec.Struct, frozen=True):
@@ -213,13 +267,18 @@ class JobPlacement(msgspec.Struct, frozen=True):
 
 
 class PlanCost(msgspec.Struct, frozen=True):
-    """The effort of planning."""
+    """The effort of planning.
+
+    Args:
+        rounds: changes of prices; None: the plan is not made by prices.
+    """
 
     variables: int = 0
     rows: int = 0
     gap_per_mille: int = 0
     nodes: int = 0
     iterations: int = 0
+    rounds: int | None = None
 
 
 class CyclePlan(msgspec.Struct, frozen=True):
@@ -242,7 +301,9 @@ class _Planner:
         self._before = planning.before or (NO_BRANCH,) * len(planning.requests)
         self.requests = planning.requests
         self.parts = Parts(planning.requests, planning.sets, planning.supply)
-        self.leaves = [list(leaves(request)) for request in planning.requests]
+        tables = [alternatives(request) for request in planning.requests]
+        self.leaves = [table.leaves for table in tables]
+        self.with_prices = {number: table for number, table in enumerate(tables) if table.simple}
 
     def leaf(self, one: Chosen) -> NCk | LnCk:
         return self.leaves[one.request][one.leaf]
@@ -268,6 +329,31 @@ class _Planner:
         for request, node in enumerate(self.requests):
             of[request] = of[request] or left.best(request, node)
         return [one for found in of for one in found]
+
+    def priced(self, search: PriceSearch) -> list[Chosen]:
+        """Those that gain most at these prices choose first, each what it gains most by; then the others."""
+        left = Greedy(self.parts)
+        of: list[list[Chosen]] = [[] for _ in self.requests]
+        for request, order in search.orders():
+            of[request] = left.first_of(request, self.with_prices[request], order)
+        for request, node in enumerate(self.requests):
+            of[request] = of[request] or left.best(request, node)
+        return [one for found in of for one in found]
+
+    def large(self, chosen: list[Chosen], gap: float) -> tuple[list[Chosen], PlanCost]:
+        """The plan of a cycle in which many jobs have prices: by these, from a plan. There is at least one such job."""
+        without = [request for number, request in enumerate(self.requests) if number not in self.with_prices]
+        others = sum(most(request, self.parts) for request in without)
+        search = PriceSearch(self.with_prices, self.parts, others)
+        worth = self.worth(chosen)
+        while worth < (1 - gap) * search.bound:
+            found = self.priced(search)
+            if self.worth(found) > worth:
+                chosen, worth = found, self.worth(found)
+            if search.rounds == ROUNDS_MAX or not search.change(worth):
+                break
+        left = max(0.0, 1 - worth / search.bound) if search.bound else 0.0
+        return chosen, PlanCost(gap_per_mille=round(PER_MILLE * left), rounds=search.rounds)
 
     def filled(self, plan: Sequence[Chosen]) -> list[Chosen]:
         """The plan with what its gaps leave given to jobs that have nothing, or nothing yet."""
@@ -295,8 +381,10 @@ class _Planner:
     def branch(self, one: Chosen) -> int:
         """Of the outermost max of its expression; 0 where there is none."""
         node, first = self.requests[one.request], 0
+        if alternatives(node).simple:
+            return one.leaf
         for branch, each in enumerate(node.of if isinstance(node, Max) else ()):
-            first += sum(1 for _ in leaves(each))
+            first += len(alternatives(each).leaves)
             if one.leaf < first:
                 return branch
         return 0
@@ -306,7 +394,7 @@ def _branch(node: Expression, branch: int) -> tuple[Expression, int]:
     """A branch of the outermost max, and the number of its first leaf."""
     if not isinstance(node, Max):
         return node, 0
-    return node.of[branch], sum(sum(1 for _ in leaves(each)) for each in node.of[:branch])
+    return node.of[branch], sum(len(alternatives(each).leaves) for each in node.of[:branch])
 
 
 def solve(planning: PlanProblem) -> CyclePlan:
@@ -322,7 +410,9 @@ def solve(planning: PlanProblem) -> CyclePlan:
             chosen = max(chosen, planner.renewed(), key=planner.worth)
         bound = sum(most(request, planner.parts) for request in planning.requests)
         gap = 1 - planner.worth(chosen) / bound if bound else 0.0
-        if gap > planning.limits.gap:
+        if gap > planning.limits.gap and len(planner.with_prices) > _program_jobs(planner, planning.limits):
+            chosen, cost = planner.large(chosen, planning.limits.gap)
+        elif gap > planning.limits.gap:
             chosen, cost = _improved(planner, chosen, planning.limits)
         else:
             cost = PlanCost(gap_per_mille=round(PER_MILLE * gap))
@@ -330,6 +420,11 @@ def solve(planning: PlanProblem) -> CyclePlan:
     now = _machines(planner, chosen, planning.supply.idle)
     later = [(one.request, planner.branch(one)) for one in chosen if planner.leaf(one).start != NOW]
     return CyclePlan(now, tuple(dict.fromkeys(later)), planner.worth(chosen), cost)
+
+
+def _program_jobs(planner: _Planner, limits: Limits) -> int:
+    """The most jobs with prices of a program for the solver: fewer where machines are all alike."""
+    return int(ALIKE * limits.jobs) if len(planner.parts.groups) == 1 else limits.jobs
 
 
 def packed(planning: PlanProblem) -> PackedProblem:

@@ -97,11 +97,12 @@ def branches(wishes: Wishes, options: list[Option], grid: TimeGrid) -> list[Bran
     starts = range(NOW, 1 if wishes.partial else grid.ahead + 1)
     found = []
     for where, length_us in options:
+        quanta = grid.quanta(length_us)
         for start in starts:
             value = value_at(wishes, grid.start_us(start) + length_us, grid.horizon_us)
-            if value > 0:
-                quanta = grid.quanta(length_us)
-                found.append(Branch(where, start, _machines(wishes, where, value, start, quanta)))
+            if value <= 0:
+                break  # later starts are worth no more
+            found.append(Branch(where, start, _machines(wishes, where, value, start, quanta)))
     return found
 
 
@@ -115,6 +116,22 @@ def wizard(wishes: Wishes, grid: TimeGrid) -> Expression | None:
     """The expression; None where nothing is worth anything any more, as of a deadline that cannot be met."""
     options = [Option("", wishes.estimate_us)] if wishes.apart else wishes.options()
     return joined([branch.expression for branch in branches(wishes, options, grid)])
+
+
+Placed = tuple[Expression, tuple[tuple[str, int], ...]]
+"""An expression, and per branch of it the set and the quantum of its start."""
+
+
+def _placed(wishes: Wishes, options: list[Option], grid: TimeGrid) -> Placed | None:
+    found = branches(wishes, options, grid)
+    expression = joined([branch.expression for branch in found])
+    return None if expression is None else (expression, tuple([(branch.where, branch.start) for branch in found]))
+
+
+def _is_at_floor(submitted_us: Time, options: list[Option], grid: TimeGrid) -> bool:
+    """True if best effort is down to its floor wherever and whenever it runs."""
+    least_us = min([length_us for _, length_us in options])
+    return 1.0 - (grid.start_us(NOW) + least_us - submitted_us) / grid.horizon_us <= FLOOR
 
 
 def joined(alternatives: list[Expression]) -> Expression | None:
@@ -181,13 +198,13 @@ class JobRequest(msgspec.Struct, frozen=True):
 
     Args:
         expression: worth more than nothing on the empty cluster.
-        branches: (set, absolute start) of the alternatives of its outermost max, in order.
+        branches: (set, quantum of its start) of the alternatives of its outermost max, in order.
         needs: per leaf of an alternative, the constraints of the tasks that it is for.
     """
 
     job: JobId
     expression: Expression
-    branches: tuple[tuple[str, Time], ...]
+    branches: tuple[tuple[str, int], ...]
     needs: tuple[int, ...]
     missed: bool = False
 
@@ -199,6 +216,7 @@ class Requests:
         self._machines = machines
         self._asking = asking
         self._fits: dict[tuple[tuple[int, int], ...], bool] = {}
+        self._floors: dict[tuple[int, float, tuple[tuple[str, int], ...]], Placed | None] = {}
 
     def make(self, waiting: WaitingJob, grid: TimeGrid) -> JobRequest:
         """The request of a job with tasks that wait and each fit some machine."""
@@ -206,15 +224,13 @@ class Requests:
         if not (self._asking.gangs and self.is_possible(waiting)):
             return self._elastic(waiting, grid)
         if self._asking.timeless is not None:
-            return self._timeless(waiting, grid, self._asking.timeless)
+            return self._timeless(waiting, self._asking.timeless)
         found = self._alternatives(waiting, grid, waiting.job.deadline_us)
         missed = not found and waiting.job.deadline_us != NEVER
         if missed:
             found = self._alternatives(waiting, grid, NEVER)
-        expression = joined([branch.expression for branch in found])
-        assert expression is not None, "best effort is always worth something"
-        places = tuple([(branch.where, grid.start_us(branch.start)) for branch in found])
-        return JobRequest(waiting.job.id, expression, places, needs, missed)
+        assert found is not None, "best effort is always worth something"
+        return JobRequest(waiting.job.id, *found, needs, missed)
 
     def _wishes(self, waiting: WaitingJob, deadline_us: Time) -> Wishes:
         return Wishes(
@@ -227,13 +243,27 @@ class Requests:
             penalty=self._asking.drop_penalty,
         )
 
-    def _alternatives(self, waiting: WaitingJob, grid: TimeGrid, deadline_us: Time) -> list[Branch]:
-        wishes = self._wishes(waiting, deadline_us)
+    def _alternatives(self, waiting: WaitingJob, grid: TimeGrid, deadline_us: Time) -> Placed | None:
+        """The expression of a gang, with set and start of each branch; None where nothing is worth anything."""
         if len(waiting.groups) > 1:
             apart = tuple([(self._machines.named(mask), len(tasks)) for mask, tasks in waiting.groups.items()])
             options = [Option(APART, self._slowest_us(waiting))]
-            return branches(msgspec.structs.replace(wishes, apart=apart), options, grid)
-        return branches(wishes, self._options(waiting, next(iter(waiting.groups))), grid)
+            return _placed(msgspec.structs.replace(self._wishes(waiting, deadline_us), apart=apart), options, grid)
+        options = self._options(waiting, next(iter(waiting.groups)))
+        if deadline_us == NEVER and _is_at_floor(waiting.submitted_us, options, grid):
+            return self._at_floor(waiting, options, grid)
+        return _placed(self._wishes(waiting, deadline_us), options, grid)
+
+    def _at_floor(self, waiting: WaitingJob, options: list[Option], grid: TimeGrid) -> Placed | None:
+        """Best effort that loses no more value: jobs of one size and duration share an expression."""
+        wishes = self._wishes(waiting, NEVER)
+        lengths = tuple([(where, grid.quanta(length_us)) for where, length_us in options])
+        key = (wishes.k, wishes.value, lengths)
+        if key not in self._floors:
+            if len(self._floors) > FITS_MAX:
+                self._floors.clear()
+            self._floors[key] = _placed(wishes, options, grid)
+        return self._floors[key]
 
     def _options(self, waiting: WaitingJob, mask: int) -> list[Option]:
         """For tasks with the same constraints; the last one is anywhere that they fit."""
@@ -267,21 +297,21 @@ class Requests:
         for mask, group in waiting.groups.items():
             k = min(len(group), self._machines.sets[sets[mask]].bit_count())
             parts.append(LnCk((sets[mask],), k, value * k / tasks, 0, quanta))
-        return JobRequest(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, grid.now_us),), tuple(waiting.groups), late)
+        return JobRequest(waiting.job.id, Sum(tuple(parts)), ((ELASTIC, NOW),), tuple(waiting.groups), late)
 
-    def _timeless(self, waiting: WaitingJob, grid: TimeGrid, soft: Soft) -> JobRequest:
+    def _timeless(self, waiting: WaitingJob, soft: Soft) -> JobRequest:
         """alsched: a job is worth 1 on preferred machines, and less by as much as it is slower elsewhere."""
         needs = tuple(waiting.groups)
         if len(needs) > 1:
             leaf = [NCk((self._machines.named(mask),), len(tasks), 1.0) for mask, tasks in waiting.groups.items()]
-            return JobRequest(waiting.job.id, Min(tuple(leaf)), ((APART, grid.now_us),), needs)
+            return JobRequest(waiting.job.id, Min(tuple(leaf)), ((APART, NOW),), needs)
         options = self._options(waiting, needs[0])
         best_us = max(1, min(option.length_us for option in options))
         worths = [1.0 if soft == "none" else min(1.0, best_us / max(1, option.length_us)) for option in options]
         found = [NCk((option.where,), waiting.tasks, worth) for option, worth in zip(options, worths, strict=True)]
         expression = joined(list(found))
         assert expression is not None, "there is always an option"
-        return JobRequest(waiting.job.id, expression, tuple([(o.where, grid.now_us) for o in options]), needs)
+        return JobRequest(waiting.job.id, expression, tuple([(o.where, NOW) for o in options]), needs)
 
     def is_possible(self, waiting: WaitingJob) -> bool:
         """True if the waiting tasks, taken as a gang, fit on the empty cluster at once."""

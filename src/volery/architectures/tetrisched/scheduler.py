@@ -6,7 +6,7 @@ import itertools
 
 import msgspec
 
-from volery.architectures.tetrisched.expressions import leaves
+from volery.architectures.tetrisched.alternatives import alternatives
 from volery.architectures.tetrisched.machines import ClusterMachines, TimeGrid
 from volery.architectures.tetrisched.milp import Limits
 from volery.architectures.tetrisched.plan import NO_BRANCH, CyclePlan, JobPlacement, PlanProblem, Solver, answer, packed
@@ -50,6 +50,8 @@ class Scheduler(Component):
         self._requests = Requests(self._machines, setting.asking)
         self._open: dict[JobId, WaitingJob] = {}
         self._waiting: dict[JobId, WaitingJob] = {}
+        self._urgent: dict[JobId, WaitingJob] = {}  # those of them with a deadline that can be met, in the same order
+        self._queued = 0
         self._asked: tuple[JobRequest, ...] = ()
         self._planned_us = NEVER
         self._planning = False
@@ -60,7 +62,7 @@ class Scheduler(Component):
         self._jobs = JobLedger(self._port.send)
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
-        tasks = self._jobs.admit(message, source, sum(waiting.tasks for waiting in self._waiting.values()))
+        tasks = self._jobs.admit(message, source, self._queued)
         if tasks:
             self._open[message.job.id] = WaitingJob(msgspec.structs.replace(message.job, tasks=()), now, {})
             self._wait(message.job.id, tasks, now)
@@ -77,6 +79,7 @@ class Scheduler(Component):
         for task in tasks:
             if self._machines.fitting(task.constraints):
                 waiting.groups.setdefault(task.constraints, []).append(task)
+                self._queued += 1
             else:
                 waiting.lacking += 1
                 self._jobs.unsatisfiable(job)
@@ -84,6 +87,8 @@ class Scheduler(Component):
             self._refuse(waiting)
         elif waiting.groups:
             self._waiting[job] = waiting
+            if self._setting.asking.timeless is None and not waiting.missed and waiting.job.deadline_us != NEVER:
+                self._urgent[job] = waiting
         self._close_if_done(job)
         self._change(now)
 
@@ -100,12 +105,17 @@ class Scheduler(Component):
     def _refuse(self, waiting: WaitingJob) -> None:
         """Report the tasks of a gang that the empty cluster cannot hold as tasks that fit no machine."""
         job, count = waiting.job.id, waiting.tasks
-        self._waiting.pop(job, None)
+        self._leave(job)
+        self._queued -= count
         waiting.groups.clear()
         if count:
             self._port.observe(Counted(GANG_TASKS_REFUSED, count))
         for _ in range(count):
             self._jobs.unsatisfiable(job)
+
+    def _leave(self, job: JobId) -> WaitingJob | None:
+        self._urgent.pop(job, None)
+        return self._waiting.pop(job, None)
 
     def _close_if_done(self, job: JobId) -> None:
         if not self._jobs.is_open(job):
@@ -129,29 +139,35 @@ class Scheduler(Component):
     def _plan(self, now: Time) -> None:
         setting, grid = self._setting, self._setting.grid(now)
         self._machines.forget()
-        waiting = list(self._waiting.values())
-        if setting.asking.timeless is None:
-            waiting.sort(key=_urgency)
-        del waiting[setting.jobs_max :]
+        waiting = self._first(setting.jobs_max)
         self._asked = asked = tuple([self._requests.make(each, grid) for each in waiting])
         for each, request in zip(waiting, asked, strict=True):
             if request.missed and not each.missed:
                 each.missed = True
+                self._urgent.pop(each.job.id, None)
                 self._port.observe(Counted("deadlines_given_up"))
         expressions = tuple([request.expression for request in asked])
-        named = [name for expression in expressions for leaf in leaves(expression) for name in leaf.where]
+        tables = [alternatives(expression) for expression in expressions]
+        named = [name for table in tables for where in table.wheres for name in where]
         planning = PlanProblem(
             expressions,
             {name: self._machines.sets[name] for name in dict.fromkeys(named)},
             self._machines.supply(grid),
-            tuple([_before(each, request) for each, request in zip(waiting, asked, strict=True)]),
+            tuple([_before(each, request, grid) for each, request in zip(waiting, asked, strict=True)]),
             setting.solver,
             setting.limits,
         )
         self._planning, self._planned_us, self._changed = True, now, False
-        self._port.compute(
-            PLAN, Problem(answer, packed(planning), setting.decision_us + round(setting.leaf_us * len(named)))
-        )
+        decision_us = setting.decision_us + round(setting.leaf_us * sum([table.names for table in tables]))
+        self._port.compute(PLAN, Problem(answer, packed(planning), decision_us))
+
+    def _first(self, count: int) -> list[WaitingJob]:
+        """Return so many waiting jobs, those with a deadline that can be met first; otherwise in order of arrival."""
+        if not self._urgent:
+            return list(itertools.islice(self._waiting.values(), count))
+        found = list(itertools.islice(self._urgent.values(), count))
+        others = (waiting for job, waiting in self._waiting.items() if job not in self._urgent)
+        return found + list(itertools.islice(others, count - len(found)))
 
     def on_computed(self, event: Computed, source: Address, now: Time) -> None:
         """Launch what starts now; the rest of the plan is only where the next one begins."""
@@ -165,7 +181,9 @@ class Scheduler(Component):
         for number, branch in plan.later:
             request = self._asked[number]
             if request.job in self._waiting:
-                self._waiting[request.job].planned = request.branches[branch]
+                where, start = request.branches[branch]
+                start_us = self._planned_us + start * self._setting.quantum_us
+                self._waiting[request.job].planned = (where, start_us)
         self._tell(plan)
         self._asked = ()
         if self._waiting and self._setting.cycle_us:
@@ -178,7 +196,7 @@ class Scheduler(Component):
         waiting = self._waiting.get(request.job)
         if waiting is None:
             return  # cancelled meanwhile
-        leaf = next(itertools.islice(leaves(request.expression), placed.leaf, None))
+        leaf = alternatives(request.expression).leaves[placed.leaf]
         need = request.needs[placed.leaf % len(request.needs)]
         units = positions(placed.machines)
         group = waiting.groups[need]
@@ -188,10 +206,11 @@ class Scheduler(Component):
             self._launches += 1
             self._port.send(f"node/{self._machines.machine_of[unit]}", Launch(self._launches, task))
         del group[: len(units)]
+        self._queued -= len(units)
         if not group:
             del waiting.groups[need]
         if not waiting.groups:
-            del self._waiting[request.job]
+            self._leave(request.job)
 
     def _tell(self, plan: CyclePlan) -> None:
         cost, observe = plan.cost, self._port.observe
@@ -201,6 +220,9 @@ class Scheduler(Component):
             observe(Measured("plan_rows", cost.rows))
             observe(Measured("plan_gap_per_mille", cost.gap_per_mille))
             observe(Measured("plan_nodes", cost.nodes))
+        elif cost.rounds is not None:
+            observe(Measured("plan_gap_per_mille", cost.gap_per_mille))
+            observe(Measured("plan_rounds", cost.rounds))
 
     def on_completed(self, message: Completed, source: Address, now: Time) -> None:
         """A machine is free again, sooner or later than was estimated."""
@@ -217,14 +239,16 @@ class Scheduler(Component):
         for running in self._machines.running.values():
             if running.task.job == message.job:
                 self._port.send(f"node/{self._machines.machine_of[running.unit]}", Kill(running.task.id))
-        dropped = self._waiting.pop(message.job, None)
+        dropped = self._leave(message.job)
         if dropped is not None:
+            self._queued -= dropped.tasks
             self._jobs.finished(message.job, dropped.tasks)
         self._close_if_done(message.job)
         self._change(now)
 
     def check(self) -> None:
         self._machines.check()
+        assert self._queued == sum(waiting.tasks for waiting in self._waiting.values()), "tasks are miscounted"
         for job, waiting in self._waiting.items():
             assert self._jobs.is_open(job), f"job {job} waits and is not open"
             assert waiting.tasks, f"job {job} waits with nothing"
@@ -246,15 +270,10 @@ class Scheduler(Component):
     sends = ANSWERS | sent_to("node", Launch, Kill)
 
 
-def _urgency(waiting: WaitingJob) -> bool:
-    """Jobs with a deadline that can be met come first."""
-    return waiting.missed or waiting.job.deadline_us == NEVER
-
-
-def _before(waiting: WaitingJob, request: JobRequest) -> int:
+def _before(waiting: WaitingJob, request: JobRequest, grid: TimeGrid) -> int:
     """The alternative that is nearest to what the last plan had for the job."""
     if waiting.planned is None:
         return NO_BRANCH
     where, start_us = waiting.planned
     same = [number for number, (name, _) in enumerate(request.branches) if name == where]
-    return min(same, key=lambda number: abs(request.branches[number][1] - start_us), default=NO_BRANCH)
+    return min(same, key=lambda number: abs(grid.start_us(request.branches[number][1]) - start_us), default=NO_BRANCH)

@@ -82,6 +82,7 @@ MEASURED: Final = {
     "plan_gap_per_mille": "how much less a plan may be worth than the best, thousandths",
     "plan_jobs": "jobs per plan or flow",
     "plan_nodes": "nodes of the solver's search per plan",
+    "plan_rounds": "changes of prices per plan that is made by prices",
     "plan_rows": "rows of the program, or nodes of the network",
     "plan_tasks": "tasks in the network",
     "plan_variables": "variables of the program, or arcs of the network",

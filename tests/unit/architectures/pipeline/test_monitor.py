@@ -99,7 +99,7 @@ def test_the_machine_of_a_reported_task_may_fail_while_others_run_on_reclaimed_r
 @pytest.mark.parametrize("given", [{"T8": "delete/files:300"}, {"T6": "overrun/period_s:0.2/factor:1.5"},
                                    {"J7": "delete/files:300", "J2": "flow-control"}])  # fmt: skip
 def test_storms_with_reports_and_files(given: dict[str, str]) -> None:
-    pipeline = lookup("pipeline")
+    pipeline = msgspec.structs.replace(lookup("pipeline"), tags="")  # none of these goes with tags
     for seed in range(12):
         scenario = draw(pipeline, seed)
         run_scenario(pipeline, msgspec.structs.replace(scenario, parameters={**scenario.parameters, **given}))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.architectures.tetrisched.drawn import either, expressions, lncks, ncks, together, whole_values
 from tests.unit.architectures.tetrisched.exhaustive import best_worth
 
-from volery.architectures.tetrisched.expressions import Expression, parse
+from volery.architectures.tetrisched.expressions import Expression, Sum, parse
 from volery.architectures.tetrisched.milp import Limits
 from volery.architectures.tetrisched.parts import MachineSupply, Parts, partition
 from volery.architectures.tetrisched.plan import CyclePlan, Greedy, PlanProblem, earned, solve
@@ -173,3 +173,64 @@ def test_earned_counts_what_leaves_were_given() -> None:
     left = Greedy(Parts((node,), SETS, MachineSupply(0b1111)))
     taken = left.best(0, lncks("a", 3, 3.0))
     assert earned(lncks("a", 3, 3.0), {one.leaf: sum(n for _, n in one.amounts) for one in taken}) == 2.0
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["a", "b", "all"]), st.integers(1, 3), st.integers(0, 9), st.integers(1, 3)),
+            min_size=1,
+            max_size=3,
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.integers(0, 15),
+)
+def test_a_plan_by_prices_is_possible_and_within_the_gap_that_it_tells(
+    drawn: list[list[tuple[str, int, int, int]]], idle: int
+) -> None:
+    """The bound of prices is never below what no other way of giving machines exceeds."""
+    requests = [
+        either(*(ncks(where, k, float(value), start, length) for start, (where, k, value, length) in enumerate(leaves)))
+        for leaves in drawn
+    ]
+    supply = MachineSupply(idle, ((1, 0b1111 & ~idle),))
+    found = solve(PlanProblem(tuple(requests), SETS, supply, limits=Limits(gap=0.0, jobs=0)))
+    best = best_worth(requests, SETS, supply, 4)
+    assert found.worth <= best + 1e-6
+    assert found.worth >= best * (1 - found.cost.gap_per_mille / 1000) - 0.01
+    given_out = [one.machines for one in found.now]
+    assert sum(mask.bit_count() for mask in given_out) == sum(given_out).bit_count()
+    assert sum(given_out) & ~idle == 0
+
+
+APART = either(together(ncks("all", 2, 6.0), ncks("a", 1, 6.0)), together(ncks("b", 1, 5.0, 1), ncks("all", 1, 5.0, 1)))
+ELASTIC = Sum((lncks("all", 3, 3.0), lncks("a", 2, 4.0)))
+
+
+@pytest.mark.parametrize("kind", [APART, ELASTIC], ids=["a max of min", "without gangs"])
+def test_only_jobs_with_prices_count_towards_the_jobs_of_a_program(kind: Expression) -> None:
+    """A plan of jobs without prices is the solver's, the same one however few jobs a program may have."""
+    simple, supply = ncks("all", 1, 2.0), MachineSupply(0b1111)
+
+    def found(simples: int, jobs: int) -> CyclePlan:
+        asked = (kind,) * 4 + (simple,) * simples
+        return solve(PlanProblem(asked, SETS, supply, limits=Limits(gap=0.0, jobs=jobs)))
+
+    without = found(0, 0)
+    assert without.cost.variables, "the solver was called"
+    assert without == found(0, 64)
+    assert without.worth == best_worth([kind] * 4, SETS, supply, 4)
+    assert found(2, 2).cost.rounds is None
+    assert found(3, 2).cost.rounds is not None
+
+
+def test_a_plan_by_prices_tells_its_gap_although_no_price_changed() -> None:
+    """The first prices already prefer the shorter of two options that are worth as much; the greedy plan does not."""
+    jobs = (either(ncks("one", 1, 5.0, 0, 2), ncks("one", 1, 5.0, 0, 1)), ncks("one", 1, 5.0, 1, 1))
+    found = solve(PlanProblem(jobs, {"one": 0b1}, MachineSupply(0b1), limits=Limits(jobs=0)))
+    assert (found.worth, found.cost.rounds, found.cost.gap_per_mille) == (10.0, 0, 0)
+    within = solve(PlanProblem(jobs[1:], {"one": 0b1}, MachineSupply(0b1), limits=Limits(jobs=0)))
+    assert within.cost.rounds is None, "the greedy plan is the best: nothing is made by prices"

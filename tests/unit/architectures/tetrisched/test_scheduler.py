@@ -11,7 +11,7 @@ from tests.unit.architectures.parts import SUBMITTER, Alone, messages, submit
 
 from volery.architectures import configure, lookup
 from volery.architectures.tetrisched.expressions import leaves, written
-from volery.architectures.tetrisched.plan import PlanProblem, solve, unpacked
+from volery.architectures.tetrisched.plan import CyclePlan, PlanCost, PlanProblem, solve, unpacked
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
 from volery.core.model import SECOND, Cluster, Preference, Task
@@ -182,3 +182,18 @@ def test_without_the_solver_only_greedy_plans(monkeypatch: pytest.MonkeyPatch) -
         entry.build(Cluster.uniform(1), entry.defaults, Streams(0))
     greedy = configure(entry, {"solver": "greedy"})
     assert entry.build(Cluster.uniform(1), greedy, Streams(0)).components
+
+
+@pytest.mark.parametrize(
+    ("cost", "told"),
+    [
+        (PlanCost(gap_per_mille=7, rounds=0), {"plan_gap_per_mille": 7, "plan_rounds": 0}),
+        (PlanCost(gap_per_mille=7, rounds=3), {"plan_gap_per_mille": 7, "plan_rounds": 3}),
+        (PlanCost(gap_per_mille=7), {}),
+    ],
+)
+def test_every_plan_by_prices_is_counted_with_its_gap(cost: PlanCost, told: dict[str, int]) -> None:
+    scheduler = Alone("tetrisched", "scheduler/0", Cluster.uniform(1), **AT_ONCE)
+    scheduler.hear(submit(0, 0, estimate_us=SECOND))
+    plan = Computed("plan", CyclePlan((), (), 0.0, cost))
+    assert scheduler.facts(plan, "scheduler/0") == {"plan_jobs": 1} | told
