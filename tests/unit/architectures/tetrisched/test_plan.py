@@ -192,7 +192,7 @@ def test_a_plan_by_prices_is_possible_and_within_the_gap_that_it_tells(
     drawn: list[list[tuple[str, int, int, int]]], idle: int
 ) -> None:
     """The bound of prices is never below what no other way of giving machines exceeds."""
-    requests = [
+    requests: list[Expression] = [
         either(*(ncks(where, k, float(value), start, length) for start, (where, k, value, length) in enumerate(leaves)))
         for leaves in drawn
     ]
