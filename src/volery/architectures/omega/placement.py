@@ -7,7 +7,8 @@ where an index of its copy shows that no machine has room: a full cell costs one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from random import Random
 from typing import Final, NamedTuple
 
@@ -27,8 +28,7 @@ class Layout:
     """The machines of a cluster with their resources, of which slots are one.
 
     Attributes:
-        empty: what machines have free when nothing runs; to be copied.
-        whole: the same per machine, packed and guarded; to be copied.
+        whole: per machine, everything free, packed and guarded; to be copied.
         state_bytes: bytes of one machine in a message.
     """
 
@@ -36,15 +36,30 @@ class Layout:
         capacities = cluster.capacities or tuple([(count,) for count in cluster.slots])
         self.nodes = [f"node/{machine}" for machine in range(len(capacities))]
         self.packing = packing_of(cluster)
-        self.ladders = Ladders(capacities, self.packing)
-        self.matches = Matches(cluster.constraints, Anchors(cluster.constraints))
-        self.empty = CapacityIndex(capacities, self.ladders)
-        self.whole = self.empty.free
+        known: dict[Amounts, int] = {}  # one integer for all machines alike
+        self.whole = [known.setdefault(amounts, self.packing.free(amounts)) for amounts in capacities]
+        self._cluster = cluster
+        self._capacities = capacities
         self.capacity = tuple([sum(column) for column in zip(*capacities, strict=True)])
         self.rings = rings
         self.state_bytes = (self.packing.guards.bit_length() + 7) // 8
         self._kinds = list(dict.fromkeys(zip(cluster.constraints, self.whole, strict=True)))
         self._possible: dict[Kind, bool] = {}
+
+    @cached_property
+    def ladders(self) -> Ladders:
+        """Thresholds of `index`: the amounts of requests."""
+        return Ladders(self._capacities, self.packing)
+
+    @cached_property
+    def matches(self) -> Matches:
+        """The machines that satisfy constraints, as vectors."""
+        return Matches(self._cluster.constraints, Anchors(self._cluster.constraints))
+
+    @cached_property
+    def index(self) -> CapacityIndex:
+        """Machines on which nothing runs; to be copied."""
+        return CapacityIndex(self._capacities, self.ladders)
 
     def fits_somewhere(self, task: Task) -> bool:
         """True if some machine, empty, could run the task."""
@@ -68,20 +83,33 @@ class Layout:
 
 
 class FreeCopy:
-    """A scheduler's copy of what machines have free, which finds out without a look at each whether there is room.
+    """A scheduler's copy of what machines have free.
+
+    Once it was found full, it finds out by an index, without a look at each machine, whether there is room.
 
     Attributes:
         free: per machine, packed and guarded; change it through `put` alone.
+        put: sets what a machine has free.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._index = layout.empty.copy()
-        self.free = self._index.free
-        self.put = self._index.put
+        self._index: CapacityIndex | None = None
+        self.free = list(layout.whole)
+        self.put: Callable[[int, int], None] = self.free.__setitem__
+
+    def found_full(self) -> None:
+        """Keep an index from now on: a search has found no room."""
+        if self._index is None:
+            index = self._index = self._layout.index.copy()
+            for machine, left in enumerate(self.free):
+                index.put(machine, left)
+            self.free, self.put = index.free, index.put
 
     def has_room(self, kinds: Iterable[Kind]) -> bool:
-        """True if some machine has room for a task of one of these kinds."""
+        """False if no machine has room for a task of one of these kinds; True if one has, or without an index."""
+        if self._index is None:
+            return True
         ladders, matches, pick = self._layout.ladders, self._layout.matches, self._index.pick
         return any(pick(ladders[request], matches[needs], "first") >= 0 for needs, request in kinds)
 

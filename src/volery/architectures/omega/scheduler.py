@@ -180,6 +180,8 @@ class Scheduler(Component):
         assert attempt.placing is not None, "a decision about nothing"
         answer: PlacementAnswer = PlacementAnswer(*event.answer)
         if not answer.places or not attempt.work.tasks:
+            if not answer.places:
+                self._copy.found_full()
             self._end(attempt, 0, now)
             return
         attempt.work.claimed = [attempt.placing.tasks[place] for place in answer.places]

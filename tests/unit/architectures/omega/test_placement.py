@@ -46,19 +46,24 @@ KINDS = st.tuples(st.sampled_from([0b00, 0b01, 0b10, 0b100]), REQUESTS)
 @given(
     kinds=st.lists(KINDS, min_size=1, max_size=3),
     changes=st.lists(st.tuples(st.integers(0, 4), st.none() | REQUESTS), max_size=40),
+    full_at=st.integers(0, 40),
 )
 def test_a_copy_has_room_exactly_where_a_draw_from_all_machines_finds_some(
-    kinds: list[Kind], changes: list[tuple[int, tuple[int, int] | None]]
+    kinds: list[Kind], changes: list[tuple[int, tuple[int, int] | None]], full_at: int
 ) -> None:
     """Where a copy took a cell for full that is not, a job would wait for ever."""
     copy, packing, suitable = FreeCopy(LAYOUT), LAYOUT.packing, LAYOUT.rings.suitable
-    for machine, request in changes:
+    for number, (machine, request) in enumerate(changes):
+        if number == full_at:
+            copy.found_full()
         free = copy.free[machine]
         if request is None:
             free = LAYOUT.whole[machine]
         elif (free - packing[request]) & packing.guards == packing.guards:
             free = packing.settled(free - packing.named(free, packing[request]))
         copy.put(machine, free)
+    assert copy.has_room(kinds) or full_at < len(changes), "before a search has failed each may find room"
+    copy.found_full()
     tasks = tuple(Task(number, 0, needs, request=request) for number, (needs, request) in enumerate(kinds))
     found = place(PlacementProblem(tasks, copy.free, {needs: suitable(needs) for needs, _ in kinds}, packing, 1))
     assert copy.has_room(kinds) == bool(found.places)
