@@ -89,14 +89,17 @@ class FreeCopy:
 
     Attributes:
         free: per machine, packed and guarded; change it through `put` alone.
-        put: sets what a machine has free.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._index: CapacityIndex | None = None
         self.free = list(layout.whole)
-        self.put: Callable[[int, int], None] = self.free.__setitem__
+
+    @property
+    def put(self) -> Callable[[int, int], None]:
+        """Sets what a machine has free."""
+        return self.free.__setitem__ if self._index is None else self._index.put
 
     def found_full(self) -> None:
         """Keep an index from now on: a search has found no room."""
@@ -104,7 +107,7 @@ class FreeCopy:
             index = self._index = self._layout.index.copy()
             for machine, left in enumerate(self.free):
                 index.put(machine, left)
-            self.free, self.put = index.free, index.put
+            self.free = index.free
 
     def has_room(self, kinds: Iterable[Kind]) -> bool:
         """False if no machine has room for a task of one of these kinds; True if one has, or without an index."""
