@@ -205,7 +205,7 @@ class AssignmentLedger:
         """Write down a move with the jobs that it concerns."""
         self._write.execute(
             "INSERT OR REPLACE INTO moves (epoch, origin, heir, at_us) VALUES (?, ?, ?, ?)",
-            (move.epoch, move.origin, move.heir, at_us)
+            (move.epoch, move.origin, move.heir, at_us),
         )
         self.note(jobs, Owner(move.heir, move.epoch), note)
 
@@ -216,8 +216,10 @@ CREATE TABLE IF NOT EXISTS archived (
   job INTEGER PRIMARY KEY, user TEXT NOT NULL, file INTEGER NOT NULL, tasks INTEGER NOT NULL, checksum INTEGER)
 """,
     "CREATE INDEX IF NOT EXISTS archived_by_file ON archived (file)",
-    "CREATE TABLE IF NOT EXISTS used "
-    "(job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL, checksum INTEGER)",
+    """
+CREATE TABLE IF NOT EXISTS used (
+  job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL, checksum INTEGER)
+""",
     _MOVES,
     _ASSIGNMENTS,
     *_SHARES.split(";"),
