@@ -25,9 +25,9 @@ from volery.live.messages import TaskReport
 from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
 from volery.live.service.rows import (
-    JOB_COLUMNS,
     NOTHING,
-    TASK_COLUMNS,
+    SELECT_JOB,
+    SELECT_TASK,
     JobListings,
     JobRow,
     OpenJob,
@@ -38,6 +38,7 @@ from volery.live.service.rows import (
     encoded,
     job_status,
     key_of,
+    sound_content,
     state_after,
     task_status,
 )
@@ -64,6 +65,7 @@ _REFUSED: Final = "refused for now: "
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
+_RESULT: Final = CHECKED["tasks"].index("result")
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
@@ -120,8 +122,9 @@ class JobStore:
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
-        row = self._read.execute(f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ?", (number,)).fetchone()
-        return (row[0], _decode(row[1])) if row else None
+        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ?"
+        row = self._read.execute(query, (number,)).fetchone()
+        return (row[0], _decode(sound_content(*row[1:]))) if row else None
 
     def first_task(self, number: JobId) -> TaskId | None:
         row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
@@ -382,7 +385,7 @@ class JobStore:
             return []
         end = min(first + limit, job.tasks)
         rows = self._read.execute(
-            f"SELECT {TASK_COLUMNS} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
+            f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
         )  # fmt: skip
         used = self._usages.of(number, first, end)
         known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
@@ -391,20 +394,24 @@ class JobStore:
 
     def result(self, number: JobId, place: int) -> bytes:
         """The pickled result or exception of a callable; empty where there is none."""
-        row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
-        return row[0] if row else b""
+        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
+        row = self._read.execute(query, (number, place)).fetchone()
+        if row is None:
+            return b""
+        check_row("tasks", row)
+        return bytes(row[_RESULT])
 
     def changes(
         self, after: int, job: JobId | None, limit: int, user: str | None = None
     ) -> list[JobStatus | TaskStatus]:
         """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
         jobs = self._read.execute(
-            f"SELECT {JOB_COLUMNS} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
+            f"{SELECT_JOB} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "
             "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",
             (after, job, limit, user),
         )
         tasks = self._read.execute(
-            f"SELECT {TASK_COLUMNS} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
+            f"{SELECT_TASK} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
             "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
             (after, job, limit, user),
         )
@@ -427,9 +434,9 @@ class JobStore:
 
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""
-        query = f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
+        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
         row = self._read.execute(query, (number,)).fetchone()
-        return OpenJob(number, row[0], _decode(row[1])) if row else None
+        return OpenJob(number, row[0], _decode(sound_content(*row[1:]))) if row else None
 
     def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
         """The attempts of each task that has begun and not ended: place -> how many, and the number of the last.
