@@ -18,6 +18,7 @@ from volery.core.stages import Stage
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
 from volery.metrics.windows import SteadyState
 from volery.report.schema import StageProfile
+from volery.report.seal import unsealed
 from volery.study.plan import PlannedRun
 from volery.study.results import write_json
 from volery.study.stagetime import profile_run
@@ -199,8 +200,8 @@ def costs_of(profile: StageProfile) -> dict[str, float]:
 def kept_costs(runs: Path, key: str) -> StageCosts | None:
     """The stored costs of the run with this key; None also where they are damaged."""
     try:
-        return msgspec.json.decode(_path(runs, key).read_bytes(), type=StageCosts)
-    except (OSError, msgspec.DecodeError):
+        return msgspec.json.decode(unsealed(_path(runs, key).read_bytes(), _path(runs, key)), type=StageCosts)
+    except (OSError, ValueError):
         return None
 
 

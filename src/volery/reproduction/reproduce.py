@@ -26,6 +26,7 @@ from volery.metrics import (
 )
 from volery.metrics.windows import SteadyState, settle
 from volery.report.schema import RUNS, StoredRun
+from volery.report.seal import unsealed
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, MachinePopulation, Workload, find_input
 from volery.reproduction.judgement import Missing
@@ -470,8 +471,9 @@ def _kept_measures(run: PlannedRun, store: ResultsFolder, with_conflicts: bool) 
     So an experiment's record says the same whatever was run before it in the same folder.
     """
     try:
-        kept = msgspec.json.decode(_measures_path(run, store).read_bytes(), type=InputMeasures)
-    except (OSError, msgspec.DecodeError):
+        path = _measures_path(run, store)
+        kept = msgspec.json.decode(unsealed(path.read_bytes(), path), type=InputMeasures)
+    except (OSError, ValueError):
         return None
     if not with_conflicts:
         return msgspec.structs.replace(kept, conflicts={})

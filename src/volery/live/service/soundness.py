@@ -1,14 +1,14 @@
-"""Soundness of the store of jobs: its pages, its log, its schema and the checksums of its rows, with each damage's place.
+"""Soundness of the store of jobs: its log, its schema, its pages, and the checksums of its rows.
 
-SQLite reads what it finds: a changed number in a row is a number to it, and a damaged log is a shorter one. So the log's
-frames are followed here before SQLite opens the file, and rows are compared with their checksums.
+SQLite reads what it finds: a changed number in a row is a number to it, and a damaged log is a shorter one. So the
+log's frames are followed here before SQLite opens the file, and rows are compared with their checksums.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache
 from itertools import islice
@@ -19,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from volery.core.errors import DamagedError, InputError
+from volery.core.model import JobId
 from volery.live.service.checksums import CHECKED, CHECKED_SINCE, damaged_rows, readable, schema_damage
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.rows import digest_of
 
 DAMAGES_MAX: Final = 100
 """Damages of a table, and of the pages, that are listed."""
+START_BYTES: Final = 64 << 20
+"""The pages of a store up to this size are checked at each start, in some 0.3 s."""
 _LOG_HEADER: Final = struct.Struct(">8I")
 _FRAME_HEADER: Final = struct.Struct(">6I")
 _LOG_MAGIC: Final = 0x377F0682
@@ -98,8 +101,8 @@ def _followed(file: BinaryIO, log: Path) -> LogSoundness:
 def _weights(pairs: int) -> NDArray[np.uint32]:
     """The weight of each word, and of the two sums before, in the two sums after so many pairs of words.
 
-    A pair (x, y) makes of the sums (s, t) the sums s + t + x and t + y + (s + t + x), modulo 2 ** 32: linear steps, which
-    one product of matrices takes at once.
+    A pair (x, y) makes of the sums (s, t) the sums s + t + x and t + y + (s + t + x), modulo 2 ** 32: linear steps,
+    which one product of matrices takes at once.
     """
     step, word = np.array([[1, 1], [1, 2]], np.uint32), np.array([[1, 0], [1, 1]], np.uint32)
     weights, power = np.empty((2, 2 * pairs + 2), np.uint32), np.identity(2, np.uint32)
@@ -136,12 +139,20 @@ def store_damage(path: Path) -> Iterator[str]:
             elif version < CHECKED_SINCE:
                 problem = "is of an earlier version, without checksums; start the federation once, which adds them"
                 raise InputError(str(path), problem)
-            found = [row[0] for row in sql.execute(f"PRAGMA integrity_check({DAMAGES_MAX})")]
-            yield from (f"its pages: {problem}" for problem in found if problem != "ok")
         except sqlite3.Error as error:
-            yield f"its pages: {error}"
+            yield str(error)
+        yield from _damage_of_pages(sql)
         for table in CHECKED:
             yield from islice(_damage_of_table(sql, table), DAMAGES_MAX)
+
+
+def _damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
+    try:
+        for (problem,) in sql.execute(f"PRAGMA integrity_check({DAMAGES_MAX})"):
+            if problem != "ok":
+                yield f"its pages are damaged: {' '.join(problem.split())}"
+    except sqlite3.Error as error:
+        yield f"its pages are damaged: {error}"
 
 
 def _damage_of_table(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[str]:
@@ -161,7 +172,8 @@ OPEN: Final = "SELECT id FROM jobs WHERE ended_us IS NULL"
 def demand_sound(sql: sqlite3.Connection) -> None:
     """Refuse a store in which something is damaged that a start builds on: jobs that have not ended, and ledgers.
 
-    Rows of jobs that have ended are compared with their checksums when they are read.
+    The pages of a large store are left out, which would take too long; a damage there shows when they are read. Rows of
+    jobs that have ended are compared with their checksums when they are read.
 
     Raises:
         sqlite3.DatabaseError: so it is.
@@ -170,10 +182,27 @@ def demand_sound(sql: sqlite3.Connection) -> None:
         "jobs": "ended_us IS NULL", "tasks": f"job IN ({OPEN})", "usages": f"job IN ({OPEN})",
         "descriptions": "id IN (SELECT description FROM jobs WHERE ended_us IS NULL)",
     }  # fmt: skip
-    sql.text_factory = readable
-    try:
-        for table in CHECKED:
-            for problem in _damage_of_table(sql, table, of_jobs.get(table, "1")):
-                raise sqlite3.DatabaseError(problem)
-    finally:
-        sql.text_factory = str
+    (pages,), (page_bytes,) = (sql.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    if pages * page_bytes <= START_BYTES:
+        for problem in _damage_of_pages(sql):
+            raise sqlite3.DatabaseError(problem)
+    for table in CHECKED:
+        for problem in _damage_of_table(sql, table, of_jobs.get(table, "1")):
+            raise sqlite3.DatabaseError(problem)
+
+
+def demand_sound_jobs(sql: sqlite3.Connection, jobs: Sequence[JobId]) -> None:
+    """Refuse jobs of which a row is damaged.
+
+    Raises:
+        sqlite3.DatabaseError: so it is.
+    """
+    numbers = ", ".join(map(str, jobs))
+    of_jobs = {
+        "jobs": f"id IN ({numbers})", "tasks": f"job IN ({numbers})", "usages": f"job IN ({numbers})",
+        "assignments": f"job IN ({numbers})",
+        "descriptions": f"id IN (SELECT description FROM jobs WHERE id IN ({numbers}))",  # noqa: S608 - our numbers
+    }  # fmt: skip
+    for table, where in of_jobs.items():
+        for problem in _damage_of_table(sql, table, where):
+            raise sqlite3.DatabaseError(problem)

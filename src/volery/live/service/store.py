@@ -287,7 +287,7 @@ class JobStore:
         return job
 
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._sql.executemany(_WRITE_TASK, ((*row, row_checksum(row)) for row in rows))
+        self._sql.executemany(_WRITE_TASK, [(*row, row_checksum(row)) for row in rows])
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
