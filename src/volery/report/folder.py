@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from volery.core.errors import DamagedError, InputError
+from volery.core.seal import unsealed
 from volery.metrics import RunSummary
 from volery.metrics.columns import Floats
 from volery.report.parquet import (
@@ -44,7 +45,6 @@ from volery.report.schema import (
     StageTimes,
     StudySummary,
 )
-from volery.report.seal import unsealed
 
 WAITING, REFUSED = "waiting_tasks", "refused_tasks"
 TIMELINE_COLUMNS = {

@@ -14,7 +14,7 @@ from volery.core.errors import DamagedError, InputError
 from volery.metrics import ConstraintLoad
 from volery.metrics.columns import Flags, Floats, Longs
 from volery.report.schema import CONFLICTS, CONSTRAINT_LOAD, JOBS
-from volery.report.seal import demand_digest
+from volery.report.sums import demand_digest
 
 TYPES: Final[dict[str, Any]] = {
     "job": np.int64, "submit_s": np.float64, "tasks": np.int64, "jrt_s": np.float64, "delay_s": np.float64,

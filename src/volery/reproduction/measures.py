@@ -14,11 +14,11 @@ from typing import Any, Final, Union, get_args, get_origin
 import msgspec
 
 from volery.core.errors import InputError, suggestion
+from volery.core.seal import unsealed
 from volery.core.stages import Stage
 from volery.metrics import ConstraintLoad, Distribution, RunSummary, TotalLoad
 from volery.metrics.windows import SteadyState
 from volery.report.schema import StageProfile
-from volery.report.seal import unsealed
 from volery.study.plan import PlannedRun
 from volery.study.results import write_json
 from volery.study.stagetime import profile_run

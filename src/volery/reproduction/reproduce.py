@@ -17,6 +17,7 @@ import msgspec
 
 from volery import architectures
 from volery.core.errors import InputError
+from volery.core.seal import unsealed
 from volery.metrics import (
     RunSummary,
     conflicts_per_second,
@@ -26,7 +27,6 @@ from volery.metrics import (
 )
 from volery.metrics.windows import SteadyState, settle
 from volery.report.schema import RUNS, StoredRun
-from volery.report.seal import unsealed
 from volery.reproduction.claims import Judgement
 from volery.reproduction.experiments import Experiment, MachinePopulation, Workload, find_input
 from volery.reproduction.judgement import Missing

@@ -22,6 +22,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from volery.core.errors import InputError
+from volery.core.seal import sealed, unsealed
 from volery.metrics import conflicts_per_second, constraint_load, distribution, over_intervals, timeline
 from volery.report.schema import (
     CONFLICTS,
@@ -38,7 +39,7 @@ from volery.report.schema import (
     ResultsManifest,
     StoredRun,
 )
-from volery.report.seal import file_digest, sealed, sums_of, unsealed
+from volery.report.sums import file_digest, sums_of
 from volery.study.plan import PlannedRun, inputs_key
 from volery.study.runs import Inputs, RunOutcome, read_inputs
 from volery.study.spec import StudySpec

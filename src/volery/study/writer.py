@@ -31,7 +31,7 @@ from volery.report.schema import (
     StudySummary,
     TraceFacts,
 )
-from volery.report.seal import remove_sums
+from volery.report.sums import remove_sums
 from volery.statistics import ComparedJobs, ComparedMeans
 from volery.study.designs import write_flows
 from volery.study.differences import JobTimes, differences, on_days_like_this

@@ -284,9 +284,9 @@ def replay_all(paths: Iterable[Path], lookup: Callable[[str], Architecture]) -> 
             yield _unread(path, error)
 
     for files in _consecutive(readers):
-        for result, error in _replayed_chain(files, lookup):
-            errors += () if error is None else (error,)
-            is_judged |= error is None
+        for result, reason in _replayed_chain(files, lookup):
+            errors += () if reason is None else (reason,)
+            is_judged |= reason is None
             yield result
     if errors and not is_judged and not any(isinstance(error, DamagedError) for error in errors):
         raise errors[0]

@@ -1,9 +1,9 @@
 """Retention: jobs that ended long ago leave the store for Parquet files.
 
 Two files have the record of up to a thousand jobs, `jobs-000001.parquet` and `tasks-000001.parquet`. Their digests are
-in a third, `000001.sha256`, as the program sha256sum writes and checks them. All are complete and on the disk before a row
-leaves the store. A pass that was interrupted before the rows left writes the same files
-again; one that was interrupted later goes on where it was.
+in a third, `000001.sha256`, as the program sha256sum writes and checks them. All are complete and on the disk before a
+row leaves the store. A pass that was interrupted before the rows left writes the same files again; one that was
+interrupted later goes on where it was.
 """
 
 from __future__ import annotations
@@ -261,6 +261,8 @@ def archived(folder: Path) -> Iterator[tuple[JobStatus, list[TaskStatus]]]:
         try:
             demand_digests(path)
             yield from _joined(pq.ParquetFile(path), pq.ParquetFile(tasks))
+        except DamagedError:
+            raise
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
             raise InputError(str(path), f"cannot be read with {tasks.name}: {error}") from None
 

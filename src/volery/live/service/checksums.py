@@ -60,8 +60,15 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def row_checksum(row: Sequence[Any]) -> int:
-    """The checksum of a row: integers, texts, bytes and None as SQLite returns them, so that True is 1."""
-    return zlib.crc32(_encode(row))
+    """The checksum of a row: integers, texts, bytes and None as SQLite returns them, so that True is 1.
+
+    Returns:
+        -1, which is no checksum, for a text that is no UTF-8: see `readable`.
+    """
+    try:
+        return zlib.crc32(_encode(row))
+    except UnicodeEncodeError:
+        return -1
 
 
 def check_row(table: str, row: Sequence[Any]) -> None:
@@ -130,8 +137,6 @@ def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Itera
             check_row(table, row)
         except sqlite3.DatabaseError as error:
             yield str(error)
-        except UnicodeEncodeError:  # see `readable`
-            yield damage_of(table, row)
 
 
 def readable(text: bytes) -> str:

@@ -289,7 +289,7 @@ def sound_content(digest: bytes, content: bytes) -> bytes:
     Raises:
         sqlite3.DatabaseError: it has another.
     """
-    if digest_of(content) != digest:
+    if not isinstance(content, bytes) or digest_of(content) != digest:
         raise sqlite3.DatabaseError(f"the description with digest {digest.hex()[:16]} is damaged")
     return content
 

@@ -1,7 +1,6 @@
-"""Seals of the files of a results folder: JSON files end with their own digest, `SHA256SUMS` has those of the others.
+"""Digests of the tables and pages of a results folder, in its file `SHA256SUMS`.
 
-The digest of a JSON file is that of all bytes before its last member. A file of an earlier version has none, and is
-read as it is. `SHA256SUMS` is removed before one of its files is written, and made again when all are there.
+The file is removed before one of the others is written, and made again when all are there.
 """
 
 from __future__ import annotations
@@ -16,39 +15,8 @@ from typing import Final
 from volery.core.errors import DamagedError
 from volery.report.schema import SUMS
 
-SEAL: Final = "sha256"
-_SEAL: Final = re.compile(rb',\n  "sha256": "([0-9a-f]{64})"\n}\n\Z')
 _LINE: Final = re.compile(r"([0-9a-f]{64})  ([^/\n]+)")
 _FILES: Final = ("*.parquet", "*.html")
-
-
-def sealed(text: bytes) -> bytes:
-    """An indented JSON document with its digest as the last member; one that is no object, or empty, as it is."""
-    content = text.rstrip()
-    if not content.endswith(b"\n}"):
-        return text
-    content = content[: -len(b"\n}")]
-    return content + f',\n  "{SEAL}": "{hashlib.sha256(content).hexdigest()}"\n}}\n'.encode()
-
-
-def unsealed(text: bytes, path: Path) -> bytes:
-    """The document in a JSON file without its digest.
-
-    Raises:
-        DamagedError: it has another digest.
-    """
-    seal = _SEAL.search(text)
-    if seal is None:
-        return text
-    content = text[: seal.start()]
-    if hashlib.sha256(content).hexdigest() != seal[1].decode():
-        raise DamagedError(str(path), "is damaged: it no longer has the digest that its last line names")
-    return content + b"\n}\n"
-
-
-def has_seal(text: bytes) -> bool:
-    """True if a JSON file ends with a digest."""
-    return _SEAL.search(text) is not None
 
 
 def file_digest(path: Path) -> str:
