@@ -26,7 +26,7 @@ from volery.live.jobs import JobDescription, merged
 from volery.live.service import ledgers
 from volery.live.service.checksums import FORMATS_TABLE, add_checksums, add_triggers, schema_checksum, schema_damage
 from volery.live.service.rows import USAGES_TABLE, digest_of, encoded
-from volery.live.service.soundness import demand_sound, log_soundness
+from volery.live.service.soundness import UNREADABLE, demand_sound, log_soundness
 
 VERSION: Final = 3
 REMEDY: Final = "`volery check` lists what is damaged; put the newest copy of the file in its place"
@@ -118,7 +118,7 @@ class Database:
         except InputError:
             os.close(self._lock)
             raise
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             os.close(self._lock)
             raise InputError(str(path), f"the store of jobs cannot be opened: {error}; {REMEDY}") from None
 

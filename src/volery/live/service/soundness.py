@@ -24,6 +24,8 @@ from volery.live.service.checksums import CHECKED, CHECKED_SINCE, damaged_rows, 
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.rows import digest_of
 
+UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""Errors of a damaged database; the second, where the text of the first quotes a damaged statement."""
 DAMAGES_MAX: Final = 100
 """Damages of a table, and of the pages, that are listed."""
 START_BYTES: Final = 64 << 20
@@ -139,7 +141,7 @@ def store_damage(path: Path) -> Iterator[str]:
             elif version < CHECKED_SINCE:
                 problem = "is of an earlier version, without checksums; start the federation once, which adds them"
                 raise InputError(str(path), problem)
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             yield str(error)
         yield from _damage_of_pages(sql)
         for table in CHECKED:
@@ -151,7 +153,7 @@ def _damage_of_pages(sql: sqlite3.Connection) -> Iterator[str]:
         for (problem,) in sql.execute(f"PRAGMA integrity_check({DAMAGES_MAX})"):
             if problem != "ok":
                 yield f"its pages are damaged: {' '.join(problem.split())}"
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         yield f"its pages are damaged: {error}"
 
 
@@ -162,7 +164,7 @@ def _damage_of_table(sql: sqlite3.Connection, table: str, where: str = "1") -> I
             for number, digest, content in sql.execute(f"SELECT id, digest, content FROM descriptions WHERE {where}"):  # noqa: S608 - ours
                 if not isinstance(content, bytes) or digest_of(content) != digest:
                     yield f"the content of the row of table descriptions with id {number} is damaged"
-    except (sqlite3.Error, OverflowError) as error:
+    except (*UNREADABLE, OverflowError) as error:
         yield f"table {table} cannot be read to its end: {error}"
 
 
