@@ -18,6 +18,7 @@ from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Ti
 from volery.core.port import Problem
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
+from volery.live.messages import number_of
 from volery.live.node.agent import NodeAgent
 from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
@@ -64,8 +65,8 @@ class Loopback:
                 if self._standins:
                     self.sent_to.append(to)
                 else:
-                    assert to == f"gm/{job.id}"
-                self.submitted.append(job.id)
+                    assert to == f"gm/{number_of(job.id)}"
+                self.submitted.append(number_of(job.id))
                 if self.silent:
                     return
                 if self._rejections:

@@ -91,7 +91,7 @@ class JobService(Component):
         self._capacity = capacity
         self._order = order
         self._observe = observe
-        self._numbers = store.next_numbers()
+        self._numbers = store.first_numbers()
 
     # What the host calls.
 

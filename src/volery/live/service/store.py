@@ -11,6 +11,7 @@ are gone as well, and run again.
 
 from __future__ import annotations
 
+import secrets
 from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,9 +20,10 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.events import JobAccepted, JobDone, JobRejected
-from volery.core.model import NEVER, Address, JobId, TaskId, Time
+from volery.core.model import NEVER, SECOND, Address, JobId, TaskId, Time
+from volery.live.clock import unix_now_us
 from volery.live.jobs import JobDescription
-from volery.live.messages import TaskReport
+from volery.live.messages import NUMBER_BITS, TaskReport, number_of
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
 from volery.live.service.rows import (
     JOB_COLUMNS,
@@ -55,6 +57,9 @@ _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisf
 """No report of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
+ORIGIN_S: Final = 1_767_225_600
+"""The year 2026: origins count seconds from there, in 31 bits."""
+ORIGIN_STEP: Final = 1_024
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
@@ -139,6 +144,14 @@ class JobStore:
         ).fetchone()
         gone = self.retired.used()
         return max(row[0], gone.job), max(row[1], gone.task)
+
+    def first_numbers(self) -> tuple[JobId, TaskId]:
+        """The first job and task number of a start of the API; the task's has an origin that no earlier start had."""
+        job, task = self.next_numbers()
+        # The time keeps origins apart where the folder cannot: it may have been emptied, or replaced by an older one.
+        # The random part does where the clock stands.
+        origin = max(task >> NUMBER_BITS, unix_now_us() // SECOND - ORIGIN_S) + 1 + secrets.randbelow(ORIGIN_STEP)
+        return job, origin << NUMBER_BITS | number_of(task)
 
     # Writing.
 
@@ -228,9 +241,10 @@ class JobStore:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
         for item in news:
-            if type(item) is JobAccepted and item.job not in self._refused:
+            number = number_of(item.job)
+            if type(item) is JobAccepted and number not in self._refused:
                 continue  # nothing new: most jobs are taken at once
-            job = self._job_under_way(item.job)
+            job = self._job_under_way(number, item.job)
             if job is None:
                 continue
             match item:
@@ -263,8 +277,8 @@ class JobStore:
         self._settle(job, now_us, wait=False)
         self._write_changes()
 
-    def _job_under_way(self, number: JobId) -> JobRow | None:
-        """A job that has not ended, to be changed."""
+    def _job_under_way(self, number: JobId, identity: JobId | None = None) -> JobRow | None:
+        """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
             query = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - our columns
@@ -275,6 +289,8 @@ class JobStore:
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
+        if identity not in (None, job.identity):
+            return None  # it had this number in a folder that is no longer there
         self._changed[number] = job
         return job
 
@@ -339,7 +355,7 @@ class JobStore:
         heard = job.finished + job.failed + job.killed + job.unsatisfiable
         if wait and (job.running or (heard < job.tasks and not job.cancelling)):
             return False
-        well = job.finished == heard
+        well = job.finished == job.tasks
         job.state = "cancelled" if job.cancelling else "done" if well else "failed"
         job.running, job.ended_us = 0, now_us
         if job.cancelling:

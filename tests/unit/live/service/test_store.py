@@ -160,7 +160,7 @@ def test_an_answer_may_overtake_reports_but_not_for_ever(store: JobStore) -> Non
     assert store.take_in([report(0, "running"), JobDone(0)], 5) == [0]
     assert job(store).state == "running"
     store.give_up_waiting(0, 9)
-    assert (job(store).state, job(store).reason) == ("done", "the ends of 2 tasks were not reported")
+    assert (job(store).state, job(store).reason) == ("failed", "the ends of 2 tasks were not reported")
     assert [task.state for task in store.tasks(0, 0, 9)] == ["unknown", "unknown"]
     store.take_in([report(0, "finished")], 10)
     assert job(store).finished == 0
