@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from volery.live.clock import unix_now_us
 from volery.live.jobs import JobDescription
 from volery.live.messages import NUMBER_BITS, TaskReport, number_of
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
+from volery.live.service.marks import StoreMark
 from volery.live.service.rows import (
     JOB_COLUMNS,
     NOTHING,
@@ -87,6 +88,7 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
+        self.demand_files = self._database.demand_files
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
@@ -139,9 +141,8 @@ class JobStore:
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
-        row = self._sql.execute(
-            "SELECT ifnull(max(id) + 1, 0), ifnull(max(first_task + tasks), 0) FROM jobs"
-        ).fetchone()
+        query = "SELECT id + 1, first_task + tasks FROM jobs ORDER BY id DESC LIMIT 1"  # numbers grow together
+        row = self._sql.execute(query).fetchone() or (0, 0)
         gone = self.retired.used()
         return max(row[0], gone.job), max(row[1], gone.task)
 
@@ -153,10 +154,39 @@ class JobStore:
         origin = max(task >> NUMBER_BITS, unix_now_us() // SECOND - ORIGIN_S) + 1 + secrets.randbelow(ORIGIN_STEP)
         return job, origin << NUMBER_BITS | number_of(task)
 
+    def mark(self, revision: int) -> StoreMark:
+        """The mark of all that is committed up to a revision."""
+        reweighs, weights = self.shares.weights()
+        return StoreMark(
+            self._database.store, ArchivedKey(*self.next_numbers(), revision), tuple(self.assigned.moves()), reweighs,
+            weights, tuple(sorted(self.drained())),
+        )  # fmt: skip
+
+    def continue_from(self, marks: Collection[StoreMark], now_us: Time) -> None:
+        """Take the place of a newer store of which these marks are left: its numbers are not given again.
+
+        The orders in the marks are taken over, since schedulers follow them; jobs and ends of tasks are lost.
+        """
+        self.begin(durable=True)
+        for mark in sorted(marks, key=lambda mark: mark.first.revision):
+            self._database.continue_store(mark.store)
+            self.retired.forbid(mark.first)
+            self.assigned.continue_from(mark.moves, now_us)
+            self.shares.continue_from(mark.reweighs, mark.weights, now_us)
+            for node in mark.drained:
+                self.drain(node, True)
+        self._revision = max(self._revision, self.retired.used().revision)
+        self.commit()
+
     # Writing.
 
     def begin(self, durable: bool) -> None:
-        """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds."""
+        """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds.
+
+        Raises:
+            sqlite3.OperationalError: the store's files were removed or replaced.
+        """
+        self.demand_files()
         assert not self._sql.in_transaction, "the batch before has not been committed"
         if durable is not self._durable:
             self._sql.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
