@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import sqlite3
 import zlib
 from collections.abc import Callable, Mapping
@@ -21,8 +22,9 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.core.events import Reassignment
-from volery.core.model import Address
-from volery.live.messages import HostName
+from volery.core.model import SECOND, Address, TaskId
+from volery.live.clock import unix_now_us
+from volery.live.messages import NUMBER_BITS, HostName, number_of
 from volery.live.service.ledgers import ArchivedKey
 
 SUFFIX: Final = ".mark"
@@ -30,8 +32,21 @@ FLAG: Final = "--give-up-jobs"
 JOB_MAX: Final = 1 << 31
 NUMBER_MAX: Final = 1 << 62
 """A mark with a later job, or a larger number, is not taken from another host: there would be none left."""
+ORIGIN_S: Final = 1_767_225_600
+"""The year 2026: origins count seconds from there, in 31 bits."""
+ORIGIN_STEP: Final = 1_024
 
 log = logging.getLogger(__name__)
+
+
+def first_of_start(task: TaskId) -> TaskId:
+    """The first task of a start of the API, after the last one of the store, with an origin that no start ever had.
+
+    The time keeps origins apart where the store cannot, because it was emptied or an older one was restored; the random
+    part does so where the clock stands.
+    """
+    origin = max(task >> NUMBER_BITS, unix_now_us() // SECOND - ORIGIN_S) + 1 + secrets.randbelow(ORIGIN_STEP)
+    return origin << NUMBER_BITS | number_of(task)
 
 
 class StoreMark(msgspec.Struct, frozen=True, array_like=True):

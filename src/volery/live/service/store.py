@@ -11,7 +11,6 @@ are gone as well, and run again.
 
 from __future__ import annotations
 
-import secrets
 from array import array
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -20,12 +19,11 @@ from typing import Any, Final
 import msgspec
 
 from volery.core.events import JobAccepted, JobDone, JobRejected
-from volery.core.model import NEVER, SECOND, Address, JobId, TaskId, Time
-from volery.live.clock import unix_now_us
+from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.messages import NUMBER_BITS, TaskReport, number_of
+from volery.live.messages import TaskReport, number_of
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
-from volery.live.service.marks import StoreMark
+from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     JOB_COLUMNS,
     NOTHING,
@@ -58,9 +56,6 @@ _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisf
 """No report of another attempt changes it: at most one attempt succeeds."""
 _OPEN: Final = "SELECT id FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL"
 _REFUSED: Final = "refused for now: "
-ORIGIN_S: Final = 1_767_225_600
-"""The year 2026: origins count seconds from there, in 31 bits."""
-ORIGIN_STEP: Final = 1_024
 
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
@@ -131,6 +126,11 @@ class JobStore:
         row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
         return bool(row and row[0])
 
+    def is_answered(self, number: JobId) -> bool:
+        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
+        row = self._read.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
+
     def drained(self) -> set[Address]:
         return {node for (node,) in self._read.execute("SELECT node FROM drained")}
 
@@ -149,10 +149,7 @@ class JobStore:
     def first_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number of a start of the API; the task's has an origin that no earlier start had."""
         job, task = self.next_numbers()
-        # The time keeps origins apart where the folder cannot: it may have been emptied, or replaced by an older one.
-        # The random part does where the clock stands.
-        origin = max(task >> NUMBER_BITS, unix_now_us() // SECOND - ORIGIN_S) + 1 + secrets.randbelow(ORIGIN_STEP)
-        return job, origin << NUMBER_BITS | number_of(task)
+        return job, first_of_start(task)
 
     def mark(self, revision: int) -> StoreMark:
         """The mark of all that is committed up to a revision."""
