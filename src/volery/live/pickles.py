@@ -28,7 +28,7 @@ def _with_name(code: CodeType) -> _Reduced:
     return build, tuple(code.co_filename if isinstance(it, str) and it == name else it for it in arguments)
 
 
-class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
     dispatch_table: ClassVar = ChainMap({CodeType: _with_name}, *cloudpickle.Pickler.dispatch_table.maps)
 
 
