@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from volery.live.command import Raised
-from volery.live.pickles import dumps, loads
+from volery.live.pickles import dumps
 
 LENGTH: Final = struct.Struct("<I")
 RESULT_BYTES_MAX: Final = 512 * 1024
@@ -62,7 +62,7 @@ def answer(request: CallRequest) -> CallAnswer:
     """Make the call; whatever it raises is part of the answer."""
     os.environ.update(request.environment)
     try:
-        function, arguments, named = loads(request.pickled)
+        function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
         result = dumps(function(*arguments, **named))
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         traceback.print_exc()
