@@ -178,7 +178,7 @@ def print_results(
 
 
 def omission_rows(found: Omissions) -> list[tuple[str, str]]:
-    """What a run omits of a trace, as names and figures: in all by effect, and by reason."""
+    """The omissions of a run as names and figures: in all by effect, and by reason."""
     from volery.core.omissions import EFFECTS
     from volery.look.text import percent
     from volery.report.notes import TITLES, share

@@ -1,4 +1,4 @@
-"""What a run omits of a trace, counted by effect and reason, and in words why a task fits no machine.
+"""Counts of all that a run omits of a trace, by effect and reason, and in words why a task fits no machine.
 
 A reader that drops or changes something, or cannot resolve it, counts it here, so that every run states it. The types
 are in core because workload, metrics, report and live need them, and share nothing else.
