@@ -22,6 +22,7 @@ from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
 from volery.live.messages import TaskReport, number_of
+from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
 from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
@@ -45,12 +46,16 @@ from volery.live.service.schema import Database, described
 from volery.live.status import JobStatus, TaskState, TaskStatus
 
 _UPDATE_JOB: Final = (
-    "UPDATE jobs SET answered = ?, cancelling = ?, state = ?, reason = ?, running = ?, finished = ?, failed = ?, "
-    "killed = ?, started_us = ?, ended_us = ?, revision = ? WHERE id = ?"
+    "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
+    "failed = ?14, killed = ?15, started_us = ?18, ended_us = ?19, revision = ?20, checksum = ?21 WHERE id = ?1"
+)
+"""By the numbers of columns in `CHECKED`."""
+_WRITE_JOB: Final = (
+    f"INSERT INTO jobs ({', '.join(CHECKED['jobs'])}, checksum) VALUES (?{', ?' * len(CHECKED['jobs'])})"  # noqa: S608 - ours
 )
 _WRITE_TASK: Final = (
-    "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
-    "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT OR REPLACE INTO tasks ({', '.join(CHECKED['tasks'])}, checksum) "  # noqa: S608 - ours
+    f"VALUES (?{', ?' * len(CHECKED['tasks'])})"
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """No report of another attempt changes it: at most one attempt succeeds."""
@@ -60,7 +65,9 @@ _REFUSED: Final = "refused for now: "
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
-_JOB_COLUMNS: Final = ", ".join(name for name in JobRow.__struct_fields__ if name not in ("heard", "counted"))
+_JOB_FIELDS: Final = CHECKED["jobs"][:-1]
+"""Of a `JobRow`: each change gets a revision of its own."""
+_READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
 _DESCRIBED: Final = "FROM jobs JOIN descriptions ON descriptions.id = description"
 _decode: Final = msgspec.json.Decoder(JobDescription).decode
 _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
@@ -136,7 +143,7 @@ class JobStore:
 
     def drain(self, node: Address, drained: bool) -> None:
         """Note that nothing is to be placed on a node, or something again."""
-        note = "INSERT OR IGNORE INTO drained VALUES (?)" if drained else "DELETE FROM drained WHERE node = ?"
+        note = "INSERT OR IGNORE INTO drained (node) VALUES (?)" if drained else "DELETE FROM drained WHERE node = ?"
         self._sql.execute(note, (node,))
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
@@ -230,18 +237,16 @@ class JobStore:
     ) -> None:  # fmt: skip
         """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run."""
         if obstacles:
-            self._sql.executemany(
-                "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",
-                ((number, place, reason, self._next_revision()) for place, reason in obstacles),
+            self._write_tasks(
+                (number, place, "unsatisfiable", reason, 0, "", None, None, None, "", self._next_revision(), b"", -1)
+                for place, reason in obstacles
             )
         content = described(self._sql, encoded(description))
-        self._sql.execute(
-            "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
-            "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, key_of(description.user, description.key), content, first_task,
-             description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
-             now_us, self._next_revision()),
+        job = JobRow(
+            number, key_of(description.user, description.key), content, first_task, description.name, description.user,
+            task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
         )  # fmt: skip
+        self._sql.execute(_WRITE_JOB, job.row(self._next_revision()))
         pending = task_count - len(obstacles)
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
@@ -308,11 +313,11 @@ class JobStore:
         """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
-            query = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - our columns
-            row = self._sql.execute(query, (number,)).fetchone()
+            row = self._sql.execute(_READ_JOB, (number,)).fetchone()
             if row is None:
                 return None
-            job = self._under_way[number] = JobRow(*row)
+            check_row("jobs", row)  # its next checksum would hide the damage
+            job = self._under_way[number] = JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
@@ -321,9 +326,12 @@ class JobStore:
         self._changed[number] = job
         return job
 
+    def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._sql.executemany(_WRITE_TASK, ((*row, row_checksum(row)) for row in rows))
+
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
-        self._sql.executemany(_WRITE_TASK, self._rows.values())
+        self._write_tasks(self._rows.values())
         self._usages.write()
         changed = self._changed.values()
         self._sql.executemany(_UPDATE_JOB, [job.row(self._next_revision()) for job in changed])

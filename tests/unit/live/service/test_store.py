@@ -249,6 +249,7 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
 
 
 def test_a_store_of_another_version_is_left_alone(tmp_path: Path, store: JobStore) -> None:
+    store._sql.execute("UPDATE formats SET format = 99")
     store._sql.execute("PRAGMA user_version = 99")
     store.close()
     with pytest.raises(InputError, match="another version"):
