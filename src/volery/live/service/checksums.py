@@ -37,13 +37,16 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
     "archived": ("job", "user", "file", "tasks"),
     "used": ("job", "task", "revision"),
     "formats": ("format", "tables"),
+    "store": ("name",),
 }  # fmt: skip
 """The columns under the checksum of each table; the first ones are its key."""
 _KEYS: Final = {"tasks": ("job", "place"), "usages": ("job", "place"), "drained": ("node",)}
 """The keys of tables whose rows have no number."""
 _WRITERS: Final = frozenset({"jobs", "tasks", "usages"})
 """Tables whose inserted rows bring their checksums along: a trigger would double the cost of a report."""
-_UPDATED: Final = {"jobs": ("key", "description", "first_task", "name", "user", "tasks", "unsatisfiable", "submitted_us")}
+_UPDATED: Final = {
+    "jobs": ("key", "description", "first_task", "name", "user", "tasks", "unsatisfiable", "submitted_us")
+}
 """Columns whose change alone has a trigger compute a row's checksum; the changes of others bring it along."""
 FORMATS_TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS formats (format INTEGER PRIMARY KEY, tables INTEGER NOT NULL, checksum INTEGER)"

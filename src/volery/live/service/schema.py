@@ -69,7 +69,7 @@ _ADDED: Final = (
     FORMATS_TABLE,
     USAGES_TABLE,
     *ledgers.TABLES,
-    "CREATE TABLE IF NOT EXISTS store (name TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS store (name TEXT NOT NULL, checksum INTEGER)",
 )
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class Database:
         row = self.write.execute("SELECT name FROM store").fetchone()
         if row is None:
             row = (secrets.token_hex(8),)
-            self.write.execute("INSERT INTO store VALUES (?)", row)
+            self.write.execute("INSERT INTO store (name) VALUES (?)", row)
         return str(row[0])
 
     def continue_store(self, name: str) -> None:
