@@ -54,7 +54,7 @@ def test_frames_arrive_whole_and_in_order(broker: str) -> None:
         await left.open("left", lambda sender, frame: None)
         await right.open("right", on_frame)
         async with asyncio.timeout(LIMIT_S):
-            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            await asyncio.gather(left.meet(["right"], LIMIT_S), right.meet(["left"], LIMIT_S))
             for frame in sent:
                 left.send("right", frame)
             await complete.wait()
@@ -89,7 +89,7 @@ def test_a_name_is_used_once(broker: str) -> None:
             with pytest.raises(InputError, match="every host runs once"):
                 await second.open("gm", lambda sender, frame: None)
             lm = BrokerTransport(broker, "twice", "same", lambda trouble: None)
-            await asyncio.gather(first.meet(["lm"]), lm.open("lm", lambda sender, frame: None))
+            await asyncio.gather(first.meet(["lm"], LIMIT_S), lm.open("lm", lambda sender, frame: None))
         await lm.close()
         await first.close()
         await second.close()
@@ -261,13 +261,13 @@ def test_a_broker_that_was_restarted_is_used_again_and_the_loss_is_told(mortal_b
         await left.open("left", lambda sender, frame: None)
         await right.open("right", on_frame)
         async with asyncio.timeout(LIMIT_S):
-            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            await asyncio.gather(left.meet(["right"], LIMIT_S), right.meet(["left"], LIMIT_S))
             left.send("right", b"before")
             await until(lambda: heard == [b"before"])
             mortal_broker.kill()
             await until(lambda: sum("is lost" in trouble for trouble in troubles) == 2)
             await asyncio.to_thread(mortal_broker.start)
-            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            await asyncio.gather(left.meet(["right"], LIMIT_S), right.meet(["left"], LIMIT_S))
             while b"after" not in heard:
                 left.send("right", b"after")
                 await asyncio.sleep(0.05)

@@ -12,13 +12,13 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.clock import ended_within, is_set_within
 from volery.live.config.tls import BrokerAccess
 from volery.live.messages import HostName
 from volery.live.transport.nats import NatsClient, NatsError
@@ -30,6 +30,7 @@ WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
 """A host that waits for others sends a hello this often: one that came too late answers then."""
 OPEN_S: Final = 6.0
+FLUSH_AGAIN_S: Final = 0.1
 DOUBT_S: Final = 1.0
 CLAIM_S: Final = 0.25
 """How long a host that starts waits for another process with its name to answer."""
@@ -158,8 +159,7 @@ class BrokerTransport:
                 greeted = now
                 self._greet(wants_answer=True)
             self._changed.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(until, greeted + HELLO_S) - now)
+            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
         if self._misfit:
             await self.close()
             raise InputError(f"host {name}", self._misfit)
@@ -191,8 +191,7 @@ class BrokerTransport:
                 self._url, f"volery {self._federation} {name}", self._trouble, **self._access.options(name)
             )
             client.subscribe(self._subject("hello", "*"), self._greeted)
-            async with asyncio.timeout(OPEN_S):
-                await client.open()
+            await ended_within(client.open(), OPEN_S)
         except (OSError, NatsError) as error:
             raise InputError(f"broker {self._url}", _why_not(error)) from None
         self._client = client
@@ -208,25 +207,44 @@ class BrokerTransport:
         assert self._client is not None
         self._on_frame, self._known_incarnation = on_frame, known_incarnation or self._known_incarnation
         self._client.subscribe(self._subject("to", name, "*"), self._receive)
-        await self._client.flush()
+        try:
+            await ended_within(self._subscribed(self._client), OPEN_S)
+        except OSError as error:
+            raise InputError(f"broker {self._url}", _why_not(error)) from None
 
-    async def meet(self, peers: Iterable[HostName]) -> None:
-        """Say hello until all these hosts have answered.
+    async def _subscribed(self, client: NatsClient) -> None:
+        """Wait until the broker has read the subscriptions; a connection that is lost meanwhile comes back."""
+        while True:
+            try:
+                await client.flush()
+            except OSError:
+                await asyncio.sleep(FLUSH_AGAIN_S)
+            else:
+                return
+
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        """Send hellos until all these hosts have answered, for at most so long; see `Transport`.
 
         Raises:
             InputError: one of them was started with another configuration, or uses this host's name.
         """
-        wanted = set(peers)
-        self._greet(wants_answer=True)
-        while self._misfit or not wanted <= self._met:
-            self._changed.clear()
+        loop = asyncio.get_running_loop()
+        until, greeted = loop.time() + limit_s, -HELLO_S
+        while absent := frozenset(peers) - self._met:
             if self._misfit:
-                raise InputError(f"host {self._name}", self._misfit)
-            try:
-                await asyncio.wait_for(self._changed.wait(), HELLO_S)
-            except TimeoutError:
-                log.info("host %s waits for %s", self._name, ", ".join(sorted(wanted - self._met)))
+                break
+            now = loop.time()
+            if now >= until:
+                return absent
+            if now >= greeted + HELLO_S:
+                greeted = now
                 self._greet(wants_answer=True)
+            self._changed.clear()
+            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
+
+        if self._misfit:
+            raise InputError(f"host {self._name}", self._misfit)
+        return absent
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Publish a frame; it is lost where the broker is away."""

@@ -212,8 +212,8 @@ class Spies:
     async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
         self.on_frame = on_frame
 
-    async def meet(self, peers: object) -> None:
-        pass
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        return frozenset()
 
     def send(self, to: HostName, frame: bytes) -> None:
         self.done.append("send")
@@ -258,7 +258,9 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
         host.start()
         order(host, Order("launch", at=1), Order("launch", at=2))
         await puppet.until(lambda: puppet.words.count("finished") == 2)
-        assert spies.done == ["commit", "send", "commit", "launch", "launch", "send", "commit"]
+        introduction, *effects = spies.done
+        assert introduction == "send", "an empty frame, so that the others know of this incarnation"
+        assert effects == ["commit", "commit", "launch", "launch", "send", "commit"]
         for number in (1, 5, 2, 1):
             transport.on_frame(
                 "elsewhere", codec.encode(HostFrame(1, number, [("puppet/0", "elsewhere/0", Order("none"))]))
