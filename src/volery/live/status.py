@@ -146,6 +146,11 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     started_us: UnixMicroseconds | None = None
     waits_for: Annotated[tuple[str, ...], Meta(description="hosts without which it has not opened yet")] = ()
 
+    @property
+    def wait(self) -> str:
+        """Words for what it waits for, as `waits for gm-0`; empty once it has opened."""
+        return f"waits for {', '.join(self.waits_for)}" if self.state == "opening" else ""
+
 
 class UserStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A user, with what is under way."""
