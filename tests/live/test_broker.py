@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from tests.live.federations import Federation, plan
 from volery.architectures.hydra.recovery import IDS
 from volery.architectures.megha.messages import ATTEMPTS
 from volery.core.errors import InputError
+from volery.live.config.federation import layout_digest
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.broker import DOUBT_S, INCARNATION_MAX, BrokerTransport, FrameAssembly, pieces
@@ -77,6 +79,78 @@ def test_hosts_of_different_configurations_do_not_meet(broker: str) -> None:
         assert troubles, "the one that was there first says so, too"
         await left.close()
         await right.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_whose_file_differs_only_in_hosts_is_refused(broker: str) -> None:
+    async def scenario() -> None:
+        troubles: list[str] = []
+        left, right = (
+            BrokerTransport(broker, "layouts", "same", troubles.append, layout_digest(layout))
+            for layout in ({"gm": ["gm/0"], "lm": ["lm/0"]}, {"gm": ["gm/0", "lm/0"]})
+        )
+        await left.open("gm", lambda sender, frame: None)
+        with pytest.raises(InputError, match=r"host gm has other \[hosts\] in its file; start all hosts with the same"):
+            await right.open("lm", lambda sender, frame: None)
+        assert any("host lm has other [hosts]" in trouble for trouble in troubles)
+        earlier = BrokerTransport(broker, "layouts", "same", troubles.append)
+        await earlier.open("lm", lambda sender, frame: None)
+        assert not await earlier.meet(["gm"], LIMIT_S), "a host of the version before sends no digest"
+        for one in (left, right, earlier):
+            await one.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_with_another_file_keeps_nobody_away_who_belongs_here(broker: str) -> None:
+    """Its service manager may start it again and again."""
+
+    async def scenario() -> None:
+        troubles: list[str] = []
+        there, back = (BrokerTransport(broker, "strangers", "same", troubles.append) for _ in range(2))
+        await there.open("gm", lambda sender, frame: None)
+        stranger = BrokerTransport(broker, "strangers", "other", lambda trouble: None)
+        await stranger.connect("node")
+
+        async def greet() -> None:
+            while True:
+                stranger._greet(wants_answer=True)
+                await asyncio.sleep(0.01)
+
+        greeting = asyncio.create_task(greet())
+        await back.open("lm", lambda sender, frame: None)
+        assert not await back.meet(["gm"], LIMIT_S)
+        assert any("host node runs another configuration" in trouble for trouble in troubles)
+        greeting.cancel()
+        for one in (there, back, stranger):
+            await one.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(3))
+def test_a_host_that_waits_for_a_dead_one_ends_its_wait_though_a_hello_comes_at_its_end(
+    broker: str, turns: int
+) -> None:
+    async def scenario() -> None:
+        transport = BrokerTransport(broker, f"dead-{turns}", "same")
+        await transport.open("lm", lambda sender, frame: None)
+
+        async def greet_late() -> None:
+            await asyncio.sleep(0.05)
+            time.sleep(0.1)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            transport._changed.set()
+
+        waiting = asyncio.create_task(transport.meet(["dead"], 0.1))
+        greeting = asyncio.create_task(greet_late())
+        done, _ = await asyncio.wait({waiting}, timeout=LIMIT_S)
+        assert done, "it waits for ever"
+        assert waiting.result() == {"dead"}
+        await greeting
+        await transport.close()
 
     asyncio.run(scenario())
 

@@ -57,6 +57,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
         incarnation: of the sender, once it has begun; 0 before.
         holds: the sender has claimed its name.
         known: by host, the latest incarnation that the sender has met.
+        layout: digest of the hosts and their components; empty: an earlier version, which sends none.
     """
 
     configuration: str
@@ -65,6 +66,7 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int = 0
     holds: bool = False
     known: dict[HostName, int] = {}
+    layout: str = ""
 
 
 def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
@@ -110,6 +112,7 @@ class BrokerTransport:
         federation: frames of other federations on the same broker are ignored.
         configuration: hosts that were started with another one are refused.
         on_trouble: is called, with words, when the connection is lost or another host does not fit.
+        layout: digest of the hosts and their components; hosts that were started with another one are refused, too.
 
     Attributes:
         make_client: makes the connection; a measurement takes one that measures itself.
@@ -120,9 +123,10 @@ class BrokerTransport:
 
     def __init__(
         self, broker: str | BrokerAccess, federation: str, configuration: str,
-        on_trouble: Callable[[str], None] | None = None,
+        on_trouble: Callable[[str], None] | None = None, layout: str = "",
     ) -> None:  # fmt: skip
         _demand_name("federation", federation)
+        self._layout = layout
         self._access = broker if isinstance(broker, BrokerAccess) else BrokerAccess(broker)
         self._url = self._access.url
         self._federation = federation
@@ -281,7 +285,9 @@ class BrokerTransport:
         return ".".join(("volery", self._federation, *parts))
 
     def _greet(self, wants_answer: bool, known: Mapping[HostName, int] = {}) -> None:
-        hello = _Hello(self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, {**known})
+        hello = _Hello(
+            self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, {**known}, self._layout
+        )
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
@@ -303,8 +309,9 @@ class BrokerTransport:
             return
         if sender == self._name:
             self._receive_own(hello)
-        elif hello.configuration != self._configuration:
-            self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
+        elif difference := self._difference(hello):
+            # One that has no name yet is refused by those that have: it must not keep a host away that belongs here.
+            self._refuse(f"host {sender} {difference}; start all hosts with the same file", is_final=hello.holds)
         else:
             self._met.add(sender)
             if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
@@ -329,8 +336,15 @@ class BrokerTransport:
         elif self._incarnation and hello.incarnation == self._incarnation:
             self._on_trouble(f"another process uses the name {self._name}, too; stop one of them, every host runs once")
 
-    def _refuse(self, misfit: str) -> None:
-        self._misfit = misfit
+    def _difference(self, hello: _Hello) -> str:
+        """Words for what differs in the file of the sender; empty where it fits."""
+        if hello.configuration != self._configuration:
+            return "runs another configuration"
+        return "has other [hosts] in its file" if hello.layout not in ("", self._layout) and self._layout else ""
+
+    def _refuse(self, misfit: str, *, is_final: bool = True) -> None:
+        if is_final:
+            self._misfit = misfit
         if self._holds:  # else it is raised, and logged once
             self._on_trouble(misfit)
 
