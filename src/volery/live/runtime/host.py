@@ -39,12 +39,10 @@ from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.transport.delivery import Codec, CodecError, Delivery, LaterIncarnation, Parcel
-from volery.live.transport.transport import Transport
+from volery.live.transport.transport import Transport, absent_peers
 
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
-MEETING_SLICE_S: Final = 1.0
-"""A host that waits for others logs it so often."""
 TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
     Decision: DecisionReport,
     Preemption: PreemptionReport,
@@ -146,15 +144,12 @@ class Host:
         self._loop = asyncio.get_running_loop()
         if self._transport is None:
             return
-
         assert self._codec is not None
-        self._delivery = Delivery(
-            self._incarnation, self._codec, self._transport.send, self._take, self._take_aside, self._meet
-        )
+        deliver, take = self._transport.send, self._take
+        self._delivery = Delivery(self._incarnation, self._codec, deliver, take, self._take_aside, self._meet)
         await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
         self.waits_for = peers = frozenset(self._where.values()) - {self.name}
-        # From here on the others know this incarnation: they repeat what it has missed, and do not give it up while it
-        # waits. What they send waits in the inbox.
+        # The others repeat what this incarnation has missed, into its inbox, and do not give it up while it waits.
         for peer in sorted(peers):
             self._delivery.send(peer, [])
         if self._presence is not None:
@@ -162,18 +157,11 @@ class Host:
         if self._watches is not None and self._watches.pairs:
             self._watch = FailureDetector(self._watches, self._aside)
             self._beat()
-        await self._meet_others(self._transport)
-
-    async def _meet_others(self, transport: Transport) -> None:
-        """Wait until all other hosts are there, at most as long as the failure of one takes to be detected."""
         limit_s = meeting_s(self._watches, self._incarnation)
-        until = self._loop.time() + limit_s
-        while self.waits_for and (left_s := until - self._loop.time()) > 0:
-            self.waits_for = await transport.meet(self.waits_for, min(left_s, MEETING_SLICE_S))
-            if self.waits_for:
-                log.info("host %s waits for %s", self.name, ", ".join(sorted(self.waits_for)))
-                if self._loop.time() >= until:
-                    log.warning("host %s opens without them, after %g s", self.name, limit_s)
+        async for absent in absent_peers(self._transport, peers, limit_s):
+            self.waits_for = absent
+            if absent:
+                log.info("host %s waits for %s, %g s at most", self.name, ", ".join(sorted(absent)), limit_s)
 
     def start(self, adopted: Iterable[tuple[Address, Adopted]] = ()) -> None:
         """Start the components.

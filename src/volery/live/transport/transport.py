@@ -7,8 +7,8 @@ hosts and bytes; what is in a frame is the codec's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import Final, Protocol
 
 from volery.live.clock import is_set_within
 from volery.live.messages import HostName
@@ -69,6 +69,20 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Send what is queued, and disconnect."""
+
+
+MEETING_SLICE_S: Final = 1.0
+
+
+async def absent_peers(
+    transport: Transport, peers: Collection[HostName], limit_s: float
+) -> AsyncIterator[frozenset[HostName]]:
+    """Wait for peers, at most so long; yield those that are not there, now and then and at the end."""
+    loop, absent = asyncio.get_running_loop(), frozenset(peers)
+    until = loop.time() + limit_s
+    while absent and (left_s := until - loop.time()) > 0:
+        absent = await transport.meet(absent, min(left_s, MEETING_SLICE_S))
+        yield absent
 
 
 class Memory:
