@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -35,7 +35,9 @@ DOUBT_S: Final = 1.0
 CLAIM_S: Final = 0.25
 """How long a host that starts waits for another process with its name to answer."""
 CLAIM_FIRST_S: Final = 2.0
-"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one."""
+"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one.
+
+The host of the API always does: one of them may keep the mark of a newer store of jobs."""
 CLAIM_AGAIN_S: Final = 5.0
 """Where a peer has met a later incarnation, the other process may run and be slow to answer."""
 INCARNATION_MAX: Final = 1 << 22
@@ -57,6 +59,8 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
         incarnation: of the sender, once it has begun; 0 before.
         holds: the sender has claimed its name.
         known: by host, the latest incarnation that the sender has met.
+        mark: of the sender, see `Transport.announce`; empty: it has none.
+        marks: by host, the mark that the sender keeps of it.
         layout: digest of the hosts and their components; empty: an earlier version, which sends none.
     """
 
@@ -66,6 +70,8 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int = 0
     holds: bool = False
     known: dict[HostName, int] = {}
+    mark: bytes = b""
+    marks: dict[HostName, bytes] = {}
     layout: str = ""
 
 
@@ -142,12 +148,17 @@ class BrokerTransport:
         self._on_later: OnLater | None = None
         self._doubted_at = -DOUBT_S
         self._met: set[HostName] = set()
+        self._mark = b""
+        self._marks: dict[HostName, bytes] = {}
+        self.kept_marks: dict[HostName, bytes] = {}
         self._misfit = ""
         self._changed = asyncio.Event()
         self._assemblies: dict[HostName, FrameAssembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
+    ) -> int:  # fmt: skip
         """Connect under a name that no other process uses; see `Transport`.
 
         Raises:
@@ -158,7 +169,7 @@ class BrokerTransport:
             await self.connect(name)
         loop = asyncio.get_running_loop()
         began, greeted = loop.time(), -HELLO_S
-        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers)):
+        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers, patient)):
             if now >= greeted + HELLO_S:
                 greeted = now
                 self._greet(wants_answer=True)
@@ -170,11 +181,11 @@ class BrokerTransport:
         self._holds = True
         return incarnation if self._remembered < incarnation else self._remembered + 1
 
-    def _claim_s(self, incarnation: int, peers: Collection[HostName]) -> float:
+    def _claim_s(self, incarnation: int, peers: Collection[HostName], patient: bool) -> float:
         """The time to wait for answers to a claim, in seconds."""
         if 0 < incarnation <= self._remembered:
             return CLAIM_AGAIN_S
-        return CLAIM_FIRST_S if incarnation == 1 and not self._met.issuperset(peers) else CLAIM_S
+        return CLAIM_FIRST_S if (incarnation == 1 or patient) and not self._met.issuperset(peers) else CLAIM_S
 
     def measure(self, kind: type[NatsClient]) -> None:
         """Use a client that also measures itself, from now on: its methods are added to a connection that is open."""
@@ -268,6 +279,11 @@ class BrokerTransport:
         self._incarnation, self._on_later = incarnation, on_later
         self._greet(wants_answer=False)
 
+    def announce(self, mark: bytes) -> None:
+        """See `Transport`: every host receives hellos."""
+        self._mark = mark
+        self._greet(wants_answer=False)
+
     def doubt(self) -> None:
         """Ask, at most once a second."""
         now = asyncio.get_running_loop().time()
@@ -284,10 +300,13 @@ class BrokerTransport:
     def _subject(self, *parts: str) -> str:
         return ".".join(("volery", self._federation, *parts))
 
-    def _greet(self, wants_answer: bool, known: Mapping[HostName, int] = {}) -> None:
+    def _greet(self, wants_answer: bool, asker: HostName = "") -> None:
+        known = {asker: self._known_incarnation(asker)} if asker else {}
+        marks = {asker: self._marks[asker]} if asker in self._marks else {}
         hello = _Hello(
-            self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, {**known}, self._layout
-        )
+            self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, known, self._mark, marks,
+            self._layout,
+        )  # fmt: skip
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
@@ -314,11 +333,15 @@ class BrokerTransport:
             self._refuse(f"host {sender} {difference}; start all hosts with the same file", is_final=hello.holds)
         else:
             self._met.add(sender)
+            if hello.mark:
+                self._marks[sender] = hello.mark
+            if (mark := hello.marks.get(self._name)) and not self._mark:  # else it is of this incarnation
+                self.kept_marks[sender] = mark
             if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
                 self._remember(sender, hello.known.get(self._name, 0))
         self._changed.set()
         if hello.wants_answer:
-            self._greet(wants_answer=False, known={sender: self._known_incarnation(sender)})
+            self._greet(wants_answer=False, asker=sender)
 
     def _remember(self, sender: HostName, incarnation: int) -> None:
         if incarnation < INCARNATION_MAX:

@@ -7,7 +7,7 @@ hosts and bytes; what is in a frame is the codec's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Final, Protocol
 
 from volery.live.clock import is_set_within
@@ -26,12 +26,15 @@ KnownIncarnation = Callable[[HostName], int]
 class Transport(Protocol):
     """The connection of one host to all others; frames from one host arrive in the order in which they were sent."""
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
+    ) -> int:  # fmt: skip
         """Connect under a name that no other process uses, before this host sends or receives any frame.
 
         Args:
             incarnation: the incarnation that the host is about to begin, as stored on its own disk.
             peers: the hosts that may have met a later one.
+            patient: wait some seconds for all peers, whatever the incarnation: they may keep marks of this host.
 
         Returns:
             That incarnation, or the one after the latest that a peer has met.
@@ -63,6 +66,13 @@ class Transport(Protocol):
             incarnation: of this host, from 1.
             on_later: is called when a later incarnation of the host announces itself, in another process.
         """
+
+    def announce(self, mark: bytes) -> None:
+        """Have the other hosts keep a mark of this host, in place of the one before, as long as they run."""
+
+    @property
+    def kept_marks(self) -> Mapping[HostName, bytes]:
+        """The marks of this host that other hosts keep, of an earlier incarnation, by host."""
 
     def doubt(self) -> None:
         """Ask under this host's own name for a later incarnation; another host's word is no proof."""
@@ -104,7 +114,9 @@ class MemoryTransport:
         self._medium = medium
         self._name = ""
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:  # noqa: ARG002 - nobody else is asked
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False  # noqa: ARG002 - nobody else is asked
+    ) -> int:  # fmt: skip
         """Return the incarnation as given: a name is taken once here."""
         return incarnation
 
@@ -135,6 +147,13 @@ class MemoryTransport:
 
     def begun(self, incarnation: int, on_later: OnLater) -> None:
         """Do nothing: a name is taken once here, there is no other incarnation."""
+
+    def announce(self, mark: bytes) -> None:
+        """Do nothing: hosts of one process end together."""
+
+    @property
+    def kept_marks(self) -> Mapping[HostName, bytes]:
+        return {}
 
     def doubt(self) -> None:
         """Do nothing: there is nobody to ask."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -206,8 +206,17 @@ class Spies:
     def doubt(self) -> None:
         pass
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
+    ) -> int:  # fmt: skip
         return incarnation
+
+    def announce(self, mark: bytes) -> None:
+        pass
+
+    @property
+    def kept_marks(self) -> Mapping[HostName, bytes]:
+        return {}
 
     async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
         self.on_frame = on_frame
