@@ -38,6 +38,7 @@ CHECKED: Final[dict[str, tuple[str, ...]]] = {
     "archived": ("job", "user", "file", "tasks"),
     "used": ("job", "task", "revision"),
     "formats": ("format", "tables"),
+    "store": ("name",),
 }  # fmt: skip
 """The columns under the checksum of each table; the first ones are its key."""
 _KEYS: Final = {"tasks": ("job", "place"), "usages": ("job", "place"), "drained": ("node",)}

@@ -7,7 +7,7 @@ is a number, a user and the number of the file that has its record; its number a
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from volery.core.assignment import Owner
@@ -46,6 +46,8 @@ _LISTED: Final = (
     "loss_after, gain_due, gain_before, gain_after"
 )
 NOBODY: Final = -1
+CONTINUED: Final = "a newer store, which is lost"
+"""Stands for who has made changes of which only the outcome is known."""
 
 
 class ShareHistory:
@@ -73,6 +75,15 @@ class ShareHistory:
         )
         assert row.lastrowid is not None
         return row.lastrowid
+
+    def continue_from(self, reweighs: int, weights: Mapping[str, int], at_us: Time) -> None:
+        """Take over the weights of a newer store, after so many changes; who made those is lost."""
+        number, own = self.weights()
+        if reweighs > number:
+            rows = [(reweighs + more, name, weight, own.get(name, weight), CONTINUED, at_us)
+                    for more, (name, weight) in enumerate(sorted(weights.items()), 1)]  # fmt: skip
+            query = "INSERT INTO reweighs (number, name, weight, was, by, at_us) VALUES (?, ?, ?, ?, ?, ?)"
+            self._write.executemany(query, rows)
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
         """Changes of weights, or of one, the last one first."""
@@ -180,6 +191,11 @@ class AssignmentLedger:
             Reassignment(*row) for row in self._read.execute("SELECT epoch, origin, heir FROM moves ORDER BY epoch")
         ]
 
+    def continue_from(self, moves: Iterable[Reassignment], at_us: int) -> None:
+        """Take over the moves of a newer store: schedulers know them, and no epoch is given twice."""
+        query = "INSERT OR IGNORE INTO moves (epoch, origin, heir, at_us) VALUES (?, ?, ?, ?)"
+        self._write.executemany(query, ((move.epoch, move.origin, move.heir, at_us) for move in moves))
+
     def owners(self) -> list[tuple[JobId, Owner]]:
         """Open jobs that are not at their usual scheduler."""
         query = (
@@ -262,6 +278,10 @@ class ArchiveLedger:
     def used(self) -> ArchivedKey:
         row = self._sql.execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
         return ArchivedKey(*(value or 0 for value in row))
+
+    def forbid(self, first: ArchivedKey) -> None:
+        """Give no number and no revision below these."""
+        self._sql.execute("INSERT INTO used (job, task, revision) VALUES (?, ?, ?)", first)
 
     def of(self, job: JobId) -> ArchivedJob | None:
         """The user of an archived job, and the number of its file."""

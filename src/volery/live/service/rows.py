@@ -12,7 +12,7 @@ import msgspec
 
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.messages import TaskReport
+from volery.live.messages import TaskReport, identity_of
 from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
@@ -213,6 +213,10 @@ class OpenJob(NamedTuple):
     first_task: TaskId
     description: JobDescription
 
+    @property
+    def identity(self) -> JobId:
+        return identity_of(self.id, self.first_task)
+
 
 class JobRow(msgspec.Struct):
     """A job that is under way, as its row will be."""
@@ -241,6 +245,10 @@ class JobRow(msgspec.Struct):
     """Per task, whether it may have a row; None: each may."""
     counted: Counts = NOTHING
     """What it adds to its user's load."""
+
+    @property
+    def identity(self) -> JobId:
+        return identity_of(self.id, self.first_task)
 
     def count(self, state: TaskState, by: int) -> None:
         if state == "running":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import secrets
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -72,6 +73,7 @@ _ADDED: Final = (
     FORMATS_TABLE,
     USAGES_TABLE,
     *ledgers.TABLES,
+    "CREATE TABLE IF NOT EXISTS store (name TEXT NOT NULL, checksum INTEGER)",
 )
 
 log = logging.getLogger(__name__)
@@ -84,6 +86,7 @@ class Database:
         path: of the file; made where it is missing. One of format 1 is brought to this one.
 
     Attributes:
+        store: the name of the store, which a copy has as well; no other store has it.
         write: the connection that writes; its commits never checkpoint.
         read: one that sees what is committed.
 
@@ -93,6 +96,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._log = path.with_name(path.name + "-wal")
+        self._opened: dict[Path, tuple[int, int]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # It holds commands and their environment, which nobody else may read.
@@ -112,6 +116,9 @@ class Database:
             self.read = _connected(path, "query_only = 1")
             self._moving = _connected(path, "synchronous = FULL")
             self._moving.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            self.store = self._named()
+            files = (path, path.with_suffix(".lock"), self._log, path.with_name(path.name + "-shm"))
+            self._opened = {file: identity for file in files if (identity := _file_identity(file)) is not None}
         except OSError:
             os.close(self._lock)
             raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
@@ -121,6 +128,29 @@ class Database:
         except UNREADABLE as error:
             os.close(self._lock)
             raise InputError(str(path), f"the store of jobs cannot be opened: {error}; {REMEDY}") from None
+
+    def _named(self) -> str:
+        row = self.write.execute("SELECT name FROM store").fetchone()
+        if row is None:
+            row = (secrets.token_hex(8),)
+            self.write.execute("INSERT INTO store (name) VALUES (?)", row)
+        return str(row[0])
+
+    def continue_store(self, name: str) -> None:
+        """Take the name of the store that this one continues, in the batch that is under way."""
+        self.write.execute("UPDATE store SET name = ?", (name,))
+        self.store = name
+
+    def demand_files(self) -> None:
+        """Refuse to write to files that nobody would find again.
+
+        Raises:
+            sqlite3.OperationalError: one was removed or replaced. It may come back: the connections have the old one.
+        """
+        for file, opened in self._opened.items():
+            if _file_identity(file) != opened:
+                problem = f"{file} was removed or replaced while this program uses it"
+                raise sqlite3.OperationalError(f"{problem}; put it back, or stop the API and restore a backup")
 
     def checkpoint(self, whole: bool) -> int:
         """Move the log to its place; in any thread, but one at a time.
@@ -159,6 +189,15 @@ class Database:
         self.read.close()
         self.write.close()
         os.close(self._lock)
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """The device and the number of a file; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _connected(path: Path, pragma: str) -> sqlite3.Connection:

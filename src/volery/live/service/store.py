@@ -12,7 +12,7 @@ are gone as well, and run again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,9 +21,10 @@ import msgspec
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.messages import TaskReport
+from volery.live.messages import TaskReport, number_of
 from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
+from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     NOTHING,
     SELECT_JOB,
@@ -91,6 +92,7 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
+        self.demand_files = self._database.demand_files
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
@@ -134,6 +136,11 @@ class JobStore:
         row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
         return bool(row and row[0])
 
+    def is_answered(self, number: JobId) -> bool:
+        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
+        row = self._read.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
+
     def drained(self) -> set[Address]:
         return {node for (node,) in self._read.execute("SELECT node FROM drained")}
 
@@ -144,16 +151,49 @@ class JobStore:
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
-        row = self._sql.execute(
-            "SELECT ifnull(max(id) + 1, 0), ifnull(max(first_task + tasks), 0) FROM jobs"
-        ).fetchone()
+        query = "SELECT id + 1, first_task + tasks FROM jobs ORDER BY id DESC LIMIT 1"  # numbers grow together
+        row = self._sql.execute(query).fetchone() or (0, 0)
         gone = self.retired.used()
         return max(row[0], gone.job), max(row[1], gone.task)
+
+    def first_numbers(self) -> tuple[JobId, TaskId]:
+        """The first job and task number of a start of the API; the task's has an origin that no earlier start had."""
+        job, task = self.next_numbers()
+        return job, first_of_start(task)
+
+    def mark(self, revision: int) -> StoreMark:
+        """The mark of all that is committed up to a revision."""
+        reweighs, weights = self.shares.weights()
+        return StoreMark(
+            self._database.store, ArchivedKey(*self.next_numbers(), revision), tuple(self.assigned.moves()), reweighs,
+            weights, tuple(sorted(self.drained())),
+        )  # fmt: skip
+
+    def continue_from(self, marks: Collection[StoreMark], now_us: Time) -> None:
+        """Take the place of a newer store of which these marks are left: its numbers are not given again.
+
+        The orders in the marks are taken over, since schedulers follow them; jobs and ends of tasks are lost.
+        """
+        self.begin(durable=True)
+        for mark in sorted(marks, key=lambda mark: mark.first.revision):
+            self._database.continue_store(mark.store)
+            self.retired.forbid(mark.first)
+            self.assigned.continue_from(mark.moves, now_us)
+            self.shares.continue_from(mark.reweighs, mark.weights, now_us)
+            for node in mark.drained:
+                self.drain(node, True)
+        self._revision = max(self._revision, self.retired.used().revision)
+        self.commit()
 
     # Writing.
 
     def begin(self, durable: bool) -> None:
-        """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds."""
+        """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds.
+
+        Raises:
+            sqlite3.OperationalError: the store's files were removed or replaced.
+        """
+        self.demand_files()
         assert not self._sql.in_transaction, "the batch before has not been committed"
         if durable is not self._durable:
             self._sql.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -236,9 +276,10 @@ class JobStore:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
         for item in news:
-            if type(item) is JobAccepted and item.job not in self._refused:
+            number = number_of(item.job)
+            if type(item) is JobAccepted and number not in self._refused:
                 continue  # nothing new: most jobs are taken at once
-            job = self._job_under_way(item.job)
+            job = self._job_under_way(number, item.job)
             if job is None:
                 continue
             match item:
@@ -271,8 +312,8 @@ class JobStore:
         self._settle(job, now_us, wait=False)
         self._write_changes()
 
-    def _job_under_way(self, number: JobId) -> JobRow | None:
-        """A job that has not ended, to be changed."""
+    def _job_under_way(self, number: JobId, identity: JobId | None = None) -> JobRow | None:
+        """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
             row = self._sql.execute(_READ_JOB, (number,)).fetchone()
@@ -283,6 +324,8 @@ class JobStore:
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
+        if identity not in (None, job.identity):
+            return None  # it had this number in a folder that is no longer there
         self._changed[number] = job
         return job
 
@@ -350,7 +393,7 @@ class JobStore:
         heard = job.finished + job.failed + job.killed + job.unsatisfiable
         if wait and (job.running or (heard < job.tasks and not job.cancelling)):
             return False
-        well = job.finished == heard
+        well = job.finished == job.tasks
         job.state = "cancelled" if job.cancelling else "done" if well else "failed"
         job.running, job.ended_us = 0, now_us
         if job.cancelling:
