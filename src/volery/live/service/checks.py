@@ -20,6 +20,7 @@ from volery.live.runtime.snapshots import pickle_of
 from volery.live.service.archive import demand_digests, digests_path
 from volery.live.service.authentication import TokenFile
 from volery.live.service.forecast_inputs import reading
+from volery.live.service.marks import read_mark
 from volery.live.service.soundness import log_soundness, store_damage
 
 STORE: Final = "jobs.sqlite"
@@ -36,6 +37,7 @@ def check_state(folder: Path) -> Iterator[CheckedFile]:
     """All files of a state folder that have checksums; a host may be at work meanwhile. Nothing is written."""
     kinds: tuple[tuple[str, Check], ...] = (
         (STORE, _check_store), ("forecasts.sqlite", _check_pages), ("tokens.json", _check_tokens),
+        ("jobs.mark", _check_mark),
         ("archive/jobs-*.parquet", _check_archived), ("archive/tasks-*.parquet", _check_tasks),
         ("lives/*", _check_incarnation), ("agents/*/processes", _check_ledger),
         (f"journal/*{SUFFIX}", _check_journal), ("journal/*.snapshot", _check_snapshot),
@@ -106,6 +108,11 @@ def _check_pages(path: Path) -> Iterable[str]:
 
 def _check_tokens(path: Path) -> str:
     TokenFile(path.parent).read()
+    return ""
+
+
+def _check_mark(path: Path) -> str:
+    read_mark(path)
     return ""
 
 

@@ -389,7 +389,7 @@ _WRITE: Final = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _READ: Final = (
-    "SELECT place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held FROM usages "
+    "SELECT job, place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held, checksum FROM usages "
     "WHERE job = ? AND place >= ? AND place < ?"
 )
 
@@ -422,8 +422,16 @@ class UsageTable:
         self._rows.clear()
 
     def of(self, job: JobId, first: int, end: int) -> dict[tuple[int, int], TaskUsage]:
-        """The usage of a job's tasks between two places: (place, attempt) -> usage."""
-        return {
-            (place, attempt): TaskUsage(cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held)
-            for place, attempt, cpu_us, peak, short, held in self._read.execute(_READ, (job, first, end))
-        }
+        """The usage of a job's tasks between two places: (place, attempt) -> usage.
+
+        Raises:
+            sqlite3.DatabaseError: a row is damaged.
+        """
+        usages = {}
+        for row in self._read.execute(_READ, (job, first, end)):
+            check_row("usages", row)
+            _, place, attempt, cpu_us, peak, short, held, _ = row
+            usages[place, attempt] = TaskUsage(
+                cpu_us=cpu_us, memory_peak_bytes=peak, out_of_memory=bool(short), held=held
+            )
+        return usages
