@@ -6,7 +6,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -78,26 +78,23 @@ def _check_store(path: Path) -> str | Iterable[str]:
     return damages or note
 
 
-class _lock_of:  # noqa: N801 - a context manager, called as a function
+@contextmanager
+def _lock_of(path: Path) -> Iterator[bool]:
     """Hold the lock of a store while no federation has it; false where one has."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.with_suffix(".lock")
-        self._lock = -1
-
-    def __enter__(self) -> bool:
+    try:
+        lock = os.open(path.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:  # a copy may lack it
+        yield True
+        return
+    try:
         try:
-            self._lock = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return True  # a copy may lack it
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return False
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)
 
 
 def _check_pages(path: Path) -> Iterable[str]:
