@@ -124,6 +124,7 @@ class JournalWriter:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
         self.path, self.size = path, 0
         self._launched.clear()
+        self._checksum = 0
         self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
         self._file.write(first_line(KIND, VERSION))
         self._write(self._encode(header))
@@ -153,7 +154,7 @@ class JournalWriter:
 
     def _write(self, record: bytes) -> None:
         file = self._file
-        write_record(file, record)
+        self._checksum = write_record(file, record, self._checksum)
         self.size += len(record)
         if self._durability != "none":
             file.flush()
@@ -193,6 +194,7 @@ class JournalReader:
             records.demand(KIND, VERSION)
             record = records.record()
             self._first_turn = file.tell()
+            self._header_checksum = records.checksum
         if record is None:
             raise UnbegunError(str(path), "holds no complete header: the host ended before it began")
         try:
@@ -243,7 +245,7 @@ class JournalReader:
     def _records(self) -> Iterator[bytes]:
         with self._open() as file:
             file.seek(self._first_turn)
-            records = RecordReader(file, self.path)
+            records = RecordReader(file, self.path, self._header_checksum)
             while (record := records.record()) is not None:
                 yield record
             self.torn_bytes = records.torn_bytes
