@@ -74,7 +74,10 @@ def _check_store(path: Path) -> str | Iterable[str]:
             note = f"its log ends within a change, at byte {torn_at}, as a crash leaves it"
     except InputError as error:
         damages.append(str(error))
-    damages += store_damage(path)
+    try:
+        damages += store_damage(path)
+    except OtherVersionError as error:
+        note = error.problem
     return damages or note
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from volery.core.errors import DamagedError, InputError
 from volery.core.model import JobId
+from volery.live.runtime.recordfile import OtherVersionError
 from volery.live.service.checksums import CHECKED, CHECKED_SINCE, damaged_rows, readable, schema_damage
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.rows import digest_of
@@ -126,7 +127,8 @@ def store_damage(path: Path) -> Iterator[str]:
 
     Raises:
         DamagedError: the log is damaged.
-        InputError: the store cannot be read, or is of an earlier version, whose rows have no checksums.
+        OtherVersionError: it is of an earlier version, whose rows have no checksums.
+        InputError: it cannot be read.
     """
     try:
         sql = reading(path)
@@ -138,9 +140,12 @@ def store_damage(path: Path) -> Iterator[str]:
             version = sql.execute("PRAGMA user_version").fetchone()[0]
             if problem := schema_damage(sql, version):
                 yield problem
+            elif not version:
+                yield "holds no table: it is empty, or new"
+                return
             elif version < CHECKED_SINCE:
                 problem = "is of an earlier version, without checksums; start the federation once, which adds them"
-                raise InputError(str(path), problem)
+                raise OtherVersionError(str(path), problem)
         except UNREADABLE as error:
             yield str(error)
         yield from _damage_of_pages(sql)
