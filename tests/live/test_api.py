@@ -79,7 +79,7 @@ def test_a_row_that_was_damaged_under_the_api_is_an_error_with_its_place_and_no_
         sql.execute("UPDATE jobs SET finished = 7 WHERE id = ?", (number,))
     for path in (f"/jobs/{number}", f"/jobs/{number}/tasks", "/jobs"):
         answer = http.get(path)
-        assert answer.status_code == 500
+        assert answer.status_code == 503
         problem = answer.json()["error"]["problem"]
         assert f"the row of table jobs with id {number} is damaged; `volery check` lists what is damaged" in problem
     assert http.get(f"/jobs/{whole}").json()["finished"] == 1
