@@ -19,6 +19,11 @@ RESOLUTION := $(if $(filter oldest,$(VERSIONS)),lowest-direct,highest)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 UV := $(BIN)/python -m uv --quiet
 
+ifeq ($(VERSIONS),oldest)
+# An old release uses what newer ones of its own dependencies have deprecated.
+export PYTEST_ADDOPTS := -W default::DeprecationWarning
+endif
+
 # $(call install,LOCK,EXTRAS): the project with the packages of requirements/LOCK.txt, or with what $(VERSIONS) says.
 ifeq ($(VERSIONS),locked)
 install = $(PIP) --require-hashes --requirement requirements/$(1).txt && $(PIP) --no-deps --no-build-isolation --editable .
@@ -32,7 +37,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml requirements/run.txt | $(BIN)/python
-	$(call install,run)
+	$(call install,run,[live])
 	touch $@
 
 $(VENV)/.tools: pyproject.toml requirements/test.txt | $(BIN)/python
@@ -181,7 +186,7 @@ COMPILE = $(UV) pip compile --no-config --universal --python-version 3.11 --gene
 lock: | $(BIN)/python  ## renew requirements/ from pyproject.toml, with the newest versions that it permits
 	$(PIP) --require-hashes --requirement requirements/lock.txt
 	$(COMPILE) pyproject.toml --extra dev --group build --output-file requirements/test.txt
-	$(COMPILE) pyproject.toml --group build --constraint requirements/test.txt --output-file requirements/run.txt
+	$(COMPILE) pyproject.toml --extra live --group build --constraint requirements/test.txt --output-file requirements/run.txt
 	$(COMPILE) pyproject.toml --extra docs --group build --constraint requirements/test.txt --output-file requirements/docs.txt
 	$(COMPILE) --group peers --output-file requirements/peers.txt
 	$(COMPILE) --group lock --output-file requirements/lock.txt
