@@ -13,6 +13,8 @@ import msgspec
 from volery.core.model import TaskId
 
 GRACE_S: Final = 5.0
+WORK: Final = "work"
+"""The working folder of a task, in the folder of its attempt, which holds the output beside it."""
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
@@ -23,7 +25,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag="command"):
         first: number of the first task of its job: the place of a task, VOLERY_INDEX, is its number less this. So
             equal tasks carry equal payloads.
         env: added to the node agent's own environment.
-        cwd: absolute path of the directory to run in; empty: the attempt's own new folder.
+        cwd: absolute path of the directory to run in; empty: a new folder of the attempt's own.
         stdin: what it reads; empty: nothing.
         timeout_s: seconds after which it is ended and has failed; 0: never.
         grace_s: seconds between SIGTERM and SIGKILL.

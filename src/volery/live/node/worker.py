@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import cloudpickle
 import msgspec
 
-from volery.live.command import Raised
+from volery.live.command import WORK, Raised
 
 LENGTH: Final = struct.Struct("<I")
 RESULT_BYTES_MAX: Final = 512 * 1024
@@ -33,7 +33,7 @@ class CallRequest(msgspec.Struct, frozen=True, array_like=True):
 
     Args:
         pickled: what to call.
-        folder: takes what it prints.
+        folder: of its attempt: takes what it prints, and has the folder that it works in.
         memory_mb: what this process may have meanwhile, in units of 2^20 bytes; 0: no limit.
         cpus: where it may run meanwhile; nothing: anywhere.
     """
@@ -91,7 +91,7 @@ def _answer_in(folder: str, request: CallRequest) -> CallAnswer:
         opened = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         os.dup2(opened, descriptor)
         os.close(opened)
-    os.chdir(folder)
+    os.chdir(f"{folder}/{WORK}")
     try:
         with _held(request.memory_mb, request.cpus):
             return answer(request)
