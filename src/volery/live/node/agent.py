@@ -24,7 +24,8 @@ class NodeAgent:
     """An executor for commands and callables.
 
     Args:
-        folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and the files of the task.
+        folder: attempts get their folders here: JOB/TASK.ATTEMPT, with `stdout`, `stderr` and, in `work`, the files
+            of the task.
         state: a folder of this agent's own, for the record of what runs; by default FOLDER/agent.
         report: is called for every start and end.
         workers: how many callables are called at once; 0: one per processor.
