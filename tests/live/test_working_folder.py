@@ -39,9 +39,7 @@ def test_a_task_that_clears_its_working_folder_keeps_its_output(tmp_path: Path, 
 
 @pytest.mark.parametrize("amounts", [{}, {"memory_mb": 64}])
 @pytest.mark.parametrize("stdin", [b"", b"given"])
-def test_the_working_folder_is_empty_when_a_task_begins(
-    tmp_path: Path, amounts: dict[str, int], stdin: bytes
-) -> None:
+def test_the_working_folder_is_empty_when_a_task_begins(tmp_path: Path, amounts: dict[str, int], stdin: bytes) -> None:
     async def scenario(it: Bench) -> None:
         end = await it.run(Command(("sh", "-c", "ls -A | wc -l"), stdin=stdin, **amounts))  # type: ignore[arg-type]
         assert lines_of(Path(end.folder) / "stdout") == ["0"]

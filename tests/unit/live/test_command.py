@@ -35,25 +35,25 @@ def test_an_exception_comes_back_with_the_traceback_of_its_process_as_the_cause(
     assert "line 7" in str(back.__cause__)
 
 
-class OnNodesAlone(ValueError):
+class OnNodesAloneError(ValueError):
     __module__ = "library_of_the_nodes"
 
 
-class NeedsTwo(OSError):
+class NeedsTwoError(OSError):
     def __init__(self, one: int, two: int) -> None:
         super().__init__(one, str(two))
 
 
-class Several(ExceptionGroup):
+class SeveralErrors(ExceptionGroup):
     __module__ = "library_of_the_nodes"
 
 
 @pytest.mark.parametrize(
     ("error", "caught_as"),
     [
-        (OnNodesAlone("lost"), ValueError),
-        (NeedsTwo(1, 2), NeedsTwo),
-        (Several("several", [KeyError()]), Exception),
+        (OnNodesAloneError("lost"), ValueError),
+        (NeedsTwoError(1, 2), NeedsTwoError),
+        (SeveralErrors("several", [KeyError()]), Exception),
         (UnicodeDecodeError("utf-8", b"", 0, 1, "why"), UnicodeDecodeError),
         (SystemExit(3), SystemExit),
     ],

@@ -63,7 +63,7 @@ class NodeAgent:
         )  # fmt: skip
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)
-        self._calls = CallExecutor(self._means, workers, report)
+        self._calls = CallExecutor(self._means, workers, report, rules.calls_max)
         self._closed = False
 
     def start(self, node: Address, task: Task, attempt: int, on_end: OnEnd, note: bytes = b"") -> None:  # noqa: ARG002 - nothing outlives it

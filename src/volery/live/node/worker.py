@@ -116,26 +116,30 @@ def _flush() -> None:
             stream.flush()
 
 
-def _text(error: BaseException) -> str:
-    """The class and the text of an exception, which may have none."""
+def _said(error: BaseException) -> tuple[str, bool]:
+    """The text of an exception, and whether it can be read."""
     try:
-        said = str(error)
+        return str(error)[:REASON_MAX], True
     except Exception as problem:
-        said = f"its text cannot be read: {type(problem).__name__}"
-    return f"{type(error).__name__}: {said}"[:REASON_MAX]
+        return f"its text cannot be read: {type(problem).__name__}", False
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_said(error)[0]}"[:REASON_MAX]
 
 
 def _pickled_error(error: BaseException) -> bytes:
-    """The exception with its traceback, pickled; where it cannot be pickled, its class is described."""
+    """The exception with its traceback, pickled; where that would be of no use, its class is described."""
     called = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
     traceback.clear_frames(called)  # what they hold may be all the memory that there is
-    said = _text(error).partition(": ")[2]
-    try:
-        pickled = dumps(error)
-        loads(pickled)  # many exceptions pickle but do not come back
-    except Exception:
-        pickled = b""
+    said, can_be_read = _said(error)
+    pickled = b""
+    if can_be_read:
+        with suppress(Exception):
+            tried = dumps(error)
+            loads(tried)  # many exceptions pickle but do not come back
+            pickled = tried
     raised = dumps(Raised(error, pickled, said, text))
     return raised if len(raised) <= RESULT_BYTES_MAX else dumps(Raised(error, b"", said, text))
 

@@ -46,6 +46,17 @@ def test_an_exception_that_cannot_be_pickled_is_caught_by_its_class() -> None:
     assert "raise_it" in str(raised.__cause__)
 
 
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+def test_an_exception_without_a_text_comes_back_with_one() -> None:
+    found = called(raise_it, SilentError())
+    assert found.reason == "SilentError: its text cannot be read: KeyError"
+    assert str(pickle.loads(found.result)) == "its text cannot be read: KeyError"
+
+
 def test_a_result_that_is_too_large_is_refused_with_its_size() -> None:
     found = called(bytes, RESULT_BYTES_MAX + 1)
     assert "write it to a file" in found.reason
