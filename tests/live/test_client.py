@@ -68,7 +68,7 @@ def test_results_of_calls_that_ended_together_are_fetched_together(api: str) -> 
         client._http.event_hooks["request"].append(lambda request: asked.append(request.url.path))
         client.run(halve, 0).result(LIMIT_S)
         with client._following().pause:
-            number = client.send(asking.calls(halve, [(item,) for item in range(40) if item != 13])).id
+            number = client._following().send(asking.calls(halve, [(item,) for item in range(40) if item != 13])).id
             futures: list[Future[float]] = [Future() for _ in range(39)]
             client._following().calls[number] = dict(enumerate(futures))
             list(client.events(number))  # to its end

@@ -203,6 +203,29 @@ def number(request: Request, name: str, default: int | None, maximum: int = (1 <
     return int(text)
 
 
+def numbers(request: Request, name: str, count_max: int) -> list[int] | None:
+    """Whole numbers from the query, single and as ranges: `3,7-9`; None where it has none of that name.
+
+    Raises:
+        InputError: it is something else, or there are too many.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    found = list[int]()
+    for word in text.split(",") if text else ():
+        first, dash, last = word.partition("-")
+        ends = (first, last) if dash else (first, first)
+        is_whole = all(end.isascii() and end.isdigit() and len(end) < 19 for end in ends)
+        span = range(int(ends[0]), int(ends[1]) + 1) if is_whole else range(0)
+        if not span:
+            raise InputError(f"query.{name}", f"expected whole numbers and ranges, as 3,7-9, not {word[:40]!r}")
+        if len(found) + len(span) > count_max:
+            raise InputError(f"query.{name}", f"names more than {count_max:,}; leave it out to follow all")
+        found += span
+    return found
+
+
 def choice(request: Request, name: str, known: tuple[str, ...], default: str | None = None) -> str | None:
     """One of a few words from the query.
 
