@@ -209,8 +209,8 @@ class EventFeed:
         self._changed_jobs |= self._store.take_changed_jobs()
 
     def follow(self, after: int, jobs: Iterable[JobId] | None = None, user: str | None = None) -> Follower:
-        """A follower; it joins when its first batch is asked for."""
-        return Follower(self, after, jobs, user)
+        """A follower; it joins when its first batch is asked for. A revision that is yet to come is the last one."""
+        return Follower(self, min(after, self._store.revision), jobs, user)
 
     def add(self, name: str, job: JobId, user: str | None) -> bool:
         """Add a job to what the follower of a name follows; false if there is none, or it may not see as much."""
