@@ -31,6 +31,8 @@ from volery.live.status import ErrorDetail, ErrorResponse, JobStatus
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10
+AGAIN_AFTER_S: Final = 5
+"""The time after which whoever is refused for now may ask again."""
 LIMIT_MAX: Final = 10_000
 """Rows of one answer."""
 UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
@@ -182,6 +184,8 @@ def refusal(place: str, problem: str, status: int) -> Response:
     response = as_json(ErrorResponse(ErrorDetail(place, problem)), status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
+    if status == 503:
+        response.headers["retry-after"] = str(AGAIN_AFTER_S)
     return response
 
 
