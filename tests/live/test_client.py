@@ -19,8 +19,8 @@ from volery.core.errors import InputError
 from volery.live import api_calls as asking
 from volery.live.api_calls import ApiError, CallFailedError
 from volery.live.asyncclient import AsyncClient
-from volery.live.client import Client
-from volery.live.status import JobStatus
+from volery.live.client import Client, JobFuture
+from volery.live.status import JobStatus, Receipt, TaskStatus
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -68,7 +68,7 @@ def test_results_of_calls_that_ended_together_are_fetched_together(api: str) -> 
         client._http.event_hooks["request"].append(lambda request: asked.append(request.url.path))
         client.run(halve, 0).result(LIMIT_S)
         with client._following().pause:
-            number = client.send(asking.calls(halve, [(item,) for item in range(40) if item != 13])).id
+            number = client._following().send(asking.calls(halve, [(item,) for item in range(40) if item != 13])).id
             futures: list[Future[float]] = [Future() for _ in range(39)]
             client._following().calls[number] = dict(enumerate(futures))
             list(client.events(number))  # to its end
@@ -136,6 +136,87 @@ def test_followers_come_back_after_a_restart_of_the_api(tmp_path: Path) -> None:
     with serving(tmp_path, port):
         assert job.result(LIMIT_S).state == "done"
     client.close()
+
+
+def asked_for_events(client: Client) -> list[str]:
+    """The queries with which a client opens streams of events, from now on."""
+    asked: list[str] = []
+    client._http.event_hooks["request"].append(
+        lambda request: asked.append(str(request.url.params)) if request.url.path == "/events" else None
+    )
+    return asked
+
+
+def statuses_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[JobStatus | TaskStatus]:
+    """All that a client is sent, from now on."""
+    follower, found = client._following(), list[JobStatus | TaskStatus]()
+    resolve = follower._resolve
+
+    def noted(status: JobStatus | TaskStatus) -> None:
+        found.append(status)
+        resolve(status)
+
+    monkeypatch.setattr(follower, "_resolve", noted)
+    return found
+
+
+def test_a_client_that_waits_is_sent_nothing_of_the_jobs_of_others(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Client(api) as client, Client(api) as other:
+        asked = asked_for_events(client)
+        statuses = statuses_of(client, monkeypatch)
+        slow = client.submit({"command": "sleep 60"})
+        assert other.submit({"command": "true", "tasks": 20}).result(LIMIT_S).state == "done"
+        assert [future.result(LIMIT_S) for future in other.map(halve, range(4))] == [0, 0.5, 1, 1.5]
+        slow.cancel()
+        assert slow.result(LIMIT_S).state == "cancelled"
+        assert {status.id if isinstance(status, JobStatus) else status.job for status in statuses} == {slow.id}
+        assert asked == ["jobs="], "submissions join the stream that is open"
+
+
+def test_calls_one_after_the_other_go_over_one_stream(api: str) -> None:
+    with Client(api) as client:
+        asked = asked_for_events(client)
+        assert [client.run(halve, number).result(LIMIT_S) for number in range(8)] == [n / 2 for n in range(8)]
+        assert client.submit({"command": "true"}).result(LIMIT_S).state == "done"
+        assert asked == ["jobs="]
+
+
+def test_a_submission_that_finds_no_stream_open_has_it_opened_again(api: str) -> None:
+    with Client(api) as client:
+        asked = asked_for_events(client)
+        follower = client._following()
+        follower._stream = "lost"
+        first, second = client.submit({"command": "true"}), client.run(halve, 3)
+        assert first.result(LIMIT_S).state == "done"
+        assert second.result(LIMIT_S) == 1.5
+        assert asked[0] == "jobs="
+        assert asked[1:], "the submissions were followed by a new stream"
+
+
+def test_a_job_that_was_submitted_before_under_its_key_ends_its_future(api: str) -> None:
+    """Its end is no event of the future."""
+    job = {"command": "true", "key": "once"}
+    with Client(api) as client:
+        assert client.submit(job).result(LIMIT_S).state == "done"
+        assert client.submit(job).result(LIMIT_S).state == "done"
+    with Client(api) as client:
+        client._following()._stream = "lost"
+        assert client.submit(job).result(LIMIT_S).state == "done"
+
+
+def test_a_job_that_the_api_has_lost_fails_its_own_future_alone(api: str) -> None:
+    with Client(api) as client:
+        following = client._following()
+        with following.pause:
+            lost = JobFuture(client, Receipt(id=700, tasks=1))
+            following.jobs[700] = lost
+            following.calls[701] = {0: (call := Future[float]())}
+            following._stream = "lost"
+        job = client.submit({"command": "true"})
+        for future in (lost, call):
+            with pytest.raises(InputError, match=r"jobs/70\d: there is no such job"):
+                future.result(LIMIT_S)
+        assert job.result(LIMIT_S).state == "done"
 
 
 def test_what_is_wrong_is_the_users_to_mend(api: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     ENDED_TASKS,
     RESULTS_MAX,
+    STREAM,
     Forecast,
     ForecastRecord,
     HostStatus,
@@ -46,6 +47,8 @@ RECONNECT_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Waits between attempts to come back to a stream of events; after the last one the futures fail."""
 CLOSE_S: Final = 5.0
 NOTHING_MORE: Final = 204
+NAMED_MAX: Final = 16_000
+"""Characters of the numbers of jobs that one stream is asked for; with more, it is that of all jobs."""
 TIMEOUT: Final = httpx2.Timeout(30.0, read=60.0)
 
 AnswerT = TypeVar("AnswerT")
@@ -113,7 +116,7 @@ class Client:
         """
         following = self._following()
         with following.pause:
-            future = JobFuture(self, self.send(job))
+            future = JobFuture(self, following.send(job))
             following.jobs[future.id] = future
         return future
 
@@ -147,7 +150,7 @@ class Client:
             future.set_running_or_notify_cancel()
         following = self._following()
         with following.pause:
-            following.calls[self.send(job).id] = dict(enumerate(futures))
+            following.calls[following.send(job).id] = dict(enumerate(futures))
         return futures
 
     def job(self, number: int) -> JobStatus:
@@ -272,8 +275,8 @@ class Client:
         self, reader: EventReader, job: int | None, follower: _Follower | None = None
     ) -> Iterator[JobStatus | TaskStatus]:
         waits: Iterator[float] = iter(())
-        query = {} if job is None else {"job": str(job)}
         while True:
+            query = follower.opening() if follower is not None else {} if job is None else {"job": str(job)}
             try:
                 with self._http.stream("GET", "/events", params=query, headers=reader.headers()) as response:
                     if response.status_code == NOTHING_MORE:
@@ -290,14 +293,18 @@ class Client:
                             if isinstance(status, JobStatus) and status.id == job and status.ended:
                                 return
                 wait_s = next(waits, None)
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, asking.BusyError) as error:
                 wait_s = next(waits, None)
-                if wait_s is None:
+                if wait_s is None and not (follower is not None and follower.reopens):
                     raise asking.unreachable(self.api, error) from None
+            except InputError as error:
+                if follower is None or not follower.has_lost(error):
+                    raise
+                wait_s = None
             wait_s = wait_s or RECONNECT_S[-1]
             if follower is None:
                 time.sleep(wait_s)
-            elif follower.closing.wait(wait_s):
+            elif follower.closing.wait(0 if follower.reopens else wait_s):
                 return
 
     def _following(self) -> _Follower:
@@ -307,9 +314,10 @@ class Client:
 
 
 class _Follower:
-    """Resolves futures in a thread of its own.
+    """Resolves futures in a thread of its own, which follows the jobs of its client and no others.
 
-    Events are passed over while `pause` is held, so that a job can be submitted and its future entered in one go.
+    Events are passed over while `pause` is held, so that a job can be submitted and its future entered in one go. A
+    submission names the stream that is open, which then follows the job. Where none is, the stream is opened again.
     """
 
     def __init__(self, client: Client) -> None:
@@ -318,13 +326,48 @@ class _Follower:
         self.calls: dict[int, dict[int, Future[Any]]] = {}
         self._client = client
         self.closing = threading.Event()
+        self.reopens = False
         self._socket: Any = None
+        self._stream: str | None = ""
+        self._is_open = threading.Event()
         self._ended: SimpleQueue[tuple[Future[Any], TaskStatus] | None] = SimpleQueue()
         reader = EventReader(client._ask(asking.revision()))
         self._thread = threading.Thread(target=self._follow, args=(reader,), name="volery-events", daemon=True)
         self._fetcher = threading.Thread(target=self._fetch, name="volery-results", daemon=True)
         self._thread.start()
         self._fetcher.start()
+        self._is_open.wait(CLOSE_S)  # without it, the first submission would have to open it again
+
+    def send(self, job: JobLike) -> Receipt:
+        """Submit a job that is followed from now on; call it while `pause` is held."""
+        client = self._client
+        if self._stream is None:  # an older API, which sends the events of all jobs
+            return client.send(job)
+        receipt, is_followed = client._ask(asking.submit_followed(job, client._named, self._stream))
+        if not is_followed:
+            self.reopens = True
+            self._hang_up()
+        return receipt
+
+    def opening(self) -> dict[str, str]:
+        """The query of a stream of events: the jobs that it is to follow."""
+        with self.pause:
+            self.reopens, self._stream = False, ""
+            named = asking.named_jobs({*self.jobs, *self.calls})
+        return {"jobs": named} if len(named) <= NAMED_MAX else {}
+
+    def has_lost(self, error: InputError) -> bool:
+        """Fail the futures of the job that the API does not know any more; true if there were any."""
+        place, _, number = error.place.rpartition("/")
+        with self.pause:
+            job = int(number) if place == "jobs" and number.isdecimal() else -1
+            futures: list[Future[Any]] = [*self.calls.pop(job, {}).values()]
+            if job in self.jobs:
+                futures.append(self.jobs.pop(job))
+            self.reopens = bool(futures)
+        for future in futures:
+            future.set_exception(error)
+        return bool(futures)
 
     def close(self) -> None:
         self.closing.set()
@@ -349,9 +392,12 @@ class _Follower:
                 self._fail(error)
 
     def connected(self, response: httpx2.Response) -> None:
-        self._socket = response.extensions["network_stream"].get_extra_info("socket")
-        if self.closing.is_set():
-            self._hang_up()
+        with self.pause:
+            self._socket = response.extensions["network_stream"].get_extra_info("socket")
+            self._stream = response.headers.get(STREAM)
+            if self.closing.is_set() or self.reopens:
+                self._hang_up()
+        self._is_open.set()
 
     def _hang_up(self) -> None:
         """End the wait for the next event; closing a socket alone would not wake the thread that reads it."""
