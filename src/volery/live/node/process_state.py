@@ -185,15 +185,22 @@ def _form(stream: Any) -> dict[str, Any]:
     return {name: getattr(stream, name) for name in names}
 
 
+def place(descriptor: int, path: str, flags: int) -> None:
+    """Open a file at a descriptor, which need not be open now.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    opened = os.open(path, flags, 0o644)
+    if opened == descriptor:
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - it has no name
+    else:
+        os.dup2(opened, descriptor)
+        os.close(opened)
+
+
 def _opened(descriptor: int, mode: str, form: dict[str, Any]) -> io.TextIOWrapper:
-    """A stream of a descriptor that need not be open now."""
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        if nothing != descriptor:
-            os.dup2(nothing, descriptor)
-            os.close(nothing)
+    place(descriptor, os.devnull, os.O_RDWR)
     file = open(descriptor, f"{mode}b", closefd=False)  # noqa: SIM115 - it stays open
     return io.TextIOWrapper(file, **form)
 

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from volery.live.command import WORK, Raised
-from volery.live.node.process_state import ProcessState, data_mb
+from volery.live.node.process_state import ProcessState, data_mb, place
 from volery.live.pickles import dumps, loads
 
 HEADER: Final = struct.Struct("<4sQI")
@@ -146,13 +146,9 @@ def _pickled_error(error: BaseException) -> bytes:
 
 def _begin(request: CallRequest) -> None:
     """Have what is printed go to the attempt's folder, and work there."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
+    place(0, os.devnull, os.O_RDONLY)
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        opened = os.open(f"{request.folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    os.close(nothing)
+        place(descriptor, f"{request.folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     os.chdir(f"{request.folder}/{WORK}")
     os.environ.update(request.environment)
 
@@ -240,10 +236,8 @@ def serve(calls: Socket) -> None:
 def main() -> None:
     """Keep the socket for ourselves: what is called finds no input, and its output goes to files."""
     calls = Socket(0)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    os.close(nothing)
+    place(0, os.devnull, os.O_RDONLY)
+    place(1, os.devnull, os.O_WRONLY)
     serve(calls)
 
 
