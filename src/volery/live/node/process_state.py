@@ -106,6 +106,12 @@ def _reset_loaded() -> None:
             multiprocessing.set_start_method(None, force=True)
 
 
+def stop_timers() -> None:
+    """Stop the timers that send signals, whose handlers may raise anything anywhere."""
+    for timer in _TIMERS:
+        signal.setitimer(timer, 0)
+
+
 class ProcessState:
     """The state of this process before its first call.
 
@@ -127,8 +133,7 @@ class ProcessState:
 
     def restore(self) -> str:
         """Bring back what a call has changed; return what it has changed for good, in words, or nothing."""
-        for timer in _TIMERS:
-            signal.setitimer(timer, 0)
+        stop_timers()
         signal.set_wakeup_fd(-1)
         for caught, handler in self._handlers.items():
             if handler is not None and signal.getsignal(caught) is not handler:
@@ -193,7 +198,7 @@ def place(descriptor: int, path: str, flags: int) -> None:
     """
     opened = os.open(path, flags, 0o644)
     if opened == descriptor:
-        os.set_inheritable(descriptor, True)  # noqa: FBT003 - it has no name
+        os.set_inheritable(descriptor, True)
     else:
         os.dup2(opened, descriptor)
         os.close(opened)

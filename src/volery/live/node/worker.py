@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from volery.live.command import WORK, Raised
-from volery.live.node.process_state import ProcessState, data_mb, place
+from volery.live.node.process_state import ProcessState, data_mb, place, stop_timers
 from volery.live.pickles import dumps, loads
 
 HEADER: Final = struct.Struct("<4sQI")
@@ -89,7 +89,11 @@ def answer(request: CallRequest) -> CallAnswer:
     process = os.getpid()
     try:
         function, arguments, named = loads(request.pickled)
-        result = dumps(copy_context().run(function, *arguments, **named))
+        try:
+            returned = copy_context().run(function, *arguments, **named)
+        finally:
+            stop_timers()
+        result = dumps(returned)
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         with suppress(BaseException):  # its standard error may be anything
             traceback.print_exc()
