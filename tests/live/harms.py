@@ -32,7 +32,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from volery.live.node.descendants import MARK_LIMIT
 
-
 ANY_SYS: Any = sys
 ANY_OS: Any = os
 """Modules of which a call may replace whatever it wants."""
