@@ -1,7 +1,6 @@
-"""Everything that a called function can do to its worker process, and what has to come of it.
+"""Everything that a called function can do to its worker process.
 
-Each harm is a function and the end that its own call must have. `seen` is the state in which a call finds its process:
-after any harm, the next call must find the same.
+`seen` is the state in which a call finds its process: after any harm, the next call must find the same.
 """
 
 from __future__ import annotations
@@ -24,30 +23,17 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from volery.live.node.descendants import MARK_LIMIT
 
 ANY_SYS: Any = sys
 ANY_OS: Any = os
 """Modules of which a call may replace whatever it wants."""
-
-
-class Harm(NamedTuple):
-    """A function, and the end of its call.
-
-    Args:
-        value: what it returns; where there is a reason, it fails.
-        reason: a part of the reason of its failure.
-    """
-
-    function: Callable[[], Any]
-    value: Any = None
-    reason: str = ""
 
 
 def seen() -> dict[str, Any]:
@@ -443,73 +429,6 @@ def raises_very_much() -> NoReturn:
     raise ValueError("x" * 3_000_000)
 
 
-class Hostile:
+class RaisesAsItIsPickled:
     def __reduce__(self) -> NoReturn:
         raise SystemExit("as it is pickled")
-
-
-HARMS = {
-    harm.function.__name__: harm
-    for harm in (
-        Harm(forks_and_returns, "parent"),
-        Harm(forks_and_raises, "parent"),
-        Harm(forks_and_exits, "parent"),
-        Harm(forks_and_does_not_wait, "parent"),
-        Harm(forks_without_python, "parent"),
-        Harm(forks_as_it_is_pickled, "parent"),
-        Harm(leaves_its_copy_behind, reason="its worker process ended with exit code 7"),
-        Harm(becomes_another_program, reason="by another program (exec), which was ended: sleep 60"),
-        Harm(leaves_a_thread, "threads"),
-        Harm(leaves_a_pool, 3),
-        Harm(exits_in_a_thread, "well"),
-        Harm(starts_processes, [1, 2]),
-        Harm(returns, 1),
-        Harm(raises, reason="KeyError: 'missing'"),
-        Harm(exits, reason="SystemExit: with words"),
-        Harm(exits_at_once, reason="its worker process ended with exit code 3"),
-        Harm(aborts, reason="its worker process ended by signal SIGABRT"),
-        Harm(kills_itself, reason="its worker process ended by signal SIGKILL"),
-        Harm(kills_its_group, reason="its worker process ended by signal SIGTERM"),
-        Harm(is_interrupted, reason="KeyboardInterrupt"),
-        Harm(crashes, reason="its worker process ended by signal SIGSEGV"),
-        Harm(sets_an_alarm, "alarm"),
-        Harm(ignores_signals, "ignored"),
-        Harm(blocks_signals, "blocked"),
-        Harm(handles_signals_below_python, "below"),
-        Harm(lowers_soft_limits, "soft"),
-        Harm(lowers_hard_limits, "hard"),
-        Harm(lowers_its_priority, 3),
-        Harm(gives_up_privileges, 0),
-        Harm(moves_to_one_processor, "moved"),
-        Harm(closes_the_lowest_descriptors, "closed"),
-        Harm(closes_all_descriptors, reason="could not send the answer"),
-        Harm(covers_all_descriptors, reason="could not send the answer"),
-        Harm(writes_to_all_descriptors, reason="answer to another call"),
-        Harm(leaves_files_open, 100),
-        Harm(closes_its_output, 41),
-        Harm(has_no_output, 42),
-        Harm(replaces_its_output, 43),
-        Harm(detaches_its_output, 44),
-        Harm(encodes_its_output_otherwise, 45),
-        Harm(has_an_output_that_fails, 46),
-        Harm(prints_much, 47),
-        Harm(changes_its_folder, "/"),
-        Harm(removes_its_folder, "removed"),
-        Harm(masks_its_files, 0o22),
-        Harm(changes_variables, "changed"),
-        Harm(clears_variables, "cleared"),
-        Harm(replaces_variables, "replaced"),
-        Harm(changes_settings, "set"),
-        Harm(logs_into_its_file, "logs"),
-        Harm(recurses, reason="RecursionError"),
-        Harm(recurses_without_bound, reason="its worker process ended by signal SIGSEGV"),
-        Harm(takes_all_memory, reason="MemoryError"),
-        Harm(generates, reason="cannot pickle 'generator' object"),
-        Harm(waits, reason="cannot pickle 'coroutine' object"),
-        Harm(raises_without_a_text, reason="SilentError: its text cannot be read"),
-        Harm(raises_what_cannot_be_pickled, reason="OSError: [Errno 5] why"),
-        Harm(raises_very_much, reason="ValueError: xxxx"),
-        Harm(Hostile, reason="SystemExit: as it is pickled"),
-    )
-}
-"""Harms by name; those of `handles_signals` are not here, since they may come before or after the end of their call."""

@@ -82,7 +82,7 @@ def clear_folder(name: str) -> str:
 def test_a_call_that_removes_its_working_folder_keeps_its_output_and_result(tmp_path: Path) -> None:
     async def scenario(it: Bench) -> None:
         for _ in range(2):
-            end = await it.run(Call(cloudpickle.dumps((lambda: clear_folder(os.getcwd()), (), {}))))
+            end = await it.run(Call(cloudpickle.dumps((lambda: clear_folder(str(Path.cwd())), (), {}))))
             assert cloudpickle.loads(end.result) == "result"
             assert lines_of(Path(end.folder) / "stdout") == ["begin", "end"]
 

@@ -23,6 +23,7 @@ import msgspec
 
 from volery.core.events import Outcome
 from volery.core.model import Address, JobId, Task, TaskId
+from volery.live.clock import is_set_within
 from volery.live.command import Call, decode_payload
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import (
@@ -131,11 +132,7 @@ class _Worker:
 
     async def ends(self) -> bool:
         """True if the process ends by itself, which it does soon after its socket."""
-        for _ in range(round(_LEFT_S / _LEFT_LOOK_S)):
-            if self.ended.is_set():
-                return True
-            await asyncio.sleep(_LEFT_LOOK_S)
-        return False
+        return await is_set_within(self.ended, _LEFT_S)
 
     async def wait(self) -> int:
         """Wait for the end of the process, and return its exit code."""
