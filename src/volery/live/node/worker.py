@@ -25,7 +25,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from volery.live.command import WORK, Raised
-from volery.live.node.process_state import ProcessState, data_mb, place, stop_timers
+from volery.live.node.process_state import ProcessState, place, private_mb, stop_timers
 from volery.live.pickles import dumps
 
 HEADER: Final = struct.Struct("<4sQI")
@@ -87,7 +87,7 @@ def frame(number: int, content: CallRequest | CallAnswer) -> bytes:
 
 def answer(request: CallRequest) -> CallAnswer:
     """Make the call; whatever it raises is part of the answer. A process that the call has forked ends here."""
-    process = os.getpid()
+    own_pid = os.getpid()
     try:
         function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
         try:
@@ -98,10 +98,10 @@ def answer(request: CallRequest) -> CallAnswer:
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         with suppress(BaseException):  # its standard error may be anything
             traceback.print_exc()
-        if os.getpid() != process:
+        if os.getpid() != own_pid:
             _end_copy(1)
         return CallAnswer(_pickled_error(error), _text(error))
-    if os.getpid() != process:
+    if os.getpid() != own_pid:
         _end_copy(0)
     if len(result) > RESULT_BYTES_MAX:
         problem = f"the result has {len(result)} bytes pickled, of at most {RESULT_BYTES_MAX}; write it to a file"
@@ -171,7 +171,7 @@ def _answer_in(request: CallRequest, state: ProcessState) -> CallAnswer:
         changed = state.restore()
     except BaseException as error:  # whatever the call has left, it has its result
         changed = f"it cannot be brought back: {_text(error)}"
-    return msgspec.structs.replace(answered, changed=changed, grown_mb=max(data_mb() - state.data_mb, 0))
+    return msgspec.structs.replace(answered, changed=changed, grown_mb=max(private_mb() - state.private_mb, 0))
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-class Socket:
+class CallSocket:
     """The end of the socket in this process, checked before each answer: calls may close and open descriptors."""
 
     def __init__(self, given: int) -> None:
@@ -203,7 +203,7 @@ class Socket:
         return found.st_dev, found.st_ino
 
     def read(self, byte_count: int) -> bytes:
-        """So many bytes; fewer where the other end is closed."""
+        """Read so many bytes, or fewer where the other end is closed."""
         found = bytearray()
         while len(found) < byte_count and (piece := os.read(self._descriptor, byte_count - len(found))):
             found += piece
@@ -222,7 +222,7 @@ class Socket:
             rest = rest[os.write(self._descriptor, rest) :]
 
 
-def serve(calls: Socket) -> None:
+def serve(calls: CallSocket) -> None:
     """Answer calls until there are no more."""
     decoder: Any = msgspec.msgpack.Decoder(CallRequest)
     state = ProcessState()
@@ -240,7 +240,7 @@ def serve(calls: Socket) -> None:
 
 def main() -> None:
     """Keep the socket for ourselves: what is called finds no input, and its output goes to files."""
-    calls = Socket(0)
+    calls = CallSocket(0)
     place(0, os.devnull, os.O_RDONLY)
     place(1, os.devnull, os.O_WRONLY)
     serve(calls)
