@@ -78,11 +78,15 @@ class Role:
         self.start()
         return True
 
-    def end(self) -> None:
-        """Have it end in order."""
+    def end_soon(self) -> None:
+        """Ask it to end in order; it stays away until `start`."""
         self._held = True
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Have it end in order."""
+        self.end_soon()
         try:
             self.running.wait(END_S)
         except subprocess.TimeoutExpired:
