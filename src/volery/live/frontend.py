@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +20,7 @@ from volery.live.runtime.submitter import Frontend, SubmitterSite
 from volery.live.service.api import ApiServer, demand_safe
 from volery.live.service.archive import Archive
 from volery.live.service.authentication import Authenticator, TokenFile
+from volery.live.service.forecast_inputs import reading
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.http_server import ConnectionLimits
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
@@ -112,8 +115,8 @@ def opened_store(path: Path, marks: Mapping[str, StoreMark], gives_up_jobs: bool
     Raises:
         InputError: it is older or missing, cannot be opened, or is damaged.
     """
-    if not (path.exists() or gives_up_jobs):
-        demand_newest(path, None, marks)  # no empty store is made then
+    if not (gives_up_jobs or _holds_jobs(path)):
+        demand_newest(path, None, marks)  # nothing is written then: a log that comes back still fits its file
     store = JobStore(path)
     try:
         demand_newest(path, store.mark(store.revision), marks)
@@ -124,6 +127,17 @@ def opened_store(path: Path, marks: Mapping[str, StoreMark], gives_up_jobs: bool
         log.warning("%s: jobs that are not in it, and ends of tasks since, are given up (%s)", path, error.problem)
         store.continue_from(marks.values(), unix_now_us())
     return store
+
+
+def _holds_jobs(path: Path) -> bool:
+    """True if there is a store, or something that `JobStore` refuses with the reason."""
+    if not path.is_file():
+        return path.exists()
+    try:
+        with closing(reading(path)) as sql:
+            return bool(sql.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.Error:
+        return True
 
 
 def _no_hosts(_: bytes) -> None: ...

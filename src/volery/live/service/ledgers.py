@@ -82,7 +82,8 @@ class ShareHistory:
         if reweighs > number:
             rows = [(reweighs + more, name, weight, own.get(name, weight), CONTINUED, at_us)
                     for more, (name, weight) in enumerate(sorted(weights.items()), 1)]  # fmt: skip
-            self._write.executemany("INSERT INTO reweighs VALUES (?, ?, ?, ?, ?, ?)", rows)
+            query = "INSERT INTO reweighs (number, name, weight, was, by, at_us) VALUES (?, ?, ?, ?, ?, ?)"
+            self._write.executemany(query, rows)
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
         """Changes of weights, or of one, the last one first."""
@@ -192,10 +193,8 @@ class AssignmentLedger:
 
     def continue_from(self, moves: Iterable[Reassignment], at_us: int) -> None:
         """Take over the moves of a newer store: schedulers know them, and no epoch is given twice."""
-        self._write.executemany(
-            "INSERT OR IGNORE INTO moves VALUES (?, ?, ?, ?)",
-            ((move.epoch, move.origin, move.heir, at_us) for move in moves),
-        )
+        query = "INSERT OR IGNORE INTO moves (epoch, origin, heir, at_us) VALUES (?, ?, ?, ?)"
+        self._write.executemany(query, ((move.epoch, move.origin, move.heir, at_us) for move in moves))
 
     def owners(self) -> list[tuple[JobId, Owner]]:
         """Open jobs that are not at their usual scheduler."""
@@ -233,8 +232,10 @@ CREATE TABLE IF NOT EXISTS archived (
   job INTEGER PRIMARY KEY, user TEXT NOT NULL, file INTEGER NOT NULL, tasks INTEGER NOT NULL, checksum INTEGER)
 """,
     "CREATE INDEX IF NOT EXISTS archived_by_file ON archived (file)",
-    "CREATE TABLE IF NOT EXISTS used "
-    "(job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL, checksum INTEGER)",
+    (
+        "CREATE TABLE IF NOT EXISTS used "
+        "(job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL, checksum INTEGER)"
+    ),
     _MOVES,
     _ASSIGNMENTS,
     *_SHARES.split(";"),
@@ -280,7 +281,7 @@ class ArchiveLedger:
 
     def forbid(self, first: ArchivedKey) -> None:
         """Give no number and no revision below these."""
-        self._sql.execute("INSERT INTO used VALUES (?, ?, ?)", first)
+        self._sql.execute("INSERT INTO used (job, task, revision) VALUES (?, ?, ?)", first)
 
     def of(self, job: JobId) -> ArchivedJob | None:
         """The user of an archived job, and the number of its file."""

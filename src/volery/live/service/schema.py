@@ -34,8 +34,10 @@ LOG_BYTES: Final = 64 << 20
 BUSY_MS: Final = 50
 """A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
 TABLES: Final = (
-    "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, "
-    "checksum INTEGER)",
+    (
+        "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, "
+        "checksum INTEGER)"
+    ),
     """
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY, key TEXT UNIQUE, description INTEGER NOT NULL, first_task INTEGER NOT NULL,
@@ -69,7 +71,7 @@ _ADDED: Final = (
     FORMATS_TABLE,
     USAGES_TABLE,
     *ledgers.TABLES,
-    "CREATE TABLE IF NOT EXISTS store (name TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS store (name TEXT NOT NULL, checksum INTEGER)",
 )
 
 log = logging.getLogger(__name__)
@@ -123,7 +125,7 @@ class Database:
         row = self.write.execute("SELECT name FROM store").fetchone()
         if row is None:
             row = (secrets.token_hex(8),)
-            self.write.execute("INSERT INTO store VALUES (?)", row)
+            self.write.execute("INSERT INTO store (name) VALUES (?)", row)
         return str(row[0])
 
     def continue_store(self, name: str) -> None:
