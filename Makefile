@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce docs clean
 
 # Python compiles what is imported, when it is: compiling all packages takes longer than all else here.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -133,6 +133,9 @@ CHAOS := --design megha
 SEED := 1
 chaos: $(VENV)/.tools  ## ten minutes of harm to a live federation of real processes; needs nats-server
 	$(BIN)/python -m tests.live.chaos --minutes 10 --seed $(SEED) $(CHAOS)
+
+starts: $(VENV)/.tools  ## 300 starts of all hosts at once, but one that is dead for good: each is at work within its limit; needs nats-server
+	$(BIN)/python -m tests.live.chaos.starts
 
 chaos-ci: $(VENV)/.tools  ## ninety seconds of it for each of four designs, two with certificates
 	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha --tls

@@ -48,6 +48,11 @@ class Role:
         self.running.kill()
         self.running.wait()
 
+    @property
+    def is_away(self) -> bool:
+        """True while somebody else has to start it."""
+        return self._held
+
     def signal(self, number: int) -> None:
         """Send a signal, if it lives."""
         if self.running.poll() is None:
