@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos chaos-ci figure screenshot reproduce docs clean
+.PHONY: demo check test test-newest test-oldest lock static costs coverage lint types imports unit conformance bench bench-serving bench-window bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -154,6 +154,9 @@ CHAOS := --design megha
 SEED := 1
 chaos: $(VENV)/.tools  ## ten minutes of harm to a live federation of real processes; needs nats-server
 	$(BIN)/python -m tests.live.chaos --minutes 10 --seed $(SEED) $(CHAOS)
+
+starts: $(VENV)/.tools  ## 300 starts of all hosts at once, but one that is dead for good: each is at work within its limit; needs nats-server
+	$(BIN)/python -m tests.live.chaos.starts
 
 chaos-ci: $(VENV)/.tools  ## ninety seconds of it for each of four designs, two with certificates
 	$(BIN)/python -m tests.live.chaos --minutes 1.5 --seed $(SEED) --design megha --tls
