@@ -27,8 +27,8 @@ from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLe
 from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     NOTHING,
-    SELECT_JOB,
     SELECT_TASK,
+    ChangedRows,
     JobListings,
     JobRow,
     OpenJob,
@@ -37,14 +37,13 @@ from volery.live.service.rows import (
     counts_of,
     digest_of,
     encoded,
-    job_status,
     key_of,
     sound_content,
     state_after,
     task_status,
 )
 from volery.live.service.schema import Database, described
-from volery.live.status import JobStatus, TaskState, TaskStatus
+from volery.live.status import TaskState, TaskStatus
 
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
@@ -96,10 +95,13 @@ class JobStore:
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
+        changed = ChangedRows(self._read)
+        self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
+        self._changed_jobs: set[JobId] = set()
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = UsageTable(self._sql, self._read)
         self._tally = UserCounters(self._read)
@@ -220,6 +222,11 @@ class JobStore:
         self._refused = self._refused_jobs()
         self._revision = self.revision
 
+    def take_changed_jobs(self) -> set[JobId]:
+        """The jobs of which something was written since the last call."""
+        jobs, self._changed_jobs = self._changed_jobs, set()
+        return jobs
+
     def _next_revision(self) -> int:
         self._revision += 1
         return self._revision
@@ -250,6 +257,7 @@ class JobStore:
             task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
         )  # fmt: skip
         self._sql.execute(_WRITE_JOB, job.row(self._next_revision()))
+        self._changed_jobs.add(number)
         pending = task_count - len(obstacles)
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
@@ -337,6 +345,7 @@ class JobStore:
         self._write_tasks(self._rows.values())
         self._usages.write()
         changed = self._changed.values()
+        self._changed_jobs.update(self._changed)
         self._sql.executemany(_UPDATE_JOB, [job.row(self._next_revision()) for job in changed])
         for job in changed:
             counts = job.load()
@@ -443,24 +452,6 @@ class JobStore:
             return b""
         check_row("tasks", row)
         return bytes(row[_RESULT])
-
-    def changes(
-        self, after: int, job: JobId | None, limit: int, user: str | None = None
-    ) -> list[JobStatus | TaskStatus]:
-        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
-        jobs = self._read.execute(
-            f"{SELECT_JOB} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "
-            "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",
-            (after, job, limit, user),
-        )
-        tasks = self._read.execute(
-            f"{SELECT_TASK} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
-            "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
-            (after, job, limit, user),
-        )
-        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
-        found.sort(key=lambda status: status.revision)
-        return found[:limit]
 
     def open_ids(self) -> Sequence[JobId]:
         """The numbers of jobs that have not ended, the oldest first."""
