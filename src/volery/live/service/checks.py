@@ -19,9 +19,10 @@ from volery.live.runtime.recordfile import OtherVersionError, UnbegunError
 from volery.live.runtime.snapshots import pickle_of
 from volery.live.service.archive import demand_digests, digests_path
 from volery.live.service.authentication import TokenFile
+from volery.live.service.checksums import FORECASTS, readable
 from volery.live.service.forecast_inputs import reading
 from volery.live.service.marks import read_mark
-from volery.live.service.soundness import log_soundness, store_damage
+from volery.live.service.soundness import damage_of_pages, damage_of_table, log_soundness, store_damage
 
 STORE: Final = "jobs.sqlite"
 Check = Callable[[Path], str | Iterable[str]]
@@ -36,7 +37,7 @@ def is_state_folder(folder: Path) -> bool:
 def check_state(folder: Path) -> Iterator[CheckedFile]:
     """All files of a state folder that have checksums; a host may be at work meanwhile. Nothing is written."""
     kinds: tuple[tuple[str, Check], ...] = (
-        (STORE, _check_store), ("forecasts.sqlite", _check_pages), ("tokens.json", _check_tokens),
+        (STORE, _check_store), ("forecasts.sqlite", _check_forecasts), ("tokens.json", _check_tokens),
         ("jobs.mark", _check_mark),
         ("archive/jobs-*.parquet", _check_archived), ("archive/tasks-*.parquet", _check_tasks),
         ("lives/*", _check_incarnation), ("agents/*/processes", _check_ledger),
@@ -100,10 +101,10 @@ def _lock_of(path: Path) -> Iterator[bool]:
         os.close(lock)
 
 
-def _check_pages(path: Path) -> Iterable[str]:
+def _check_forecasts(path: Path) -> Iterable[str]:
     with closing(reading(path)) as sql:
-        found = [str(problem) for (problem,) in sql.execute("PRAGMA integrity_check(9)")]
-    return [f"its pages are damaged: {' '.join(problem.split())}" for problem in found if problem != "ok"]
+        sql.text_factory = readable
+        return [*damage_of_pages(sql), *damage_of_table(sql, FORECASTS)]
 
 
 def _check_tokens(path: Path) -> str:
