@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -39,9 +38,7 @@ def test_a_task_that_clears_its_working_folder_keeps_its_output(tmp_path: Path, 
 
 @pytest.mark.parametrize("amounts", [{}, {"memory_mb": 64}])
 @pytest.mark.parametrize("stdin", [b"", b"given"])
-def test_the_working_folder_is_empty_when_a_task_begins(
-    tmp_path: Path, amounts: dict[str, int], stdin: bytes
-) -> None:
+def test_the_working_folder_is_empty_when_a_task_begins(tmp_path: Path, amounts: dict[str, int], stdin: bytes) -> None:
     async def scenario(it: Bench) -> None:
         end = await it.run(Command(("sh", "-c", "ls -A | wc -l"), stdin=stdin, **amounts))  # type: ignore[arg-type]
         assert lines_of(Path(end.folder) / "stdout") == ["0"]
@@ -84,7 +81,7 @@ def clear_folder(name: str) -> str:
 def test_a_call_that_removes_its_working_folder_keeps_its_output_and_result(tmp_path: Path) -> None:
     async def scenario(it: Bench) -> None:
         for _ in range(2):
-            end = await it.run(Call(cloudpickle.dumps((lambda: clear_folder(os.getcwd()), (), {}))))
+            end = await it.run(Call(cloudpickle.dumps((lambda: clear_folder(str(Path.cwd())), (), {}))))
             assert cloudpickle.loads(end.result) == "result"
             assert lines_of(Path(end.folder) / "stdout") == ["begin", "end"]
 

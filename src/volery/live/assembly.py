@@ -179,11 +179,7 @@ async def _begin(
         node.reporter.again()
     if supervised is not None:
         supervised.go_on(host.ended)
-    confined = node.introduction(nodes)
-    if confined is not None and node.reporter is not None:
-        node.reporter.introduce(confined)
-    elif confined is not None:
-        host.inbox.report(confined)
+    node.introduce(nodes, host.inbox.report)
     if front is not None:
         await front.open()
 

@@ -65,12 +65,14 @@ class NodeRules(msgspec.Struct, frozen=True):
         output: how much of what they leave behind is kept.
         amounts: whether they ask for amounts, and not for slots.
         environment: names of variables that they take over from the agent, beside the usual ones; `*` ends a pattern.
+        gives_back: whether an attempt may end as "unstarted" where the machine lacks something, to start elsewhere.
     """
 
     isolation: Isolation = Isolation()
     output: OutputLimits = OutputLimits()
     amounts: bool = False
     environment: tuple[str, ...] = ()
+    gives_back: bool = False
 
 
 NO_RULES: Final = NodeRules()

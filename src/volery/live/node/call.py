@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -29,13 +32,18 @@ from volery.live.node.context import (
     inherited_environment,
 )
 from volery.live.node.executor import OnEnd, Report, report_now
+from volery.live.node.output import opened_outputs
 from volery.live.node.processes import signal_name
-from volery.live.node.worker import LENGTH, CallAnswer, CallRequest, frame
+from volery.live.node.shortage import GIVE_BACK_S, WorkerNotReadyError, demand_spare, lack_of, unstarted
+from volery.live.node.spawn import Account
+from volery.live.node.worker import LENGTH, READY, CallAnswer, CallRequest, frame
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
 _LEFT_S: Final = 1.0
 """What a call has started and left has so long to be gone once it is killed; else its worker goes, too."""
 _LEFT_LOOK_S: Final = 0.002
+READY_S: Final = 60.0
+"""A worker that is not ready after so long is replaced."""
 
 
 class _Worker:
@@ -92,7 +100,7 @@ class _Worker:
 class _CallAttempt:
     """One launch; `worker` is the process that makes the call."""
 
-    __slots__ = ("attempt", "folder", "held", "node", "number", "on_end", "stopped", "task", "worker")
+    __slots__ = ("attempt", "folder", "held", "node", "number", "on_end", "since", "stopped", "task", "worker")
 
     def __init__(self, node: Address, task: Task, attempt: int, number: int, on_end: OnEnd) -> None:
         self.node = node
@@ -104,6 +112,11 @@ class _CallAttempt:
         self.held: Hold | None = None
         self.stopped = False
         self.worker: _Worker | None = None
+        self.since = time.monotonic()
+
+    @property
+    def key(self) -> tuple[TaskId, int]:
+        return self.task.id, self.attempt
 
 
 class CallExecutor:
@@ -174,21 +187,43 @@ class CallExecutor:
                     # What one user's code has left in a process is nothing for another's.
                     await self._bury(worker)
                     worker = None
-                if worker is None and not attempt.stopped:
-                    try:
-                        worker, served = await self._new_worker(user), user
-                    except (OSError, ValueError, subprocess.SubprocessError) as error:
-                        if not attempt.stopped:
-                            self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
+                if worker is None:
+                    worker, served = await self._worker_for(attempt, user), user
                 # It may have been killed while it waited, and has then ended already.
                 if attempt.stopped or worker is None:
                     continue
                 if not await self._call(worker, attempt):
                     await self._bury(worker)
                     worker = None
+                self._means.pause.freed()
         finally:
             if worker is not None:
                 await self._bury(worker)
+
+    async def _worker_for(self, attempt: _CallAttempt, user: str) -> _Worker | None:
+        """A new worker for an attempt; None where that has ended."""
+        while not attempt.stopped:
+            try:
+                return await self._new_worker(user)
+            except (OSError, ValueError, MemoryError, subprocess.SubprocessError, WorkerNotReadyError) as error:
+                if not await self._is_delayed(attempt, error):
+                    if not attempt.stopped:
+                        self._end(attempt, "failed", f"not started: {_why_no_worker(error)}")
+                    return None
+        return None
+
+    async def _is_delayed(self, attempt: _CallAttempt, error: BaseException) -> bool:
+        """Wait where the machine lacks something to start an attempt; false if it has ended, or is to fail."""
+        pause = self._means.pause
+        if attempt.stopped or not lack_of(error):
+            return False
+        pause.begin(attempt.key, error)
+        if self._means.may_give_back(attempt.attempt) and attempt.since <= time.monotonic() - GIVE_BACK_S:
+            attempt.stopped = True
+            self._end(attempt, "unstarted", unstarted(attempt.node, pause.words))
+            return False
+        await pause.over()
+        return not attempt.stopped
 
     async def _new_worker(self, user: str) -> _Worker:
         means = self._means
@@ -210,15 +245,24 @@ class CallExecutor:
                 writer.close()
                 raise
         try:
-            means.began(popen.pid)
-            return _Worker(popen, mark, reader, writer)
+            worker = _Worker(popen, mark, reader, writer)
         except OSError:
             popen.kill()
             popen.wait()
-            means.ended(popen.pid)
             means.descendants.release(mark)
             writer.close()
             raise
+        means.began(popen.pid)
+        try:
+            async with asyncio.timeout(READY_S):
+                await reader.readexactly(len(READY))
+        except BaseException as error:
+            code = await self._bury(worker)
+            if not isinstance(error, asyncio.IncompleteReadError | ConnectionError | TimeoutError):
+                raise  # this executor is being closed
+            how = f"signal {signal_name(-code)}" if code < 0 else f"exit code {code}"
+            raise WorkerNotReadyError(f"one has ended with {how} before it could take a call") from None
+        return worker
 
     async def _bury(self, worker: _Worker) -> int:
         """End a worker, with all that its calls have started; of one that was ended before, only its exit code."""
@@ -235,22 +279,21 @@ class CallExecutor:
     async def _call(self, worker: _Worker, attempt: _CallAttempt) -> bool:
         """Make one call; true if the worker can make another."""
         task = attempt.task
-        try:
-            call = decode_payload(task.payload)
-            if not isinstance(call, Call):
-                raise ValueError("the task carries no callable")
-            account = self._means.account_of(call.user)
-            folder, attempt.number = self._means.folders.make(task, attempt.number)
-            if account is not None:
-                account.own(folder)
-            attempt.folder = str(folder)
-            attempt.held = held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
-            if held is not None:
-                held.take_in(worker.pid)
-        except (OSError, ValueError) as error:
-            self._end(attempt, "failed", f"not started: {error}")
-            return attempt.held is None
-        self._means.watch_output(folder, account)
+        while True:
+            try:
+                call, account = self._prepare(worker, attempt)
+                break
+            except (OSError, ValueError, MemoryError) as error:
+                is_free = attempt.held is None
+                self._undo(attempt)
+                if await self._is_delayed(attempt, error):
+                    continue
+                if not attempt.stopped:
+                    self._end(attempt, "failed", f"not started: {error}")
+                return is_free
+        self._means.pause.started(attempt.key)
+        held = attempt.held
+        self._means.watch_output(Path(attempt.folder), account)
         attempt.worker = worker
         if self._report is not None:
             self._report(
@@ -285,6 +328,42 @@ class CallExecutor:
         # A kill may have come while the answer was on its way.
         return free and not attempt.stopped
 
+    def _prepare(self, worker: _Worker, attempt: _CallAttempt) -> tuple[Call, Account | None]:
+        """Make the folder of a call, and hold its worker to what it asks for.
+
+        Raises:
+            OSError: the folder cannot be made, or the worker not be held.
+            ValueError: it is no call, or cannot run here.
+        """
+        task = attempt.task
+        call = decode_payload(task.payload)
+        if not isinstance(call, Call):
+            raise ValueError("the task carries no callable")
+        account = self._means.account_of(call.user)
+        folder, attempt.number = self._means.folders.make(task, attempt.number)
+        attempt.folder = str(folder)
+        opened = opened_outputs(folder)
+        try:
+            demand_spare(opened[-1])
+            if account is not None:
+                account.own(folder, opened)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+        attempt.held = self._means.confinement.hold(attempt_name(task, attempt.attempt), call)
+        if attempt.held is not None:
+            attempt.held.take_in(worker.pid)
+        return call, account
+
+    def _undo(self, attempt: _CallAttempt) -> None:
+        """Remove what was prepared for a call that has not begun."""
+        if attempt.held is not None:
+            attempt.held.release()
+        if attempt.folder:
+            shutil.rmtree(attempt.folder, ignore_errors=True)
+        attempt.held, attempt.folder = None, ""
+        attempt.number = self._means.number_of(attempt.task, attempt.attempt)
+
     def _freed(self, worker: _Worker, attempt: _CallAttempt) -> bool:
         """Take the worker out of the group of its call, and end what else the call has started; true if it worked."""
         if attempt.held is None:
@@ -310,6 +389,7 @@ class CallExecutor:
         if attempt.held is not None:
             attempt.held.end()
         self._means.outputs.end(attempt.folder)
+        self._means.pause.forget(attempt.key)
         if self._report is not None:
             self._report(
                 report_now(

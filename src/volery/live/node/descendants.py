@@ -17,6 +17,7 @@ import asyncio
 import ctypes
 import fcntl
 import hashlib
+import logging
 import os
 import select
 import signal
@@ -28,6 +29,8 @@ from typing import Final, NamedTuple
 
 from volery.core.errors import InputError
 from volery.live.files import opened_lock
+
+log = logging.getLogger(__name__)
 
 MARK_LIMIT: Final = 10
 """RLIMIT_LOCKS, which Python does not name."""
@@ -326,6 +329,7 @@ class ProcessLedger:
         self._path = folder / "processes"
         self._running: dict[int, int] = {}
         self._lines = 0
+        self._is_behind = False
         self.killed = kill_orphans(_read(self._path), self.mark, agent_mark(folder))
         self._file = self._rewritten()
 
@@ -346,11 +350,22 @@ class ProcessLedger:
         os.close(self._lock)
 
     def _write(self, line: str) -> None:
-        os.write(self._file, line.encode())
-        self._lines += 1
-        if self._lines > COMPACT_LINES + 2 * len(self._running):
-            os.close(self._file)
-            self._file = self._rewritten()
+        """Append a line, or begin the file anew; without room for either, it is written with a later one.
+
+        Until then a mark and the environment tell what runs here: a task is not to fail for its record.
+        """
+        try:
+            if self._is_behind or self._lines > COMPACT_LINES + 2 * len(self._running):
+                rewritten = self._rewritten()
+                os.close(self._file)
+                self._file = rewritten
+            else:
+                self._is_behind = os.write(self._file, line.encode()) < len(line)
+                self._lines += 1
+        except OSError as error:
+            if not self._is_behind:
+                log.warning("%s lacks what runs here until it can be written: %s", self._path, error.strerror)
+            self._is_behind = True
 
     def _rewritten(self) -> int:
         fresh = self._path.with_suffix(".new")
@@ -359,7 +374,7 @@ class ProcessLedger:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
             file.writelines(lines)  # no other account may see which processes are whose
         fresh.replace(self._path)
-        self._lines = 0
+        self._lines, self._is_behind = 0, False
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 

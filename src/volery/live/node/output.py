@@ -35,6 +35,7 @@ STREAMS: Final = ("stdout", "stderr")
 _FOLDER: Final = re.compile(r"([0-9]{1,18})/([0-9]{1,18}\.[0-9]{1,18})")
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -65,6 +66,23 @@ def open_output(root: Path, folder: str, stream: str) -> int | None:
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def opened_outputs(folder: Path) -> list[int]:
+    """Descriptors of the new, empty output of an attempt, in order of `STREAMS`.
+
+    Raises:
+        OSError: a file cannot be made; then none is open.
+    """
+    opened: list[int] = []
+    try:
+        for name in STREAMS:
+            opened.append(os.open(folder / name, _WRITE, 0o644))  # noqa: PERF401 - what was opened gets closed
+    except OSError:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise
+    return opened
 
 
 def kept_from(descriptor: int) -> int:

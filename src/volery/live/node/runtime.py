@@ -48,11 +48,24 @@ class NodeRuntime(NamedTuple):
     reporter: Reporter | None = None
     supervised: SupervisorClient | None = None
 
-    def introduction(self, nodes: Iterable[Address]) -> ConfinementReport | None:
-        """The report of what confines tasks on these nodes; None where no real processes run."""
-        agent = self.executor
-        words = agent.held if isinstance(agent, NodeAgent | SupervisorClient) else ""
-        return ConfinementReport(tuple(nodes), words) if words else None
+    def introduce(self, nodes: Iterable[Address], send: SendReport) -> None:
+        """Report what confines tasks on these nodes and what the machine lacks, now and when that changes.
+
+        Where no real processes run there is nothing to report.
+        """
+        agent, listed = self.executor, tuple(nodes)
+        if not isinstance(agent, NodeAgent | SupervisorClient):
+            return
+
+        def report() -> None:
+            confined = ConfinementReport(listed, agent.held, agent.shortage)
+            if self.reporter is not None:
+                self.reporter.introduce(confined)
+            else:
+                send(confined)
+
+        agent.watch_shortage(report)
+        report()
 
 
 def node_runtime(
@@ -70,9 +83,10 @@ def node_runtime(
         return NodeRuntime()
     folder, kind = federation.folder.resolve(), federation.file.executor
     recovery = host_recovery(federation.plan.architecture, deployment)
+    gives_back = recovery is not None and recovery.takes_back and any(node not in here for node in deployment.machines)
     if given is None and kind == "agent" and recovery is not None:
         lease_s = task_lease_s(recovery.detection_us) if name != ALL else 0.0
-        run_as, rules = federation.file.run_as, _rules(federation)
+        run_as, rules = federation.file.run_as, _rules(federation, gives_back=gives_back)
         agent = SupervisorClient(folder / "tasks", folder / "agents" / name, lease_s, run_as, rules)
         return NodeRuntime(agent, Reporter(name, send, agent.forget, unreceived, folder / "tasks"), agent)
     outputs = folder / "tasks" if given is None and kind == "agent" else None
@@ -95,9 +109,10 @@ def _executor(federation: Federation, name: HostName, report: Report, *, by_inca
     return agent
 
 
-def _rules(federation: Federation) -> NodeRules:
+def _rules(federation: Federation, *, gives_back: bool = False) -> NodeRules:
     file = federation.file
-    return NodeRules(file.isolation, file.output, bool(federation.fleet.cluster.resources), file.environment)
+    amounts = bool(federation.fleet.cluster.resources)
+    return NodeRules(file.isolation, file.output, amounts, file.environment, gives_back)
 
 
 AgentReport = TaskReport | ConfinementReport | OutputReply

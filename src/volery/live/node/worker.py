@@ -20,6 +20,8 @@ import msgspec
 
 from volery.live.command import WORK, Raised
 
+READY: Final = b"R"
+"""A worker sends it first: from then on it takes calls."""
 LENGTH: Final = struct.Struct("<I")
 RESULT_BYTES_MAX: Final = 512 * 1024
 """Results travel through the broker and the store of jobs; what is larger belongs into a file."""
@@ -118,6 +120,8 @@ def _held(memory_mb: int, cpus: Iterable[int]) -> Iterator[None]:
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
     """Answer calls until there are no more."""
+    answers.write(READY)
+    answers.flush()
     decoder: Any = msgspec.msgpack.Decoder(CallRequest)
     while len(header := calls.read(LENGTH.size)) == LENGTH.size:
         (length,) = LENGTH.unpack(header)

@@ -1,0 +1,179 @@
+"""Shortages of a node: what the machine lacks when a task starts delays the task, and never fails it.
+
+A start needs descriptors, a process, memory and disk. If the machine has none left, the task has not begun: it waits at
+the node, which starts nothing for a while (`StartPause`), and tries again when something has ended here or a growing
+delay is over. Where tasks can go to other hosts, those that have waited for `GIVE_BACK_S` go back to their scheduler.
+What the machine permits is compared with the slots of its nodes when the host starts (`obstacles`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final
+
+FIRST_S: Final = 0.1
+LONGEST_S: Final = 10.0
+"""The pauses after the first shortage and after many; each is twice as long as the one before."""
+QUIET_S: Final = 2.0
+"""Without a further shortage for so long, the node lacks nothing any more."""
+GIVE_BACK_S: Final = 2.0
+SPARE_DESCRIPTORS: Final = 64
+"""Starts leave so many descriptors to journals, connections and readers of output; a quarter of a small limit."""
+
+_LACKS: Final[Mapping[int, str]] = {
+    errno.EMFILE: "file descriptors",
+    errno.ENFILE: "file descriptors",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+    errno.ENOSPC: "disk space",
+    errno.EDQUOT: "disk space",
+    errno.EROFS: "disk space",
+}
+_REMEDIES: Final[Mapping[str, str]] = {
+    "file descriptors": "raise its limit of open files (ulimit -n, LimitNOFILE)",
+    "processes": "raise its limit of processes (ulimit -u, TasksMax)",
+    "memory": "free memory there, or give the node fewer slots",
+    "disk space": "free space in the federation's folder there",
+    "worker processes": "see the log of its host",
+}
+
+log = logging.getLogger(__name__)
+
+
+class WorkerNotReadyError(Exception):
+    """A worker process has ended before it could take a call."""
+
+
+def lack_of(error: BaseException) -> str:
+    """The resource of the machine whose shortage an error shows; empty where it shows none."""
+    if isinstance(error, MemoryError):
+        return "memory"
+    if isinstance(error, WorkerNotReadyError):
+        return "worker processes"
+    return _LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+
+
+def unstarted(node: str, words: str) -> str:
+    """The reason of an attempt that goes back without having begun."""
+    return f"not begun: {node} is {words.partition(';')[0]}"
+
+
+def demand_spare(descriptor: int) -> None:
+    """Demand that descriptors are left for others; the kernel gives the lowest number that is free.
+
+    Raises:
+        OSError: this descriptor is among the last ones.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and descriptor >= most - min(SPARE_DESCRIPTORS, most // 4):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+class StartPause:
+    """The pauses of a node agent that lacks something; its executors start nothing meanwhile.
+
+    Args:
+        changed: is called whenever `words` change.
+
+    Attributes:
+        paused: whether nothing may start now.
+        words: what the machine lacks; empty: nothing.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.paused = False
+        self.words = ""
+        self._changed = changed
+        self._lack = ""
+        self._pause_s = FIRST_S
+        self._waiting: set[Hashable] = set()
+        self._resumed: list[Callable[[], None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._quiet: asyncio.TimerHandle | None = None
+
+    def begin(self, attempt: Hashable, error: BaseException) -> None:
+        """Begin a pause, because an attempt could not start for want of something; it waits for the end."""
+        self._waiting.add(attempt)
+        self._note(lack_of(error), error)
+        if self.paused:
+            return
+        self.paused = True
+        self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._resume)
+        self._pause_s = min(2 * self._pause_s, LONGEST_S)
+
+    def _note(self, lack: str, error: BaseException) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+        if lack == self._lack:
+            return
+        self._lack = lack
+        self.words = f"short of {lack} ({_text(error)}); {_REMEDIES[lack]}"
+        log.warning("%s: what cannot start now has not begun, and waits", self.words)
+        self._changed()
+
+    def when_over(self, resumed: Callable[[], None]) -> None:
+        """Call a function once, when this pause is over."""
+        self._resumed.append(resumed)
+
+    async def over(self) -> None:
+        """Wait until this pause is over; its own timer ends it."""
+        if self.paused:
+            resumed = asyncio.get_running_loop().create_future()
+            self.when_over(lambda: None if resumed.done() else resumed.set_result(None))
+            await resumed
+
+    def started(self, attempt: Hashable) -> None:
+        """Note that an attempt has started: the next pause is a short one."""
+        if self._lack:
+            self._pause_s = FIRST_S
+            self.forget(attempt)
+
+    def forget(self, attempt: Hashable) -> None:
+        """Note that an attempt waits no more."""
+        if self._lack:
+            self._waiting.discard(attempt)
+            self._expect_quiet()
+
+    def freed(self) -> None:
+        """Note that something has ended here: what it had may be enough for another start."""
+        if self.paused:
+            self._resume()
+
+    def _resume(self) -> None:
+        self.paused = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._expect_quiet()
+        resumed, self._resumed = self._resumed, []
+        for call in resumed:
+            call()
+
+    def _expect_quiet(self) -> None:
+        if self._quiet is None and not self.paused and not self._waiting:
+            self._quiet = asyncio.get_running_loop().call_later(QUIET_S, self._end)
+
+    def _end(self) -> None:
+        """Note that nothing is short any more; further attempts have started, or none had to."""
+        self._quiet = None
+        if self.paused or self._waiting:
+            return
+        log.warning("no longer short of %s", self._lack)
+        self._lack = self.words = ""
+        self._changed()
+
+    def close(self) -> None:
+        for timer in (self._timer, self._quiet):
+            if timer is not None:
+                timer.cancel()
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
