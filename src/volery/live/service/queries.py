@@ -202,8 +202,9 @@ class JobQueries:
         slots, node_on = self._fleet.cluster.slots, {at: node for node, at in self._table.machines.items()}
         taken, groups = self._table.taken(), []
         drained, lost = self._table.drained_machines(), self._table.lost_machines()
+        short = self._table.short_machines()
         async for wanted in in_slices(demands(description, self._fleet)):
-            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost)
+            steps = candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, taken, lost, short)
             left = [] if wanted.request else steps[-1][1]
             free = sum(slots[machine] - taken.get(machine, 0) for machine in left)
             groups.append(
@@ -223,6 +224,7 @@ class JobQueries:
 
     def _candidates(self, wanted: TaskDemand) -> list[tuple[str, list[int]]]:
         drained, lost = self._table.drained_machines(), self._table.lost_machines()
+        short = self._table.short_machines()
         return candidates(self._fleet.cluster, wanted.mask, wanted.request, drained, self._table.taken(), lost)
 
     def _first_waiting(self, job: JobStatus) -> int:
