@@ -35,6 +35,12 @@ UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-0
 Revision = Annotated[int, Meta(description="grows with every change of anything; the id of its event")]
 
 
+Absences = Annotated[
+    tuple[str, ...],
+    Meta(description="a sentence about each host that does not answer, and about each that lacks something"),
+]
+
+
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A job, with its tasks counted by state."""
 

@@ -34,7 +34,7 @@ from volery.live.node.context import (
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.output import opened_outputs
 from volery.live.node.processes import signal_name
-from volery.live.node.shortage import GIVE_BACK_S, WorkerNotReadyError, demand_spare, lack_of, unstarted
+from volery.live.node.shortage import GIVE_BACK_S, WorkerNotReadyError, lack_of, unstarted
 from volery.live.node.spawn import Account
 from volery.live.node.worker import LENGTH, READY, CallAnswer, CallRequest, frame
 
@@ -344,7 +344,8 @@ class CallExecutor:
         attempt.folder = str(folder)
         opened = opened_outputs(folder)
         try:
-            demand_spare(opened[-1])
+            user = os.geteuid() if account is None else account.uid
+            self._means.pause.demand(folder, opened[-1], user, running=0)  # its worker is there
             if account is not None:
                 account.own(folder, opened)
         finally:

@@ -32,7 +32,7 @@ from volery.live.node.context import ExecutorContext, attempt_environment, attem
 from volery.live.node.descendants import ProcessStatus, processes
 from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.output import opened_outputs
-from volery.live.node.shortage import GIVE_BACK_S, demand_spare, lack_of, unstarted
+from volery.live.node.shortage import GIVE_BACK_S, lack_of, unstarted
 from volery.live.node.spawn import SHELL, Account, StartGate, demand_program
 
 SWEEP_S: Final = 0.01
@@ -233,7 +233,9 @@ class ProcessExecutor:
         opened: list[int] = []
         try:
             opened += opened_outputs(folder)
-            demand_spare(opened[-1])
+            user = os.geteuid() if account is None else account.uid
+            running = len(self._attempts) - len(self._waiting) - 1
+            self._means.pause.demand(folder, opened[-1], user, running)
             if command.stdin:
                 stdin = _holding(command.stdin, folder / "stdin" if held is not None else None)
                 opened.append(stdin)

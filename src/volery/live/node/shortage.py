@@ -13,7 +13,10 @@ import errno
 import logging
 import os
 import resource
-from collections.abc import Callable, Hashable, Mapping
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 FIRST_S: Final = 0.1
@@ -23,7 +26,19 @@ QUIET_S: Final = 2.0
 """Without a further shortage for so long, the node lacks nothing any more."""
 GIVE_BACK_S: Final = 2.0
 SPARE_DESCRIPTORS: Final = 64
-"""Starts leave so many descriptors to journals, connections and readers of output; a quarter of a small limit."""
+"""Starts leave so many descriptors to journals, connections and readers of output; of each small limit a quarter."""
+SPARE_PROCESSES: Final = 64
+"""Likewise to what tasks start: a shell that cannot start its command has failed, for no reason of the user's."""
+SPARE_BYTES: Final = 16 << 20
+SPARE_INODES: Final = 256
+"""Likewise to what tasks write at first."""
+PROCESSES_ALONE: Final = 4
+"""A shell, a command, and whatever that is; the only task of a node waits for no more."""
+ROOMY: Final = 1024
+ROOMY_S: Final = 1.0
+CROWDED_S: Final = 0.05
+"""A count of free processes holds for so long, above `ROOMY` and below."""
+CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 
 _LACKS: Final[Mapping[int, str]] = {
     errno.EMFILE: "file descriptors",
@@ -63,15 +78,98 @@ def unstarted(node: str, words: str) -> str:
     return f"not begun: {node} is {words.partition(';')[0]}"
 
 
-def demand_spare(descriptor: int) -> None:
+def demand_descriptors(descriptor: int) -> None:
     """Demand that descriptors are left for others; the kernel gives the lowest number that is free.
 
     Raises:
         OSError: this descriptor is among the last ones.
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and descriptor >= most - min(SPARE_DESCRIPTORS, most // 4):
+    if most != resource.RLIM_INFINITY and descriptor >= most - _spare(SPARE_DESCRIPTORS, most):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def demand_disk(folder: Path) -> None:
+    """Demand that a file system has room for what a task will write at first.
+
+    Raises:
+        OSError: it has not, or cannot be asked.
+    """
+    there = os.statvfs(folder)
+    spare_blocks = _spare(SPARE_BYTES // there.f_frsize, there.f_blocks)
+    if there.f_bavail < spare_blocks or (there.f_files and there.f_favail < _spare(SPARE_INODES, there.f_files)):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def _spare(most: int, limit: int) -> int:
+    return min(most, limit // 4)
+
+
+class ProcessRoom:
+    """The processes and threads that an account may still start: what starts now will start others soon.
+
+    The kernel counts those of an account (RLIMIT_NPROC) and those of each control group above this process. An account
+    is counted by a walk through the kernel's table, so that counts are kept for a moment.
+    """
+
+    def __init__(self) -> None:
+        self._counted: dict[int, tuple[float, list[tuple[int, int]]]] = {}
+        self._starts = 0
+
+    def demand(self, user: int, running: int) -> None:
+        """Demand that a user of the operating system may start a process, with all that such as it start soon.
+
+        Args:
+            running: attempts that run here; each may start one more process at any time.
+
+        Raises:
+            OSError: a limit is too near.
+        """
+        now_s = time.monotonic()
+        counted_s, limits = self._counted.get(user, (0.0, []))
+        if now_s > counted_s + (ROOMY_S if all(most - used > ROOMY for most, used in limits) else CROWDED_S):
+            counted_s, limits = self._counted[user] = now_s, [*_process_limits(user)]
+            self._starts = 0
+        for most, used in limits:
+            needed = _spare(SPARE_PROCESSES, most) + running + self._starts if running else PROCESSES_ALONE
+            if most - used < needed:
+                raise OSError(errno.EAGAIN, f"{os.strerror(errno.EAGAIN)}: {used} of {most} processes and threads")
+        self._starts += 1
+
+    def forget(self) -> None:
+        """Count anew: something has ended."""
+        self._counted.clear()
+
+
+def _process_limits(user: int) -> Iterator[tuple[int, int]]:
+    """The limits of processes that hold for a user of the operating system, and how many of each are used."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if user and most != resource.RLIM_INFINITY:  # root's are not limited
+        yield most, _processes_of(user)
+    yield from _group_limits()
+
+
+def _processes_of(user: int) -> int:
+    """The processes and threads of a user of the operating system."""
+    count = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):  # it has ended
+                threads = os.stat(f"/proc/{entry.name}/task")  # noqa: PTH116 - of every process of the machine
+                count += threads.st_nlink - 2 if threads.st_uid == user else 0
+    return count
+
+
+def _group_limits() -> Iterator[tuple[int, int]]:
+    """The limit of processes, and those that there are, of each control group (v2) that this process is in."""
+    with suppress(OSError):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        own = next((line[3:] for line in lines if line.startswith("0::")), "/").strip("/")
+        folder = CONTROL_GROUPS / own
+        while folder != CONTROL_GROUPS.parent:
+            with suppress(OSError, ValueError):  # the topmost has no limit, and "max" is none
+                yield int((folder / "pids.max").read_text()), int((folder / "pids.current").read_text())
+            folder = folder.parent
 
 
 class StartPause:
@@ -95,6 +193,24 @@ class StartPause:
         self._resumed: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._quiet: asyncio.TimerHandle | None = None
+        self._processes = ProcessRoom()
+
+    def demand(self, folder: Path, descriptor: int, user: int, running: int) -> None:
+        """Demand room for a start before anything of the task runs.
+
+        Args:
+            folder: of the attempt.
+            descriptor: the last one that was opened for it.
+            user: of the operating system; who it runs as.
+            running: attempts that run here; a start that could wait for the end of none takes what is spared.
+
+        Raises:
+            OSError: the machine has too little of something.
+        """
+        if running:
+            demand_descriptors(descriptor)
+        demand_disk(folder)
+        self._processes.demand(user, running)
 
     def begin(self, attempt: Hashable, error: BaseException) -> None:
         """Begin a pause, because an attempt could not start for want of something; it waits for the end."""
@@ -143,6 +259,7 @@ class StartPause:
     def freed(self) -> None:
         """Note that something has ended here: what it had may be enough for another start."""
         if self.paused:
+            self._processes.forget()
             self._resume()
 
     def _resume(self) -> None:
