@@ -345,7 +345,7 @@ class CallExecutor:
         opened = opened_outputs(folder)
         try:
             user = os.geteuid() if account is None else account.uid
-            self._means.pause.demand(folder, opened[-1], user, running=0)  # its worker is there
+            self._means.pause.demand(self._means.folders.root, opened[-1], user, running=0)  # its worker is there
             if account is not None:
                 account.own(folder, opened)
         finally:

@@ -235,7 +235,7 @@ class ProcessExecutor:
             opened += opened_outputs(folder)
             user = os.geteuid() if account is None else account.uid
             running = len(self._attempts) - len(self._waiting) - 1
-            self._means.pause.demand(folder, opened[-1], user, running)
+            self._means.pause.demand(self._means.folders.root, opened[-1], user, running)
             if command.stdin:
                 stdin = _holding(command.stdin, folder / "stdin" if held is not None else None)
                 opened.append(stdin)

@@ -199,7 +199,7 @@ class StartPause:
         """Demand room for a start before anything of the task runs.
 
         Args:
-            folder: of the attempt.
+            folder: of the folders of attempts.
             descriptor: the last one that was opened for it.
             user: of the operating system; who it runs as.
             running: attempts that run here; a start that could wait for the end of none takes what is spared.

@@ -7,6 +7,7 @@ is the last thing in a file and is passed over, so that a file ends with the las
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -21,6 +22,7 @@ from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
+from volery.live.files import AppendedFile
 from volery.live.transport.delivery import union
 
 MAGIC: Final = b"volery journal 2\n"
@@ -146,7 +148,7 @@ class JournalWriter:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
         self.path, self.size = path, 0
         self._launched.clear()
-        self._file: BinaryIO = os.fdopen(descriptor, "wb", BUFFER_BYTES)
+        self._file = AppendedFile(descriptor)
         self._file.write(MAGIC)
         self._write(self._encode(header))
 
@@ -170,7 +172,11 @@ class JournalWriter:
         return event
 
     def append(self, now: Time, entries: Iterable[Entry]) -> None:
-        """Write a turn; it is as durable as was asked for when this returns."""
+        """Write a turn; it is as durable as was asked for when this returns.
+
+        Raises:
+            OSError: it is not; `flush` tries again.
+        """
         self._write(self._encode((now, entries)))
 
     def _write(self, record: bytes) -> None:
@@ -178,10 +184,22 @@ class JournalWriter:
         file.write(_FRAME.pack(len(record), zlib.crc32(record)))
         file.write(record)
         self.size += len(record)
-        if self._durability != "none":
+        self.flush()
+
+    def flush(self) -> None:
+        """Make all turns as durable as was asked for.
+
+        Raises:
+            OSError: the disk is full, for example; nothing is lost, and another call goes on.
+        """
+        file = self._file
+        if self._durability != "none" or file.unwritten_bytes >= BUFFER_BYTES:
             file.flush()
-            if self._durability == "fsync":
+        if self._durability == "fsync":
+            try:
                 os.fdatasync(file.fileno())
+            except OSError as error:  # the kernel may have dropped what it could not write, and another call be well
+                raise OSError(errno.EIO, f"{os.strerror(errno.EIO)} ({error.strerror})", str(self.path)) from error
 
     @property
     def is_full(self) -> bool:
