@@ -173,7 +173,11 @@ class OutputReader:
         reading.add_done_callback(self._reading.discard)
 
     async def _answer(self, question: OutputRequest) -> None:
-        self._send(await asyncio.to_thread(read, self._root, question))
+        try:
+            reply = await asyncio.to_thread(read, self._root, question)
+        except RuntimeError:  # this process may have no further thread
+            reply = OutputReply(question.number, "busy")
+        self._send(reply)
 
 
 def read(root: Path, question: OutputRequest) -> OutputReply:
@@ -261,7 +265,10 @@ class OutputRotation:
         self._cleaning = loop.call_later(CLEAN_S, self._clean)
         if self._cleaner is None or self._cleaner.done():
             running = frozenset(self._running)
-            self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
+            try:
+                self._cleaner = loop.run_in_executor(None, clean, self._root, self._policy, running)
+            except RuntimeError as error:  # this process may have no further thread
+                log.warning("old folders of attempts are looked at in an hour: %s", error)
 
     def close(self) -> None:
         for timer in (self._looking, self._cleaning):

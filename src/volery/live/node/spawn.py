@@ -54,9 +54,12 @@ class AccountSpawner:
             return self._thread.submit(started, words, cpus, mark, **options).result()
         except BrokenExecutor:
             raise PermissionError(f"this host cannot run anything as {self._account.name}") from None
+        except RuntimeError as error:  # the process may have no further thread
+            raise OSError(errno.EAGAIN, str(error)) from None
 
     def close(self) -> None:
-        self._thread.shutdown()
+        """End the thread; what waits for it is never started."""
+        self._thread.shutdown(cancel_futures=True)
 
     def _become(self) -> None:
         """Take the account's identity in this thread alone, with no way back."""
@@ -91,7 +94,13 @@ class Spawners:
             return started(words, cpus, mark, **options)
         if account not in self._by_account:
             self._by_account[account] = AccountSpawner(account)
-        return self._by_account[account].start(words, cpus, mark, **options)
+        spawner = self._by_account[account]
+        try:
+            return spawner.start(words, cpus, mark, **options)
+        except (BlockingIOError, PermissionError):  # it may have no thread; the next start makes another
+            del self._by_account[account]
+            spawner.close()
+            raise
 
     def close(self) -> None:
         for starter in self._by_account.values():
