@@ -85,6 +85,23 @@ def opened_outputs(folder: Path) -> list[int]:
     return opened
 
 
+def input_file(content: bytes, path: Path | None) -> int:
+    """A new file with this content, open for reading; in memory, where nobody has to find it under a path."""
+    if path is None:
+        memory = os.memfd_create("stdin")
+        try:
+            with os.fdopen(memory, "wb", closefd=False) as file:
+                file.write(content)
+            os.lseek(memory, 0, os.SEEK_SET)
+        except OSError:
+            os.close(memory)
+            raise
+        return memory
+    with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
+        file.write(content)
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+
+
 def kept_from(descriptor: int) -> int:
     """The offset from which an output is kept; what was written before was dropped."""
     try:

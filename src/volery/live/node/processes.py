@@ -31,7 +31,7 @@ from volery.live.node.confinement import Hold, out_of_memory, usage_of
 from volery.live.node.context import ExecutorContext, attempt_environment, attempt_name, inherited_environment
 from volery.live.node.descendants import ProcessStatus, processes
 from volery.live.node.executor import OnEnd, Report, report_now
-from volery.live.node.output import opened_outputs
+from volery.live.node.output import input_file, opened_outputs
 from volery.live.node.shortage import GIVE_BACK_S, lack_of, unstarted
 from volery.live.node.spawn import SHELL, Account, StartGate, demand_program
 
@@ -39,7 +39,6 @@ SWEEP_S: Final = 0.01
 SWEEP_MAX_S: Final = 0.2
 PROGRAMS_MAX: Final = 1000
 UNDYING_S: Final = 5.0
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
 CLOSE_GRACE_S: Final = 2.0
 WATCH_S: Final = 0.2
 """Between two tries to get a descriptor for a process that runs."""
@@ -237,7 +236,7 @@ class ProcessExecutor:
             running = len(self._attempts) - len(self._waiting) - 1
             self._means.pause.demand(self._means.folders.root, opened[-1], user, running)
             if command.stdin:
-                stdin = _holding(command.stdin, folder / "stdin" if held is not None else None)
+                stdin = input_file(command.stdin, folder / "stdin" if held is not None else None)
                 opened.append(stdin)
             if account is not None:
                 account.own(folder, opened)
@@ -439,23 +438,6 @@ class ProcessExecutor:
                     counted=attempt.number,
                 )
             )  # fmt: skip
-
-
-def _holding(content: bytes, path: Path | None) -> int:
-    """A new file with this content, open for reading; in memory, where nobody has to find it under a path."""
-    if path is None:
-        memory = os.memfd_create("stdin")
-        try:
-            with os.fdopen(memory, "wb", closefd=False) as file:
-                file.write(content)
-            os.lseek(memory, 0, os.SEEK_SET)
-        except OSError:
-            os.close(memory)
-            raise
-        return memory
-    with os.fdopen(os.open(path, _WRITE, 0o600), "wb") as file:
-        file.write(content)
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

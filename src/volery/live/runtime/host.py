@@ -33,17 +33,14 @@ from volery.live.messages import (
     PreemptionReport,
 )
 from volery.live.node.executor import Executor, OnEnd
-from volery.live.node.shortage import lack_of
 from volery.live.runtime import port as effect_kinds
 from volery.live.runtime.failure_detector import FailureDetector, Presence, WatchList, meeting_s
-from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
+from volery.live.runtime.journal import RAISED, Entry, JournalStall, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.transport.delivery import Codec, CodecError, Delivery, LaterIncarnation, Parcel
 from volery.live.transport.transport import Transport, absent_peers
 
-STALL_S: Final = 0.5
-"""Between two tries to write a journal for which the machine lacks something."""
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
 TOLD: Final[Mapping[type, Callable[[Address, Time, Any], Message]]] = {
@@ -127,7 +124,7 @@ class Host:
         self.waits_for: frozenset[HostName] = frozenset()
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_incarnation: Callable[[HostName, bool], None] | None = None
-        self._stalled: asyncio.TimerHandle | None = None
+        self._stall = JournalStall(name, self._go_on, self.stop)
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
         self._stopped = asyncio.Event()
@@ -230,6 +227,7 @@ class Host:
 
     def _stop(self) -> None:
         self._outbox.drop()
+        self._stall.close()
         if self._journal is not None:
             with suppress(OSError):  # what cannot be written was not promised
                 self._journal.close()
@@ -312,13 +310,13 @@ class Host:
 
     def _turn(self) -> None:
         self.inbox.awake = False
-        if self._stopped.is_set() or self._stalled is not None:
+        if self._stopped.is_set() or self._stall.lasts:
             return
         inbox, effects = self.inbox.events, self._effects
         now = self.now()
         if self._watch is not None and (self._watch.news or now > self._watch.deadline_us):
             self._handle_news(self._watch, now)
-            if self._stopped.is_set() or self._stalled is not None:
+            if self._stopped.is_set() or self._stall.lasts:
                 return
         self._turn_us = now
         pop, journal, entries = inbox.popleft, self._journal, self._entries
@@ -427,11 +425,10 @@ class Host:
                 try:
                     self._journal.append(now, self._entries)
                 except OSError as error:
-                    self._entries.clear()
-                    self._stall(error)
-                    return
+                    self._stall.begin(self._journal, error)
             self._entries.clear()
-        self._release()
+        if not (self._stall.lasts or self._stopped.is_set()):
+            self._release()
 
     def _release(self) -> None:
         """Release the effects of turns that are in the journal."""
@@ -451,29 +448,8 @@ class Host:
         if self.inbox.events:
             self.inbox.wake()
 
-    def _stall(self, error: OSError) -> None:
-        """Handle nothing, and release no effect, before the journal can be written; stop where that is no shortage."""
-        if not lack_of(error):
-            self.stop(error)
-            return
-        if self._stalled is None:
-            log.error("host %s waits, short of %s: its journal cannot be written: %s", self.name, lack_of(error),
-                      error.strerror)  # fmt: skip
-        else:
-            self._stalled.cancel()
-        self._stalled = self._loop.call_later(STALL_S, self._go_on)
-
     def _go_on(self) -> None:
-        """Try to write the journal again, and go on."""
-        if self._journal is None or self._stopped.is_set():
-            return
-        try:
-            self._journal.flush()
-        except OSError as error:
-            self._stall(error)
-            return
-        self._stalled = None
-        log.warning("host %s goes on: its journal can be written again", self.name)
+        """Go on after a wait for the journal."""
         self._release()
         self.inbox.wake()
 

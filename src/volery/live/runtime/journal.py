@@ -7,11 +7,13 @@ is the last thing in a file and is passed over, so that a file ends with the las
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import logging
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -23,6 +25,8 @@ from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, Task
 from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
 from volery.live.files import AppendedFile
+from volery.live.messages import HostName
+from volery.live.node.shortage import lack_of
 from volery.live.transport.delivery import union
 
 MAGIC: Final = b"volery journal 2\n"
@@ -30,8 +34,12 @@ SUFFIX: Final = ".journal"
 RAISED: Final = -1
 """Stands for the checksum of an event whose handler raised: the last entry of a host that failed."""
 BUFFER_BYTES: Final = 1 << 20
+STALL_S: Final = 0.5
+"""Between two tries to write a journal for which the machine lacks something."""
 RECORD_BYTES_MAX: Final = 1 << 30
 _FRAME: Final = struct.Struct("<II")
+
+log = logging.getLogger(__name__)
 
 
 class OtherVersionError(InputError):
@@ -211,6 +219,54 @@ class JournalWriter:
 
     def close(self) -> None:
         self._file.close()
+
+
+class JournalStall:
+    """The wait of a host for room for its journal; meanwhile it handles nothing and releases no effect.
+
+    Args:
+        host: its name.
+        over: is called when the journal is written.
+        failed: is called with an error that is no shortage.
+    """
+
+    def __init__(self, host: HostName, over: Callable[[], None], failed: Callable[[OSError], None]) -> None:
+        self._host = host
+        self._over = over
+        self._failed = failed
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def lasts(self) -> bool:
+        return self._timer is not None
+
+    def begin(self, journal: JournalWriter, error: OSError) -> None:
+        """Wait because of an error, and try again."""
+        lack = lack_of(error)
+        if not lack:
+            self._failed(error)
+            return
+        if self._timer is None:
+            text = "host %s waits, short of %s: its journal cannot be written: %s"
+            log.error(text, self._host, lack, error.strerror)
+        else:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(STALL_S, self._try_again, journal)
+
+    def _try_again(self, journal: JournalWriter) -> None:
+        try:
+            journal.flush()
+        except OSError as error:
+            self.begin(journal, error)
+            return
+        self._timer = None
+        log.warning("host %s goes on: its journal can be written again", self._host)
+        self._over()
+
+    def close(self) -> None:
+        """Try no more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class JournalReader:
