@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx2
 from tests.live.chaos.roles import Role, roles_at_work
-from tests.live.conftest import RUN_AS, Server, program
+from tests.live.conftest import CALLS, RUN_AS, Server, program
 
 DETECTION_S: Final = 1.5
 SLACK_S: Final = 2.0
@@ -42,6 +42,7 @@ name = "starts-{pid}"
 broker = "{broker}"
 api = "127.0.0.1:{port}"
 run_as = "{run_as}"
+calls = {calls}
 
 [parameters]
 gms = 2
@@ -114,7 +115,9 @@ class Starts:
         port = _free_port()
         self._url = f"http://127.0.0.1:{port}"
         self._config.write_text(
-            FILE.format(pid=os.getpid(), broker=broker.url, port=port, run_as=RUN_AS, detection_s=DETECTION_S)
+            FILE.format(
+                pid=os.getpid(), broker=broker.url, port=port, run_as=RUN_AS, calls=CALLS, detection_s=DETECTION_S
+            )
         )
 
     def play(self, count: int) -> None:

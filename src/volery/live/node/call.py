@@ -14,12 +14,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from volery.core.errors import InputError
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
 from volery.live.command import Call, decode_payload
@@ -35,7 +37,7 @@ from volery.live.node.executor import OnEnd, Report, report_now
 from volery.live.node.output import opened_outputs
 from volery.live.node.processes import signal_name
 from volery.live.node.shortage import GIVE_BACK_S, WorkerNotReadyError, lack_of, unstarted
-from volery.live.node.spawn import Account
+from volery.live.node.spawn import Account, Accounts
 from volery.live.node.worker import LENGTH, READY, CallAnswer, CallRequest, frame
 
 _COMMAND: Final = (sys.executable, "-m", "volery.live.node.worker")
@@ -229,8 +231,7 @@ class CallExecutor:
         means = self._means
         name, value = means.ledger.mark
         account = means.account_of(user)
-        whose = account.environment() if account is not None else {}
-        environment = {**inherited_environment((*means.environment, *WORKER_VARIABLES)), **whose, name: value}
+        environment = {**_worker_environment(means.environment, account), name: value}
         here, there = socket.socketpair()
         with there:
             reader, writer = await asyncio.open_unix_connection(sock=here)
@@ -399,6 +400,41 @@ class CallExecutor:
                 )
             )  # fmt: skip
         attempt.on_end(task, attempt.attempt, outcome)
+
+
+def _worker_environment(names: Iterable[str], account: Account | None) -> dict[str, str]:
+    """The environment of a worker process; `names` are those of variables that tasks take over."""
+    whose = account.environment() if account is not None else {}
+    return {**inherited_environment((*names, *WORKER_VARIABLES)), **whose}
+
+
+def demand_workers(accounts: Accounts, names: Iterable[str]) -> None:
+    """Demand that every account of tasks can run a worker process, which ends as soon as its input does.
+
+    Args:
+        names: of variables that tasks take over.
+
+    Raises:
+        InputError: one cannot.
+    """
+    for account in accounts.named():
+        environment = _worker_environment(names, account)
+        try:
+            tried = subprocess.run(  # noqa: S603 - ours
+                _COMMAND, stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False,
+                timeout=READY_S, **account.becoming(),
+            )  # fmt: skip
+        except PermissionError:
+            problem = f"may not execute {_COMMAND[0]}"
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = f"cannot start {_COMMAND[0]} ({error})"
+        else:
+            if not tried.returncode:
+                continue
+            lines = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
+            problem = f"cannot run {' '.join(_COMMAND)} ({lines[-1][:200]})"
+        remedy = "install Volery where all accounts can read it, or write calls = false (up --no-calls) to do without"
+        raise InputError("run_as", f"{account.name}, whom Python calls run as, {problem}; {remedy}")
 
 
 def _user_of(task: Task) -> str:

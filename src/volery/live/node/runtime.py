@@ -29,6 +29,7 @@ from volery.live.messages import (
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import Executor, Report
 from volery.live.node.output import OutputReader
+from volery.live.node.shortage import obstacles, permit_descriptors
 from volery.live.node.sleep import InstantExecutor, SleepExecutor
 from volery.live.node.spawn import Accounts
 from volery.live.node.supervisor_client import SupervisorClient
@@ -82,6 +83,8 @@ def node_runtime(
     if not any(address in deployment.machines for address in here):
         return NodeRuntime()
     folder, kind = federation.folder.resolve(), federation.file.executor
+    if given is None and kind == "agent":
+        _compare_limits(federation, name, deployment, here)
     recovery = host_recovery(federation.plan.architecture, deployment)
     gives_back = recovery is not None and recovery.takes_back and any(node not in here for node in deployment.machines)
     if given is None and kind == "agent" and recovery is not None:
@@ -93,6 +96,26 @@ def node_runtime(
     reporter = Reporter(name, send, outputs=outputs) if name != ALL else None
     report: Report = reporter.report if reporter is not None else send
     return NodeRuntime(given or _executor(federation, name, report, by_incarnation=recovery is not None), reporter)
+
+
+def _compare_limits(federation: Federation, name: HostName, deployment: Deployment, here: Collection[Address]) -> None:
+    """Compare what this machine permits with the tasks that its nodes run at once, and log what is too little.
+
+    Raises:
+        InputError: the folder of tasks cannot be used, or no account be used for tasks.
+    """
+    accounts, cluster = Accounts(federation.file.run_as), federation.fleet.cluster
+    folder = federation.folder.resolve() / "tasks"
+    accounts.check_folder(folder)
+    machines = [deployment.machines[address] for address in here if address in deployment.machines]
+    slots = sum(cluster.slots[machine] for machine in machines)
+    offered_mb = 0
+    if "memory_mb" in cluster.resources:
+        place = cluster.resources.index("memory_mb")
+        offered_mb = sum(cluster.capacities[machine][place] for machine in machines)
+    permit_descriptors(slots)
+    for words in obstacles(slots, offered_mb, folder, accounts.users()):
+        log.warning("host %s: %s", name, words)
 
 
 def _executor(federation: Federation, name: HostName, report: Report, *, by_incarnation: bool) -> Executor:

@@ -14,10 +14,12 @@ import logging
 import os
 import resource
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from volery.live.config.machine import usable_memory_mb
 
 FIRST_S: Final = 0.1
 LONGEST_S: Final = 10.0
@@ -32,6 +34,12 @@ SPARE_PROCESSES: Final = 64
 SPARE_BYTES: Final = 16 << 20
 SPARE_INODES: Final = 256
 """Likewise to what tasks write at first."""
+BASE_DESCRIPTORS: Final = 64
+"""What a host has open besides one descriptor for each task."""
+PROCESSES_PER_TASK: Final = 3
+BYTES_PER_TASK: Final = 64 << 10
+INODES_PER_TASK: Final = 4
+"""What a small task takes, to compare slots with limits."""
 PROCESSES_ALONE: Final = 4
 """A shell, a command, and whatever that is; the only task of a node waits for no more."""
 ROOMY: Final = 1024
@@ -40,21 +48,23 @@ CROWDED_S: Final = 0.05
 """A count of free processes holds for so long, above `ROOMY` and below."""
 CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
 
+DESCRIPTORS, PROCESSES, MEMORY, DISK = "file descriptors", "processes", "memory", "disk space"
+WORKERS: Final = "worker processes"
 _LACKS: Final[Mapping[int, str]] = {
-    errno.EMFILE: "file descriptors",
-    errno.ENFILE: "file descriptors",
-    errno.EAGAIN: "processes",
-    errno.ENOMEM: "memory",
-    errno.ENOSPC: "disk space",
-    errno.EDQUOT: "disk space",
-    errno.EROFS: "disk space",
+    errno.EMFILE: DESCRIPTORS,
+    errno.ENFILE: DESCRIPTORS,
+    errno.EAGAIN: PROCESSES,
+    errno.ENOMEM: MEMORY,
+    errno.ENOSPC: DISK,
+    errno.EDQUOT: DISK,
+    errno.EROFS: DISK,
 }
 _REMEDIES: Final[Mapping[str, str]] = {
-    "file descriptors": "raise its limit of open files (ulimit -n, LimitNOFILE)",
-    "processes": "raise its limit of processes (ulimit -u, TasksMax)",
-    "memory": "free memory there, or give the node fewer slots",
-    "disk space": "free space in the federation's folder there",
-    "worker processes": "see the log of its host",
+    DESCRIPTORS: "raise its limit of open files (ulimit -n, LimitNOFILE)",
+    PROCESSES: "raise its limit of processes (ulimit -u, TasksMax)",
+    MEMORY: "free memory there, or give the node fewer slots",
+    DISK: "free space in the federation's folder there",
+    WORKERS: "see the log of its host",
 }
 
 log = logging.getLogger(__name__)
@@ -67,9 +77,9 @@ class WorkerNotReadyError(Exception):
 def lack_of(error: BaseException) -> str:
     """The resource of the machine whose shortage an error shows; empty where it shows none."""
     if isinstance(error, MemoryError):
-        return "memory"
+        return MEMORY
     if isinstance(error, WorkerNotReadyError):
-        return "worker processes"
+        return WORKERS
     return _LACKS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
 
 
@@ -162,14 +172,57 @@ def _processes_of(user: int) -> int:
 
 def _group_limits() -> Iterator[tuple[int, int]]:
     """The limit of processes, and those that there are, of each control group (v2) that this process is in."""
+    for folder in _control_groups():
+        with suppress(OSError, ValueError):  # the topmost has no limit, and "max" is none
+            yield int((folder / "pids.max").read_text()), int((folder / "pids.current").read_text())
+
+
+def _control_groups() -> Iterator[Path]:
+    """The folders of the control groups (v2) that this process is in, the innermost first."""
     with suppress(OSError):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         own = next((line[3:] for line in lines if line.startswith("0::")), "/").strip("/")
         folder = CONTROL_GROUPS / own
-        while folder != CONTROL_GROUPS.parent:
-            with suppress(OSError, ValueError):  # the topmost has no limit, and "max" is none
-                yield int((folder / "pids.max").read_text()), int((folder / "pids.current").read_text())
-            folder = folder.parent
+        yield from (folder, *folder.parents[: len(Path(own).parts)])
+
+
+def permit_descriptors(slots: int) -> None:
+    """Raise this process's limit of open files as far as so many slots need it, and it may."""
+    most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = slots + BASE_DESCRIPTORS + SPARE_DESCRIPTORS
+    if most != resource.RLIM_INFINITY and most < needed:
+        raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+
+
+def obstacles(slots: int, offered_mb: int, folder: Path, users: Iterable[int]) -> Iterator[str]:
+    """Say what this machine permits too little of for so many tasks at once.
+
+    Args:
+        slots: of all nodes here.
+        offered_mb: the memory that they offer to tasks together; 0: nobody counts it.
+        folder: of the folders of attempts, which is there.
+        users: of the operating system, whom tasks run as.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < slots + BASE_DESCRIPTORS + _spare(SPARE_DESCRIPTORS, most):
+        fit = max(most - BASE_DESCRIPTORS - _spare(SPARE_DESCRIPTORS, most), 1)
+        yield f"its limit of {most} open files is enough for about {fit} of {slots} slots; {_REMEDIES[DESCRIPTORS]}"
+    for user in users:
+        for most, used in _process_limits(user):
+            free = most - used - _spare(SPARE_PROCESSES, most)
+            if free < PROCESSES_PER_TASK * slots:
+                fit = max(free // PROCESSES_PER_TASK, 1)
+                text = f"of {most} processes of uid {user} {used} are used, which leaves enough for about {fit}"
+                yield f"{text} of {slots} slots; {_REMEDIES[PROCESSES]}"
+    if offered_mb > (memory_mb := usable_memory_mb()):
+        yield f"its nodes offer {offered_mb:,} MB of memory, and it may have {memory_mb:,}; {_REMEDIES[MEMORY]}"
+    there = os.statvfs(folder)
+    if there.f_bavail * there.f_frsize < SPARE_BYTES + slots * BYTES_PER_TASK:
+        free_mb = there.f_bavail * there.f_frsize >> 20
+        yield f"{folder} has room for {free_mb:,} MB, which is little for {slots} slots; {_REMEDIES[DISK]}"
+    if there.f_files > 0 and there.f_favail < SPARE_INODES + slots * INODES_PER_TASK:
+        yield f"{folder} has room for {there.f_favail:,} files, which is little for {slots} slots; {_REMEDIES[DISK]}"
 
 
 class StartPause:

@@ -270,6 +270,14 @@ class Accounts:
             raise ValueError(f"no account is named to run the tasks of user {user!r} as; see run_as")
         return account
 
+    def named(self) -> list[Account]:
+        """The accounts that tasks run as; none: this process's own."""
+        return list(dict.fromkeys(self._by_user.values()))
+
+    def users(self) -> tuple[int, ...]:
+        """The users of the operating system whom tasks run as."""
+        return tuple(account.uid for account in self.named()) or (os.geteuid(),)
+
     def check_folder(self, folder: Path) -> None:
         """Make the folder of the attempts, and demand that every account can get there.
 
@@ -282,7 +290,7 @@ class Accounts:
                 folder.chmod(0o711)
         except OSError as error:
             raise InputError(str(folder), f"cannot be made for the tasks: {error.strerror}") from None
-        for account in set(self._by_user.values()):
+        for account in self.named():
             words = [SHELL, "-c", 'cd "$0"', str(folder.resolve())]
             tried = subprocess.run(words, capture_output=True, check=False, cwd="/", **account.becoming())  # noqa: S603 - ours
             if tried.returncode:
