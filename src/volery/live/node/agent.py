@@ -71,7 +71,7 @@ class NodeAgent:
 
     @property
     def shortage(self) -> str:
-        """What the machine lacks, so that tasks cannot start, in words; empty: nothing."""
+        """The shortage of the machine, for which tasks cannot start, in words; empty: none."""
         return self._means.pause.words
 
     def watch_shortage(self, changed: Callable[[], None]) -> None:

@@ -124,7 +124,7 @@ class Host:
         self.waits_for: frozenset[HostName] = frozenset()
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_incarnation: Callable[[HostName, bool], None] | None = None
-        self._stall = JournalStall(name, self._go_on, self.stop)
+        self._stall = JournalStall(name, self._release, self.stop)
         self._pool: Pool | None = None
         self._problems: dict[tuple[Address, Key], Any] = {}
         self._stopped = asyncio.Event()
@@ -447,11 +447,6 @@ class Host:
             self._journal.rotate(hosted, self._problems)
         if self.inbox.events:
             self.inbox.wake()
-
-    def _go_on(self) -> None:
-        """Go on after a wait for the journal."""
-        self._release()
-        self.inbox.wake()
 
     def stop(self, error: Exception) -> None:
         """Handle nothing more, because of an error; `run` raises it."""

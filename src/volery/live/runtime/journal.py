@@ -264,7 +264,7 @@ class JournalStall:
         self._over()
 
     def close(self) -> None:
-        """Try no more."""
+        """Give the wait up."""
         if self._timer is not None:
             self._timer.cancel()
 

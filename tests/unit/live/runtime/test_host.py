@@ -1,4 +1,4 @@
-"""A host: components get PeerLost before anything else, a failing disk stops it and a full one delays it, and faulty hosts stop nobody."""
+"""A host: components get PeerLost first, a failing disk stops it, a full one delays it, faulty hosts stop nobody."""
 
 from __future__ import annotations
 
