@@ -65,7 +65,7 @@ class NodeAgent:
         )  # fmt: skip
         self.held = confinement.words
         self._processes = ProcessExecutor(self._means, report)
-        self._calls = CallExecutor(self._means, workers, report)
+        self._calls = CallExecutor(self._means, workers, report, rules.calls_max)
         self._closed = False
         self._shortage_changed: Callable[[], None] | None = None
 

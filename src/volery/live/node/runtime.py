@@ -135,7 +135,7 @@ def _executor(federation: Federation, name: HostName, report: Report, *, by_inca
 def _rules(federation: Federation, *, gives_back: bool = False) -> NodeRules:
     file = federation.file
     amounts = bool(federation.fleet.cluster.resources)
-    return NodeRules(file.isolation, file.output, amounts, file.environment, gives_back)
+    return NodeRules(file.isolation, file.output, amounts, file.environment, gives_back, file.calls_max)
 
 
 AgentReport = TaskReport | ConfinementReport | OutputReply
