@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from volery.core.errors import DamagedError, InputError
+from volery.live.files import AppendedFile
 
 LINE_BYTES_MAX: Final = 100
 _HEAD: Final = struct.Struct("<III")
@@ -40,7 +41,7 @@ def first_line(kind: str, version: int) -> bytes:
     return b"%s %08x\n" % (named, zlib.crc32(named))
 
 
-def write_record(file: BinaryIO, record: bytes, before: int = 0) -> int:
+def write_record(file: BinaryIO | AppendedFile, record: bytes, before: int = 0) -> int:
     """Append a record; an empty one is allowed.
 
     Args:
