@@ -63,6 +63,8 @@ def notes(groups: Sequence[RunGroup]) -> list[str]:
             "--cutoff S sets another."
         )
     found += omission_notes(groups)
+    if names := list(dict.fromkeys(name for run in runs for name in run.unheeded_resources)):
+        found.append(f"Requests of {', '.join(names)} do not count; --resources, or --capacity, says which do.")
     found += ignorance_lines(groups)
     found += measured_notes(runs)
     if missing := max((run.window.jobs if run.window else run.jobs) - run.delay_s.count for run in runs):

@@ -34,7 +34,7 @@ from volery.workload.formats import read_source
 from volery.workload.formats.own import far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
-from volery.workload.models import with_requests
+from volery.workload.models import RESOURCES, with_requests
 from volery.workload.omissions import Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
 from volery.workload.tr import trace_name
@@ -43,7 +43,6 @@ NODE_CPU_MILLI: Final = 64_000
 NODE_MEMORY_MB: Final = 16_384
 """The largest machine, of which shares are shares."""
 REQUESTS_MAX: Final = 1 << 20
-RESOURCES: Final = ("cpu_milli", "memory_mb", "gpu_milli")
 TABLES_OF_REQUESTS: Final = frozenset({
     "alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"
 })  # fmt: skip
@@ -60,6 +59,7 @@ class Passed(msgspec.Struct):
         unknown_parents: ids of tasks to wait for that the file does not hold.
         cut_rows: that began before the trace, and are replayed from its beginning with what was left of them.
         left_out: the rows by reason; None before the last row was read.
+        unheeded: resources that the first rows ask for, and that do not count.
     """
 
     rows: int = 0
@@ -67,6 +67,7 @@ class Passed(msgspec.Struct):
     unknown_parents: int = 0
     cut_rows: int = 0
     left_out: Omissions | None = None
+    unheeded: tuple[str, ...] = ()
 
 
 class _Row(NamedTuple):
@@ -171,6 +172,8 @@ class _Source:
             self.resources = resources_of(self._form, batch)
         if self._tally is None:
             self._weighed = weighed_of(batch, self.resources)
+            stated = [name for name, one in amounts_of(batch, RESOURCES).items() if one.null_count < batch.num_rows]
+            self._passed.unheeded = tuple([name for name in stated if name not in self.resources])
             self._tally = OmissionTally(self.resources, weighed=self._weighed)
         amounts = amounts_of(batch, self.resources)
         judged = judge(batch, amounts, self._only, self._weighed)

@@ -41,7 +41,8 @@ class Reading(msgspec.Struct, frozen=True):
         blank_lines: lines without a word.
         unknown_parents: ids of tasks to wait for that the file does not hold, which are not heeded.
         cut_rows: rows that began before the trace, and are replayed from its beginning.
-        left_out: rows that are not replayed, by reason; None for a `.tr` file, of which all rows are.
+        left_out: what is omitted, by effect and reason; None for a `.tr` file, of which nothing is.
+        unheeded: resources that tasks of the file ask for, and that do not count.
     """
 
     first_arrival_s: float
@@ -50,6 +51,7 @@ class Reading(msgspec.Struct, frozen=True):
     unknown_parents: int = 0
     cut_rows: int = 0
     left_out: Omissions | None = None
+    unheeded: tuple[str, ...] = ()
 
 
 def read_tr(path: str | Path, durations: str = "exact", arrivals: str = "exact") -> Trace:

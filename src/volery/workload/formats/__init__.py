@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from volery.core.errors import InputError, suggestion
 from volery.workload.formats.alibaba import ALIBABA
-from volery.workload.formats.archives import GWF, SWF, WFCOMMONS, WTA
+from volery.workload.formats.archives import GWF, SWF, WTA
 from volery.workload.formats.google import GOOGLE
 from volery.workload.formats.microsoft import AZURE, PHILLY
 from volery.workload.formats.own import TABLE, TR
 from volery.workload.formats.source import Format, Noticed, head_of
 from volery.workload.formats.summaries import SUMMARY
+from volery.workload.formats.wfcommons import WFCOMMONS
 from volery.workload.table import batches
 
 FORMATS: Final = (TABLE, WTA, TR, SWF, GWF, *ALIBABA, *GOOGLE, *AZURE, *PHILLY, WFCOMMONS, SUMMARY)

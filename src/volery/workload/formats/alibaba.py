@@ -1,8 +1,8 @@
 """Alibaba's batch tasks of 2017 and 2018, the table of mean durations made of the former, and the pods of 2023.
 
 A row stands for `instances` equal tasks. Published files of 2017 and 2018 have no header; copies with one are common.
-The 2018 names of tasks hold the graph: `R2_1` is task 2 and waits for task 1 (trace 2018, schema of batch_task); a name
-without numbers has no known place in it.
+The 2018 names of tasks hold the graph: `R2_1` is task 2 and waits for task 1 (trace 2018, schema of batch_task), and so
+does `R2_1_Stg5`; a name without numbers has no known place in it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATUS: Final = {
     "Interrupted": "killed", "Cancelled": "killed",
     "Succeeded": "finished", "Pending": "waiting",
 }  # fmt: skip
-IN_GRAPH: Final = re.compile(r"[A-Za-z]+(\d+)((?:_\d+)*)")
+IN_GRAPH: Final = re.compile(r"[^_]*[A-Za-z](\d+)((?:_.*?)?)(?:_Stg\d+)?")
 CORE: Final = 10
 """Thousandths of a core in one of their units: 100 is a core."""
 
@@ -70,9 +70,12 @@ def _row_means(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
 
 
 def parents_of(name: str) -> tuple[str, list[str]] | None:
-    """A task's number and those it waits for; None where the name holds neither."""
+    """A task's number and those it waits for; None where the name holds neither.
+
+    A part that is no number is kept, as a wait for a task that the job does not have.
+    """
     found = IN_GRAPH.fullmatch(name)
-    return None if found is None else (found[1], found[2].split("_")[1:])
+    return None if found is None else (found[1], [part for part in found[2].split("_") if part])
 
 
 def _row_2018(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:

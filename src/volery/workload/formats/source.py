@@ -191,6 +191,15 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     return value
 
 
+def is_number(text: str) -> bool:
+    """True for a number as programs write them, with an exponent too, and for nan."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
 def known(text: str) -> str | None:
     """The field, or None where it is empty."""
     return text or None
