@@ -114,11 +114,11 @@ def load_workload(
     from volery.workload.formats import fitting, format_of
     from volery.workload.formats.own import TR
     from volery.workload.formats.summaries import SUMMARY, rebuilt
-    from volery.workload.replay import SUFFIXES, read_tasks
+    from volery.workload.replay import read_tasks
 
     form = fitting(path)
-    if form is None and bare_name(path).endswith(SUFFIXES):
-        form = format_of(path)  # raises, and lists the known formats
+    if form is None and not bare_name(path).endswith(".tr"):
+        form = format_of(path)  # raises, and names the nearest format
     if form is SUMMARY:
         return apply_quirks(rebuilt(path, job_count), durations, arrivals), None
     if form is not None and form is not TR:

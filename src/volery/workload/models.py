@@ -143,8 +143,7 @@ def parse_resources(text: str, place: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in RESOURCES:
-            known = f"{suggestion(name, RESOURCES)}; give some of {', '.join(RESOURCES)}"
-            raise InputError(place, f"{name!r} is no resource of a trace file{known}")
+            raise InputError(place, f"{name!r} is no resource of a trace file{suggestion(name, RESOURCES)}")
     return tuple([name for name in RESOURCES if name in names])
 
 

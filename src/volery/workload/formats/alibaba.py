@@ -10,7 +10,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from volery.workload.formats.source import Head, Noticed, amount, count, fields, known, microseconds, span, table_format
+from volery.workload.formats.source import (
+    Head,
+    Noticed,
+    amount,
+    count,
+    fields,
+    known,
+    microseconds,
+    row_like,
+    span,
+    table_format,
+)
 from volery.workload.table import TaskRow
 
 V2017: Final = (
@@ -128,7 +139,7 @@ def _headless(head: Head, names: tuple[str, ...]) -> bool:
 ALIBABA: Final = (
     table_format(
         "alibaba-2017", "Alibaba v2017 batch_task", _row_2017, names=V2017, header=frozenset(V2017),
-        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017),
+        fits=lambda head: head.names() >= set(V2017) or _headless(head, V2017), like=row_like(len(V2017)),
         remarks=(
             "end minus creation is the time of the whole task, an upper bound of an instance's",
             "memory is a share of the largest machine; rows that wait ask for nothing; some begin before the trace",
@@ -138,6 +149,7 @@ ALIBABA: Final = (
     table_format(
         "alibaba-2018", "Alibaba v2018 batch_task", _row_2018, names=V2018, header=frozenset(V2018) - {"task_type"},
         fits=lambda head: head.names() >= set(V2018) - {"task_type"} or _headless(head, V2018),
+        like=row_like(len(V2018)),
         remarks=(
             "the graph is in the names of tasks: R2_1 is task 2 and waits for task 1",
             "there is no submission: a task is taken to be submitted when it starts",

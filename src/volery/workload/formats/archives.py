@@ -14,6 +14,7 @@ differ in type from trace to trace; they are cast. The archive's ids are numbers
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ from volery.workload.table import BATCH_ROWS, SCHEMA, TaskRow
 
 SWF_FIELDS: Final = 18
 SWF_STATUS: Final = {"0": "failed", "1": "finished", "2": "running", "3": "finished", "4": "failed", "5": "killed"}
+SWF_SLACK: Final = 4
+"""Fields too many or too few, or no numbers, with which a row still looks like one."""
 SWF_PARTS: Final = ("2", "3", "4")
 """Statuses of rows that repeat a part of a job that was checkpointed, which may have a row of its own."""
 
@@ -54,6 +57,13 @@ def fits_swf(head: Head) -> bool:
         and all(len(row) == SWF_FIELDS and all(map(is_number, row)) for row in rows)
         and (bool(rows) or all(line.startswith(";") for line in head.lines))
     )
+
+
+def like_swf(line: str) -> bool:
+    """A comment, or a row of about as many fields of which most are numbers."""
+    words = line.split()
+    is_row = abs(len(words) - SWF_FIELDS) <= SWF_SLACK and sum(map(is_number, words)) >= SWF_FIELDS - SWF_SLACK
+    return line.startswith(";") or is_row
 
 
 def _number(text: str) -> float:
@@ -111,9 +121,16 @@ def _swf_rows(path: Path) -> Iterator[tuple[TaskRow, bool]]:
             continue
         with place(path, number, "SWF"):
             if len(words) != SWF_FIELDS:
-                raise ValueError(f"{len(words)} fields where there are {SWF_FIELDS}")
+                raise ValueError(_wrong_width(words))
             row = _swf_row(words, number)
         yield row, _whole(words[10]) in SWF_PARTS
+
+
+def _wrong_width(words: list[str]) -> str:
+    if words[0].startswith("#"):
+        return "a comment that begins with '#' where one begins with ';'"
+    beyond = f", and field {SWF_FIELDS + 1} is {words[SWF_FIELDS]!r}" if len(words) > SWF_FIELDS else ""
+    return f"{len(words)} fields where there are {SWF_FIELDS}{beyond}"
 
 
 def _parts_alone(path: Path, noticed: Noticed) -> dict[int | None, list[TaskRow]]:
@@ -175,7 +192,7 @@ def _swf_row(words: list[str], number: int) -> TaskRow:
 
 
 SWF: Final = Format(
-    "swf", "SWF", fits_swf, rows=read_swf,
+    "swf", "SWF", fits_swf, rows=read_swf, like=like_swf,
     remarks=(
         "-1 is unknown; a job of n processors is one task that asks for n cores",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",
@@ -206,7 +223,7 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             bare += not parents
             submit = microseconds(row["SubmitTime"])
             made = TaskRow(
-                job=known(row["WorkflowID"]),
+                job=f"task {row['JobID']}" if row["WorkflowID"] == "-1" else known(row["WorkflowID"]),
                 task=known(row["JobID"]),
                 submit_us=submit,
                 runtime_us=microseconds(row["RunTime"]),
@@ -220,8 +237,8 @@ def read_gwf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
 
 
 GWF: Final = Format(
-    "gwf", "GWF", lambda head: head.names() >= GWF_COLUMNS, rows=read_gwf,
-    remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task",),
+    "gwf", "GWF", lambda head: head.names() >= GWF_COLUMNS, rows=read_gwf, columns=GWF_COLUMNS,
+    remarks=("times are whole seconds; a WorkflowID is a job here and a JobID a task, which is one where it has none",),
 )  # fmt: skip
 
 
@@ -237,16 +254,85 @@ def read_wta(path: Path, noticed: Noticed) -> Iterator[pa.RecordBatch]:
     Raises:
         InputError: a part cannot be read, or a column holds what it must not.
     """
+    unstated = _waits_of_children_alone(path)
+    noticed["waits that only children of the parents state"] += sum(map(len, unstated.values()))
+    row = 0
+    for part, batch in _wta_parts(path):
+        with _wta_place(part, row):
+            made = _wta_batch(batch, row, noticed)
+        yield _with_waits(made, unstated) if unstated else made
+        row += batch.num_rows
+
+
+def _wta_parts(path: Path, columns: list[str] | None = None) -> Iterator[tuple[Path, pa.RecordBatch]]:
+    """The rows of all parts, and the part of each batch."""
     row = 0
     for part in parquet_parts(path):
-        try:
-            with pq.ParquetFile(part) as file:
-                for batch in file.iter_batches(BATCH_ROWS):
-                    yield _wta_batch(batch, row, noticed)
-                    row += batch.num_rows
-        except (OSError, pa.ArrowInvalid, KeyError) as error:
-            problem = (str(error).splitlines() or [""])[0]
-            raise InputError(f"{part}:{row + 1}", f"is no part of a WTA trace: {problem}; fetch it again") from None
+        with _wta_place(part, row), pq.ParquetFile(part) as file:
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                yield part, batch
+                row += batch.num_rows
+
+
+@contextmanager
+def _wta_place(part: Path, row: int) -> Iterator[None]:
+    """Name the part and the row of what is wrong.
+
+    Raises:
+        InputError: instead of an error of the columns.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid, KeyError) as error:
+        problem = (str(error).splitlines() or [""])[0]
+        raise InputError(f"{part}:{row + 1}", f"is no part of a WTA trace: {problem}; fetch it again") from None
+
+
+def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
+    """Workflow and task -> tasks that it waits for only by their `children`; empty where `parents` states as many.
+
+    The graph is held in memory only where the two columns differ in the number of waits.
+    """
+    parts = parquet_parts(path)
+    with _wta_place(parts[0], 0):
+        if "children" not in pq.read_schema(parts[0]).names:
+            return {}
+    names = ["parents", "children"]
+    stated = dict.fromkeys(names, 0)
+    for _, batch in _wta_parts(path, names):
+        for name in names:
+            stated[name] += pc.sum(pc.list_value_length(batch.column(name))).as_py() or 0
+    if stated["children"] <= stated["parents"]:
+        return {}
+
+    by_parents: set[tuple[str, str, str]] = set()
+    by_children: dict[tuple[str, str, str], None] = {}
+    for part, batch in _wta_parts(path, ["workflow_id", "id", *names]):
+        with _wta_place(part, 0):
+            columns = [pc.cast(batch.column(name), pa.string()).to_pylist() for name in ("workflow_id", "id")]
+            columns += [_ids(batch.column(name)).to_pylist() for name in names]
+        for workflow, task, parents, children in zip(*columns, strict=True):
+            by_parents.update((workflow, task, parent) for parent in parents or ())
+            by_children.update(dict.fromkeys((workflow, child, task) for child in children or ()))
+    unstated: dict[tuple[str, str], list[str]] = {}
+    for workflow, child, task in by_children:
+        if (workflow, child, task) not in by_parents:
+            unstated.setdefault((workflow, child), []).append(task)
+    return unstated
+
+
+def _with_waits(batch: pa.RecordBatch, waits: dict[tuple[str, str], list[str]]) -> pa.RecordBatch:
+    """The rows of a batch with further tasks that they wait for."""
+    names = zip(batch.column("job").to_pylist(), batch.column("task").to_pylist(), strict=True)
+    stated = zip(names, batch.column("parents").to_pylist(), strict=True)
+    parents = [[*(above or ()), *waits.get(name, ())] for name, above in stated]
+    place = SCHEMA.get_field_index("parents")
+    return batch.set_column(place, SCHEMA.field(place), pa.array(parents, SCHEMA.field(place).type))
+
+
+def _ids(column: Any) -> Any:
+    """Lists of ids as text; columns of reals are cast, too."""
+    return pc.cast(pc.cast(column, pa.list_(pa.int64())), pa.list_(pa.string()))
 
 
 def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBatch:
@@ -265,7 +351,7 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     columns["job"] = pc.cast(batch.column("workflow_id"), pa.string())
     columns["task"] = pc.cast(batch.column("id"), pa.string())
     columns["user"] = pc.cast(column("user_id", pa.int64()), pa.string())
-    columns["submit_us"] = pc.multiply_checked(pc.cast(batch.column("ts_submit"), pa.int64()), MILLISECOND)
+    columns["submit_us"] = scaled("ts_submit")
     columns["task_submit_us"] = columns["submit_us"]
     columns["runtime_us"] = scaled("runtime")
     columns["start_us"] = pc.add(columns["submit_us"], scaled("wait_time"))
@@ -273,7 +359,7 @@ def _wta_batch(batch: pa.RecordBatch, row: int, noticed: Noticed) -> pa.RecordBa
     columns["cpu_milli"] = pc.multiply(
         _wta_cores(batch, column("resource_amount_requested", pa.float64()), noticed), 1000.0
     )
-    columns["parents"] = pc.cast(pc.cast(batch.column("parents"), pa.list_(pa.int64())), pa.list_(pa.string()))
+    columns["parents"] = _ids(batch.column("parents"))
     columns["instances"] = pa.array([1] * rows, pa.int64())
     columns["line"] = pa.array(range(row + 1, row + rows + 1), pa.int64())
     return pa.RecordBatch.from_arrays(
@@ -293,7 +379,7 @@ def _wta_cores(batch: pa.RecordBatch, requested: Any, noticed: Noticed) -> Any:
 
 
 WTA: Final = Format(
-    "wta", "WTA", lambda head: head.columns >= WTA_COLUMNS, batches=read_wta,
+    "wta", "WTA", lambda head: head.columns >= WTA_COLUMNS, batches=read_wta, columns=WTA_COLUMNS,
     remarks=(
         "-1 is unknown; times are milliseconds; submissions may all be 0, and arrivals must then be added",
         "memory, disk, network, energy and the parameters of tasks are not read",

@@ -178,7 +178,7 @@ def fits_wfcommons(head: Head) -> bool:
 
 
 WFCOMMONS: Final = Format(
-    "wfcommons", "WfCommons", fits_wfcommons, rows=read_wfcommons,
+    "wfcommons", "WfCommons", fits_wfcommons, rows=read_wfcommons, columns=frozenset({"workflow", "tasks", "name"}),
     remarks=(
         "a document is one workflow, submitted at 0: arrivals must be added to run several",
         "memory is what a task was measured to hold, not a request, and is not read",
