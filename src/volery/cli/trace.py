@@ -293,8 +293,6 @@ def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("means that disagree with the durations", odd.wrong_means),
         ("rows not in order of arrival (sorted)", odd.unsorted_rows),
         ("blank lines", odd.blank_lines),
-        ("rows that began before the trace (they begin with it)", odd.cut_rows),
-        ("ids to wait for that are not in the file (not heeded)", odd.unknown_parents),
     ]
     rows = [(name, f"{count:,}") for name, count in counts if count]
     if odd.first_arrival_s:

@@ -176,7 +176,7 @@ def share(part: Omissions) -> str:
     """The number of waits, jobs or tasks that are omitted, and their share of the machine time."""
     if part.waits_omitted:
         jobs = sum(one.jobs for one in part.reasons)
-        where = f", in {jobs:,} of {part.jobs:,} jobs" if jobs else ""
+        where = f", in {jobs:,} of {part.jobs:,} jobs" if part.jobs else ""
         return f"{part.waits_omitted:,} of {part.waits:,} waits ({percent(part.waits_omitted / part.waits)}){where}"
     if part.jobs_left_out:
         counted = f"{part.jobs_left_out:,} of {part.jobs:,} jobs ({percent(part.jobs_left_out / part.jobs)})"

@@ -124,7 +124,5 @@ def load_workload(
     if form is not None and form is not TR:
         read, passed = read_tasks(path, form, job_count, only, resources)
         trace = apply_quirks(read, durations, arrivals)
-        return trace, Reading(
-            0.0, passed.unsorted_rows, 0, passed.unknown_parents, passed.cut_rows, passed.left_out, passed.unheeded
-        )
+        return trace, Reading(0.0, passed.unsorted_rows, 0, passed.left_out, passed.unheeded)
     return scan_tr(path, durations, arrivals, job_count)

@@ -348,7 +348,9 @@ def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> N
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     assert not is_table(path)
-    with pytest.raises(InputError, match=r"t\.parquet: is no trace table: .* it lacks job, task, .*; make one of version 4"):
+    with pytest.raises(
+        InputError, match=r"t\.parquet: is no trace table: .* it lacks job, task, .*; make one of version 4"
+    ):
         next(read_table(path))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"t\.parquet: is no parquet file that can be read"):
