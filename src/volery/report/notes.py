@@ -131,10 +131,10 @@ def omission_notes(groups: Sequence[RunGroup]) -> list[str]:
     return [_sentence(title, part, several) for title, part, several in _kinds(groups) if not part.is_large]
 
 
-def omission_sentences(omissions: Omissions, *, large: bool) -> list[str]:
-    """A sentence per effect on a trace, of those above 1 % of jobs, tasks, waits or machine time, or of the others."""
+def omission_warnings(omissions: Omissions) -> list[str]:
+    """A sentence per effect on a trace, of those above 1 % of jobs, tasks, waits or machine time."""
     parts = [(TITLES[effect], omissions.of(effect)) for effect in EFFECTS]
-    return [_sentence(title, part, False) for title, part in parts if part.reasons and part.is_large == large]
+    return [_sentence(title, part, False) for title, part in parts if part.is_large]
 
 
 def _omissions_of(run: RunSummary) -> Iterator[tuple[str, Omissions | None]]:
