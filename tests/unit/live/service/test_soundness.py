@@ -56,7 +56,7 @@ def seen(store: JobStore) -> list[Any]:
         found += [store.result(job.id, place) for place in range(job.tasks)]
     found += [store.shares.weights(), store.shares.changes(None, 9), store.shares.preemptions(None, None, None, 9)]
     found += [store.assigned.moves(), store.assigned.owners(), [store.retired.of(number) for number in range(JOBS)]]
-    return [*found, store.retired.last_file(), store.changes(0, None, 999)]
+    return [*found, store.retired.last_file(), store.changes(0, 999)]
 
 
 @contextmanager
