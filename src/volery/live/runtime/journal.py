@@ -134,6 +134,7 @@ class JournalWriter:
             raise InputError(str(path), f"the journal cannot be written: {error.strerror}") from None
         self.path, self.size = path, 0
         self._launched.clear()
+        self._checksum = 0
         self._file = AppendedFile(descriptor)
         self._file.write(first_line(KIND, VERSION))
         self._write(self._encode(header))
@@ -166,7 +167,7 @@ class JournalWriter:
         self._write(self._encode((now, entries)))
 
     def _write(self, record: bytes) -> None:
-        write_record(self._file, record)
+        self._checksum = write_record(self._file, record, self._checksum)
         self.size += len(record)
         self.flush()
 
@@ -266,6 +267,7 @@ class JournalReader:
             records.demand(KIND, VERSION)
             record = records.record()
             self._first_turn = file.tell()
+            self._header_checksum = records.checksum
         if record is None:
             raise UnbegunError(str(path), "holds no complete header: the host ended before it began")
         try:
@@ -316,7 +318,7 @@ class JournalReader:
     def _records(self) -> Iterator[bytes]:
         with self._open() as file:
             file.seek(self._first_turn)
-            records = RecordReader(file, self.path)
+            records = RecordReader(file, self.path, self._header_checksum)
             while (record := records.record()) is not None:
                 yield record
             self.torn_bytes = records.torn_bytes
