@@ -7,6 +7,7 @@ is the last thing in a file and is passed over, so that a file ends with the las
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -19,8 +20,9 @@ import msgspec
 from volery.core.component import Component
 from volery.core.errors import InputError
 from volery.core.events import DRIVER_EVENTS, SUBMITTER_MESSAGES, Computed, TaskFinished
-from volery.core.model import Address, Cluster, Key, Message, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Cluster, Key, Message, Task, TaskId, Time
 from volery.live.config.limits import Durability
+from volery.live.files import file_identity
 from volery.live.transport.delivery import union
 
 MAGIC: Final = b"volery journal 2\n"
@@ -135,6 +137,7 @@ class JournalWriter:
         self._encode = msgspec.msgpack.Encoder().encode
         self._durability = durability
         self._launched: dict[tuple[Address, TaskId, int], bytes] = {}
+        self._checked_us: Time = 0
         self._begin(path, header)
 
     def _begin(self, path: Path, header: Header) -> None:
@@ -170,7 +173,15 @@ class JournalWriter:
         return event
 
     def append(self, now: Time, entries: Iterable[Entry]) -> None:
-        """Write a turn; it is as durable as was asked for when this returns."""
+        """Write a turn; it is as durable as was asked for when this returns.
+
+        Raises:
+            OSError: it cannot be written, or the file was removed or replaced, so that nobody would find it.
+        """
+        if now >= self._checked_us + SECOND:
+            self._checked_us = now
+            if file_identity(self.path) != file_identity(self._file.fileno()):
+                raise FileNotFoundError(errno.ENOENT, "the journal was removed or replaced", str(self.path))
         self._write(self._encode((now, entries)))
 
     def _write(self, record: bytes) -> None:
