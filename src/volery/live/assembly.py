@@ -17,7 +17,7 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SUBMITTER, Address
 from volery.live.clock import unix_now_us
-from volery.live.config.federation import ALL, DISCOVERED, Federation, located
+from volery.live.config.federation import ALL, DISCOVERED, Federation, layout_digest, located
 from volery.live.config.limits import JournalSize
 from volery.live.config.plan import host_recovery, recovery_in_words
 from volery.live.messages import HostName
@@ -77,7 +77,7 @@ async def running(
     layout = _layout(federation, name, deployment)
     _demand_safe(federation, deployment, layout[name], front, executor)
     with host_lock(federation.folder, name):
-        transport = _transport(federation) if name != ALL else None
+        transport = _transport(federation, layout) if name != ALL else None
         try:
             incarnation = await _incarnation(federation, name, transport, layout)
             started = _started(federation, name, incarnation, layout, transport, front, recorder, executor, make_host,
@@ -256,10 +256,12 @@ def _journal(
     return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
 
 
-def _transport(federation: Federation) -> Transport:
+def _transport(federation: Federation, layout: Mapping[HostName, Collection[Address]]) -> Transport:
     from volery.live.transport.broker import BrokerTransport
 
-    return BrokerTransport(federation.broker, federation.file.name, federation.plan.configuration)
+    return BrokerTransport(
+        federation.broker, federation.file.name, federation.plan.configuration, layout=layout_digest(layout)
+    )
 
 
 def job_frontend(site: SubmitterSite) -> Frontend:

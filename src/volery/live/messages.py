@@ -189,12 +189,14 @@ class HostReport(Message, frozen=True):
 
     Args:
         started_us: of its process, microseconds since 1970.
+        waits_for: the hosts without which it has not opened yet; empty once it has.
     """
 
     version: str
     hostname: str
     pid: int
     started_us: Time
+    waits_for: tuple[HostName, ...] = ()
 
 
 class HostHeartbeat(Message, frozen=True):

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
-from volery.live.clock import unix_now_us
+from volery.live.clock import is_set_within, unix_now_us
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
 
@@ -262,19 +262,17 @@ class Checkpoints:
         """Wait until there is something to write; while there is nothing, the log is moved and its file emptied."""
         loop = asyncio.get_running_loop()
         while self._written and not something.is_set():
-            try:
-                async with asyncio.timeout(IDLE_S):
-                    await something.wait()
-            except TimeoutError:
-                if self._moving is not None:
-                    await self._moving
-                    self._moving = None
-                await loop.run_in_executor(self._thread, self._move, False)
-                if not something.is_set():
-                    pages = await loop.run_in_executor(self._thread, self._move, True)
-                    self._written = bool(pages)
-                    if pages == 0:
-                        self._on_whole()
+            if await is_set_within(something, IDLE_S):
+                return
+            if self._moving is not None:
+                await self._moving
+                self._moving = None
+            await loop.run_in_executor(self._thread, self._move, False)
+            if not something.is_set():
+                pages = await loop.run_in_executor(self._thread, self._move, True)
+                self._written = bool(pages)
+                if pages == 0:
+                    self._on_whole()
         await something.wait()
 
     async def after_batch(self) -> None:

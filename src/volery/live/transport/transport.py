@@ -7,9 +7,10 @@ hosts and bytes; what is in a frame is the codec's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Final, Protocol
 
+from volery.live.clock import is_set_within
 from volery.live.messages import HostName
 
 OnFrame = Callable[[HostName, bytes], None]
@@ -52,8 +53,8 @@ class Transport(Protocol):
             InputError: as `claim`.
         """
 
-    async def meet(self, peers: Iterable[HostName]) -> None:
-        """Wait until all these hosts can be sent to."""
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        """Wait until all these hosts can be sent to, at most so long; those that cannot are returned."""
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Send a frame; never waits. Order is kept per receiver."""
@@ -78,6 +79,20 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Send what is queued, and disconnect."""
+
+
+MEETING_SLICE_S: Final = 1.0
+
+
+async def absent_peers(
+    transport: Transport, peers: Collection[HostName], limit_s: float
+) -> AsyncIterator[frozenset[HostName]]:
+    """Wait for peers, at most so long; yield those that are not there, now and then and at the end."""
+    loop, absent = asyncio.get_running_loop(), frozenset(peers)
+    until = loop.time() + limit_s
+    while absent and (left_s := until - loop.time()) > 0:
+        absent = await transport.meet(absent, min(left_s, MEETING_SLICE_S))
+        yield absent
 
 
 class Memory:
@@ -113,11 +128,13 @@ class MemoryTransport:
         self._medium.receivers[name] = on_frame
         self._medium.changed.set()
 
-    async def meet(self, peers: Iterable[HostName]) -> None:
-        wanted = set(peers)
-        while not wanted <= self._medium.receivers.keys():
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limit_s
+        while (absent := frozenset(peers) - self._medium.receivers.keys()) and (left_s := until - loop.time()) > 0:
             self._medium.changed.clear()
-            await self._medium.changed.wait()
+            await is_set_within(self._medium.changed, left_s)
+        return absent
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Hand the frame over soon; it is lost where the host has left."""
