@@ -19,7 +19,6 @@ from volery.live.config.federation import layout_digest
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.broker import (
-    CLAIM_FIRST_S,
     CLAIM_S,
     DOUBT_S,
     INCARNATION_MAX,
