@@ -35,10 +35,12 @@ PARTS = (
     "agents", "agents/all", "jobs.lock", "jobs.mark", "jobs.sqlite", "jobs.sqlite-shm", "jobs.sqlite-wal", "journal",
     "journal/all-1.journal", "journal/all-2.journal", "lives", "lives/all", "lives/all.lock", "tasks", "tasks/0",
 )  # fmt: skip
-OFTEN = (("jobs.sqlite", "missing"), ("jobs.sqlite-wal", "damaged"))
-"""Cases of `make test`."""
+OFTEN = ("jobs.sqlite", "missing")
+"""The case of `make test`."""
 CASES = [
-    pytest.param(part, harm, marks=() if (part, harm) in OFTEN else pytest.mark.whole, id=f"{part}-{harm}")
+    pytest.param(
+        part, harm, marks=pytest.mark.essential if (part, harm) == OFTEN else pytest.mark.whole, id=f"{part}-{harm}"
+    )
     for part in PARTS
     for harm in HARMS
 ]
