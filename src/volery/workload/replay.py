@@ -259,9 +259,7 @@ def _rows(
                 links.gone.setdefault(job, {})[task] = above or ()
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
-        units = tuple(
-            max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(amounts, request, strict=True)
-        )  # nothing that runs takes no processor and no memory
+        units = tuple([max(round(value), int(value > 0)) for value in request])  # 0 stays 0, and nothing else becomes 0
         near, *wishes = others
         around = above or (), links.rows, near or ()
         yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
