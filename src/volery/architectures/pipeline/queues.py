@@ -9,7 +9,7 @@ cost of a decision depends on how many classes may fit, and not on how many task
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from volery.architectures.pipeline.policies import FAR, Kind, State, Turn, View, Waiting
 from volery.architectures.pipeline.policies.policy import Keyed, TakingTurns
-from volery.core.model import TaskId, Time
+from volery.core.model import Amounts, TaskId, Time
 from volery.core.resources import Packing
 
 LOOP_MAX: Final = 32
@@ -59,6 +59,10 @@ class EquivalenceClasses:
         self._masks: Column = np.zeros(0, dtype=np.int64)
         self._requests: Column = np.zeros((0, 0), dtype=np.int64)
         self._blocked: npt.NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+
+    def amounts_of(self, kind: Kind) -> Amounts:
+        """The amounts that each task of a class asks for."""
+        return self._packing.amounts(kind.packed)
 
     def joined(self, kind: Kind) -> None:
         """Count a task that waits."""
@@ -355,6 +359,10 @@ class _TurnLine:
         self.waiting = self.served = self.given = 0
 
 
+def _turns(lines: Mapping[Hashable, _TurnLine]) -> list[Turn]:
+    return [Turn(name, turning.waiting, turning.served, turning.given) for name, turning in lines.items()]
+
+
 class TurnsQueue:
     """Lines take turns; inside a line the order of jobs decides, then who came first.
 
@@ -364,11 +372,12 @@ class TurnsQueue:
         jobs: order of stage J3 inside a line; None: who came first.
     """
 
-    __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "classes")
+    __slots__ = ("_entries", "_jobs", "_lines", "_order", "_turns", "_view", "_weighs_blocked", "classes")
 
     def __init__(self, view: View, order: TakingTurns, jobs: Keyed | None, classes: EquivalenceClasses) -> None:
         self._view = view
         self._order = order
+        self._weighs_blocked = bool(getattr(order, "weighs_blocked", False))
         self._jobs = jobs
         self._lines: dict[Hashable, _TurnLine] = {}
         self._entries: dict[TaskId, tuple[Hashable, Entry]] = {}
@@ -404,13 +413,24 @@ class TurnsQueue:
         if not (classes.unblocked or (blocked and classes.blocked)):
             return None
         allowed = classes.counts.keys() if blocked else classes.unblocked.keys()
-        turns = [
-            Turn(name, turning.waiting, turning.served, turning.given)
-            for name, turning in self._lines.items()
-            if not allowed.isdisjoint(turning.lines)
-        ]
-        name = turns[0].line if len(turns) == 1 else next(iter(self._order.turns(self._view, turns)))
+        fitting = {name: turning for name, turning in self._lines.items() if not allowed.isdisjoint(turning.lines)}
+        if len(fitting) == 1:
+            name = next(iter(fitting))
+        else:
+            turns = self._all_turns(fitting) if self._weighs_blocked else _turns(fitting)
+            name = next(iter(self._order.turns(self._view, turns)))
         return min([line.head for kind, line in self._lines[name].lines.items() if kind in allowed])[3]
+
+    def _all_turns(self, fitting: Container[Hashable]) -> list[Turn]:
+        """All lines with tasks, each with the least that these ask for."""
+        amounts_of = self.classes.amounts_of
+        return [
+            Turn(
+                name, turning.waiting, turning.served, turning.given,
+                tuple(map(min, zip(*map(amounts_of, turning.lines), strict=True))), name not in fitting,
+            )
+            for name, turning in self._lines.items() if turning.lines
+        ]  # fmt: skip
 
     def begin(self) -> None:
         """Nobody has had a turn in this cycle."""
