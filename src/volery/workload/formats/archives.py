@@ -16,6 +16,7 @@ differ in type from trace to trace; they are cast. The archive's ids are numbers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -45,6 +46,7 @@ from volery.workload.table import BATCH_ROWS, SCHEMA, TaskRow
 
 SWF_FIELDS: Final = 18
 SWF_STATUS: Final = {"0": "failed", "1": "finished", "5": "killed"}
+SWF_SIZE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\b")
 SWF_PARTS: Final = ("2", "3", "4")
 """Statuses of rows that repeat a part of a job that was checkpointed; the job has a row of its own."""
 
@@ -117,8 +119,14 @@ def _swf_row(words: list[str], number: int) -> TaskRow:
     )
 
 
+def _swf_processors(head: Head) -> int | None:
+    """`MaxProcs` of the comments, or where it is not stated `MaxNodes`, which it equals by default."""
+    stated = dict(found.groups() for line in head.lines if (found := SWF_SIZE.match(line)))
+    return int(stated.get("MaxProcs") or stated.get("MaxNodes") or 0) or None
+
+
 SWF: Final = Format(
-    "swf", "SWF", fits_swf, rows=read_swf,
+    "swf", "SWF", fits_swf, rows=read_swf, processors=_swf_processors,
     remarks=(
         "-1 is unknown; a job of n processors is one task that asks for n cores",
         "a preceding job (field 17) is a job of its own here and is not read",

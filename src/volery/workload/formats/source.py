@@ -59,6 +59,7 @@ class Format(NamedTuple):
         name: for `--format`.
         title: what messages call it.
         remarks: what is known to be odd about it.
+        processors: of the machine that the file comes from, where its head states them.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Format(NamedTuple):
     rows: Callable[[Path, Noticed], Iterator[TaskRow]] | None = None
     batches: Callable[[Path, Noticed], Iterator[pa.RecordBatch]] | None = None
     remarks: tuple[str, ...] = ()
+    processors: Callable[[Head], int | None] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:
