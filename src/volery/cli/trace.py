@@ -82,12 +82,12 @@ def describe_trace(
         source, seed=seed, durations=durations, arrivals=arrivals, job_count=jobs, only=checked_only(only)
     )
     trace = ask(trace, requests, seed)
-    stated, count = None, workers or WORKERS
+    stated = None
     if trace.resources and not (capacity or machines):
         from volery.workload.formats import stated_processors
 
         stated = stated_processors(Path(source))
-        count = workers or (1 if stated else WORKERS)
+    count = workers if workers is not None else 1 if stated else WORKERS
     cluster = load_cluster(
         count, slots=slots, constraints=constraints, machines=machines, seed=seed, capacity=capacity,
         resources=trace.resources if capacity or machines else (), reference_mhz=reference_mhz,

@@ -377,7 +377,7 @@ def draw_load_curve(curve: LoadCurve, title: str, path: Path) -> None:
         cut = " (cut off at the top)" if float(curve.arriving.max()) * 100 > top else ""
         axes.stairs(curve.arriving * 100, time, fill=True, color="#c8d8e8", label=f"arriving work{cut}")
         axes.stairs(curve.running * 100, time, color="#1f4e79", label="running, if every task started on arrival")
-        axes.axhline(100, color="#b03030", linewidth=1, linestyle="--", label="all machines full")
+        axes.axhline(100, color="#b03030", linewidth=1, linestyle="--", label="all full")
         axes.set_xlabel("time since the first arrival (h)" if hours else "time since the first arrival (s)")
         axes.set_ylabel("load (% of the machines)")
         axes.set_title(title)

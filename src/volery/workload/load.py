@@ -93,7 +93,9 @@ def processors_alone(trace: Trace, workers: int, processors: int | None) -> Clus
     name = trace.resources[work_resource(trace.resources)]
     if not name.startswith(PROCESSORS):
         asked = ", ".join(trace.resources)
-        raise InputError("capacity", f"is not given, and tasks ask for no processors but {asked}; give --capacity {name}=N")
+        raise InputError(
+            "capacity", f"is not given, and tasks ask for no processors but {asked}; give --capacity {name}=N"
+        )
     units = units_per_processor(trace.resources) * (workers if processors is None else processors)
     each, rest = divmod(units, workers)
     capacities = tuple([(each + (machine < rest),) for machine in range(workers)])
@@ -122,7 +124,7 @@ def _shares_of_first(trace: Trace, cluster: Cluster, span_us: int) -> Reals:
 def _requests(trace: Trace, cluster: Cluster) -> Integers:
     """Per task, what it asks for of each resource of the machines."""
     places = [trace.resources.index(name) for name in cluster.resources]
-    return np.array(trace.requests, dtype=np.int64)[:, places][np.asarray(trace.request)]
+    return np.asarray(np.array(trace.requests, dtype=np.int64)[:, places][np.asarray(trace.request)])
 
 
 def _speeds(cluster: Cluster) -> Reals:

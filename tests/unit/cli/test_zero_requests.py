@@ -1,4 +1,4 @@
-"""Requests of zero on the way from a file to a decision: the worked example of the H-DRF paper (SoCC 2013) as a trace."""
+"""Requests of zero on the way from a file to a decision: the example of the H-DRF paper (SoCC 2013) as a trace."""
 
 from __future__ import annotations
 

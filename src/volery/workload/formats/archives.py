@@ -121,8 +121,8 @@ def _swf_row(words: list[str], number: int) -> TaskRow:
 
 def _swf_processors(head: Head) -> int | None:
     """`MaxProcs` of the comments, or where it is not stated `MaxNodes`, which it equals by default."""
-    stated = dict(found.groups() for line in head.lines if (found := SWF_SIZE.match(line)))
-    return int(stated.get("MaxProcs") or stated.get("MaxNodes") or 0) or None
+    stated = {found[1]: int(found[2]) for line in head.lines if (found := SWF_SIZE.match(line))}
+    return stated.get("MaxProcs") or stated.get("MaxNodes") or None
 
 
 SWF: Final = Format(

@@ -235,8 +235,8 @@ def hoarded(order: FairOrder, demands: dict[str, Resources], hoarder: str, turns
 @given(trees(), st.data())
 def test_hdrf_never_starves_whatever_ends(tree: Sharer, draw: st.DataObject) -> None:
     """Whoever had everything at first and whichever tasks end: where a task's end makes room for any other that needs
-    the same resource, every user has at least half of its guarantee, but a few tasks, once the old ones have gone; and so
-    it is where each task takes a little of the other resource, too."""
+    the same resource, every user has at least half of its guarantee, but a few tasks, once the old ones have gone;
+    also where each task takes a little of the other resource."""
     part, little = guaranteed(tree), draw.draw(st.sampled_from([0, 1, 20]))
     demands = {user: draw.draw(st.sampled_from([(1000, little), (little, 1000)])) for user in part}
     size = 24 * len(part)
