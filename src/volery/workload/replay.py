@@ -274,6 +274,8 @@ def _rows(
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
+    if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
+        came = pc.if_else(unsubmitted, pa.array(judged.submit_us), batch.column("task_submit_us")).to_pylist()
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     columns = zip(asked, parents, zip(held, urgent, due, came, strict=False), times, values, strict=False)
