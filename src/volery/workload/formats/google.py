@@ -253,15 +253,13 @@ def _usage_2019(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
 
 
 def _usage(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
-    reservations = _Reservations()
+    used = {words.get("alloc_collection_id", "") for _, words in table_rows(path, (), header=USAGE)} - NO_ALLOC_SET
     for number, words in table_rows(path, (), header=USAGE):
         with place(path, number, "Google 2019 instances"):
             row = _usage_2019(words, number, noticed)
-        alloc_set = words.get("alloc_collection_id", "")
-        if alloc_set not in NO_ALLOC_SET:
-            reservations.ran_in(alloc_set)
-        yield from reservations.add(row) if words.get("collection_type") in ALLOC_SET else (row,)
-    yield from reservations.rest()
+        if words.get("collection_type") in ALLOC_SET and row.job in used:
+            row.left_out = RESERVATION
+        yield row
 
 
 Level = Annotated[int, msgspec.Meta(gt=-PRIORITY_END, lt=PRIORITY_END)]

@@ -232,7 +232,7 @@ _SPACED_OFFSET: Final = re.compile(r"\s+(?=[+-]\d\d:?\d\d$|Z$)")
 
 def _sunday(year: int, month: int, day: int) -> datetime:
     """Two o'clock of the first Sunday from a day on."""
-    found = datetime(year, month, day, 2)  # noqa: DTZ001 - local time
+    found = datetime(year, month, day, 2)
     return found + timedelta(days=6 - found.weekday())
 
 
@@ -247,10 +247,16 @@ def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
         ValueError: it is no date with a time.
     """
     words, _, zone = text.strip().rpartition(" ")
-    if zone in NAMED_ZONES:
-        found = datetime.fromisoformat(words).replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
-    else:
-        found = datetime.fromisoformat(_SPACED_OFFSET.sub("", text.strip()))
+    is_named = zone in NAMED_ZONES
+    try:
+        found = datetime.fromisoformat(words if is_named else _SPACED_OFFSET.sub("", text.strip()))
+    except ValueError:
+        zones = ", ".join(NAMED_ZONES)
+        raise ValueError(
+            f"{text!r} is no date with a time, as 2017-10-09 07:00:00, -07:00 or {zones} behind it"
+        ) from None
+    if is_named:
+        found = found.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
     if found.tzinfo is None:
         found = found.replace(tzinfo=clock)
     at_us = _since_epoch(found)
