@@ -85,7 +85,7 @@ class HierarchicalDrf:
         ValueError: when there is no resource, or less than none of one.
     """
 
-    __slots__ = ("_capacity", "_dominant", "_fitting", "_free", "_leaves", "_nodes", "_root", "_saturated",
+    __slots__ = ("_capacity", "_dominant", "_fitting", "_free", "_least", "_leaves", "_nodes", "_root", "_saturated",
                  "_seen_free", "_stale", "_waiting", "_whole")  # fmt: skip
     rescales: ClassVar[bool] = True
     """Children count as if each had as much as the poorest of them."""
@@ -101,6 +101,7 @@ class HierarchicalDrf:
         self._fitting: dict[Resources, bool] = {}
         self._saturated = (False,) * len(self._capacity)
         self._seen_free: Resources | None = None
+        self._least: Resources | None = None
         self._stale: dict[int, None] = {}
         self._root = self._node("", 1, None)
         self._grow(self._root, tree.members if tree is not None else ())
@@ -136,14 +137,14 @@ class HierarchicalDrf:
             del alike[leaf.number]
             if not alike:
                 del self._waiting[leaf.demand], self._dominant[leaf.demand], self._fitting[leaf.demand]
-                self._seen_free = None
+                self._seen_free = self._least = None
         leaf.demand = demand
         if demand is not None:
             if demand not in self._waiting:
                 self._waiting[checked_demand(demand, self._capacity)] = {}
                 self._dominant[demand] = dominant_resources(demand, self._capacity)
                 self._fitting[demand] = False
-                self._seen_free = None
+                self._seen_free = self._least = None
             self._waiting[demand][leaf.number] = None
         self._stale[leaf.number] = None
 
@@ -215,13 +216,20 @@ class HierarchicalDrf:
         it is for those whose *dominant* resource it is that there has to be some. Else whoever wants a little of it
         beside another would keep it unsaturated, and the use of those who are blocked would count against him.
         """
+        if self._least is None:
+            self._least = self._least_wanted()
+        return tuple([left < units for left, units in zip(self._free, self._least, strict=True)])
+
+    def _least_wanted(self) -> Resources:
+        """Per resource, the least waiting demand of those whose dominant resource it is, else of all on it, else 1."""
         waiting = [(demand, self._dominant[demand]) for demand in self._waiting]
-        least = [
-            min([demand[j] for demand, mains in waiting if j in mains], default=0)
-            or min([demand[j] for demand, _ in waiting if demand[j]], default=1)
-            for j in range(len(self._capacity))
-        ]
-        return tuple([left < units for left, units in zip(self._free, least, strict=True)])
+        return tuple(
+            [
+                min([demand[j] for demand, mains in waiting if j in mains], default=0)
+                or min([demand[j] for demand, _ in waiting if demand[j]], default=1)
+                for j in range(len(self._capacity))
+            ]
+        )
 
     def _count_all(self) -> None:
         """Count the whole tree, children first: they have the higher numbers."""

@@ -238,7 +238,8 @@ def test_hdrf_never_starves_whatever_ends(tree: Sharer, draw: st.DataObject) -> 
     the same resource, every user has at least half of its guarantee, but a few tasks, once the old ones have gone;
     also where each task takes a little of the other resource."""
     part, little = guaranteed(tree), draw.draw(st.sampled_from([0, 1, 20]))
-    demands = {user: draw.draw(st.sampled_from([(1000, little), (little, 1000)])) for user in part}
+    kinds: list[Resources] = [(1000, little), (little, 1000)]
+    demands = {user: draw.draw(st.sampled_from(kinds)) for user in part}
     size = 24 * len(part)
     hoarder = draw.draw(st.sampled_from(sorted(part)))
     ends = draw.draw(st.lists(st.integers(0, 1 << 30), min_size=1, max_size=20))
