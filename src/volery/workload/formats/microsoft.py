@@ -1,8 +1,8 @@
 """Microsoft's traces: Azure's for packing (2020), and Philly's GPU clusters (2017).
 
 Azure's database holds zones and types of machines; tables of requests were made of it. Philly has a log of jobs (JSON),
-and a table of durations made of it. Its times are local, `2017-10-09 07:01:55`, some with a zone behind them. A row is an
-attempt of a job: it holds its GPUs from its start to its end, and the next one waits for it.
+and a table of durations made of it. Its times are local, `2017-10-09 07:01:55`, some with a zone behind them. A row is
+an attempt: it holds its GPUs from its start to its end, and the next attempt of the job waits for it.
 """
 
 from __future__ import annotations
