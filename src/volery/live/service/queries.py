@@ -181,12 +181,20 @@ class JobQueries:
         task = self._store.tasks(number, place, 1)[0]
         again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
         return Why(
-            job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
+            job=number, index=place, state=task.state,
+            reason=again or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=counted(self._candidates(self.wanted(number, place))),
             decisions=self._book.steps(described[0] + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
+
+    def _unreported(self, job: JobStatus) -> str:
+        """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
+        if job.ended or not self._store.is_answered(job.id):
+            return ""
+        missing, late_s = job.tasks - _reported(job) + job.running, self._writer.reports_late_s
+        return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
     def wanted(self, number: JobId, place: int) -> TaskDemand:
         described = self._store.described(number)
