@@ -30,6 +30,7 @@ from volery.workload.formats.source import (
     microseconds,
     moment,
     place,
+    row_like,
     span,
     table_format,
 )
@@ -114,6 +115,7 @@ AZURE: Final = (
     ),
     table_format(
         "azure-requests", "Azure requests", _row_requests, names=AZURE_COLUMNS, fits=_fits_requests,
+        like=row_like(len(AZURE_COLUMNS)),
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
 )  # fmt: skip
@@ -211,6 +213,7 @@ PHILLY: Final = (
     Format(
         "philly", "Philly job log",
         lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines), rows=_rows_log,
+        columns=frozenset({"jobid", "submitted_time", "attempts"}),
         remarks=(
             "an attempt of a job is a row that waits for the one before; attempts but the last have failed",
             "times without a zone are Pacific time; of an hour that clocks show twice, the first that fits",

@@ -62,6 +62,8 @@ class Format(NamedTuple):
         title: what messages call it.
         remarks: what is known to be odd about it.
         processors: of the machine that the file comes from, where its head states them.
+        columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
+        like: whether a line could be a row or a comment; None: lines alone do not show it.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Format(NamedTuple):
     batches: Callable[[Path, Noticed], Iterator[pa.RecordBatch]] | None = None
     remarks: tuple[str, ...] = ()
     processors: Callable[[Head], int | None] | None = None
+    columns: frozenset[str] = frozenset()
+    like: Callable[[str], bool] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:
@@ -251,10 +255,8 @@ def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
     try:
         found = datetime.fromisoformat(words if is_named else _SPACED_OFFSET.sub("", text.strip()))
     except ValueError:
-        zones = ", ".join(NAMED_ZONES)
-        raise ValueError(
-            f"{text!r} is no date with a time, as 2017-10-09 07:00:00, -07:00 or {zones} behind it"
-        ) from None
+        behind = f"Z, -07:00 or {', '.join(NAMED_ZONES)} behind it"
+        raise ValueError(f"{text!r} is no date with a time, as 2017-10-09 07:00:00, perhaps with {behind}") from None
     if is_named:
         found = found.replace(tzinfo=timezone(timedelta(hours=NAMED_ZONES[zone])))
     if found.tzinfo is None:
@@ -267,6 +269,15 @@ def moment(text: str, clock: tzinfo = UTC, after_us: int | None = None) -> int:
 
 def _since_epoch(when: datetime) -> int:
     return (when - EPOCH) // timedelta(microseconds=1)
+
+
+def is_number(text: str) -> bool:
+    """True for a number as programs write them, with an exponent too, and for nan."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
 
 
 def known(text: str) -> str | None:
@@ -329,11 +340,12 @@ def table_format(
     separator: str = ",",
     fits: Callable[[Head], bool] | None = None,
     remarks: tuple[str, ...] = (),
+    like: Callable[[str], bool] | None = None,
 ) -> Format:
     """The format of a table of text in which every row is a row of ours.
 
     Args:
-        name, title, remarks: as in `Format`.
+        name, title, remarks, like: as in `Format`.
         row: makes the row of the fields by name and the number of the line.
         names, header, separator: as in `table_rows`.
         fits: as in `Format`; None: the first line names the columns of `header`.
@@ -345,7 +357,18 @@ def table_format(
                 made = row(words, number, noticed)
             yield made
 
-    return Format(name, title, fits or (lambda head: head.names() >= header), rows=rows, remarks=remarks)
+    fits = fits or (lambda head: head.names() >= header)
+    return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
+
+
+def row_like(width: int, separator: str = ",") -> Callable[[str], bool]:
+    """A function that is true for a line of so many fields, of which one is a number at least."""
+
+    def like(line: str) -> bool:
+        words = fields(line, separator)
+        return len(words) == width and any(map(is_number, words))
+
+    return like
 
 
 def document(path: Path, kind: type[T], what: str) -> T:
