@@ -46,7 +46,7 @@ def load(
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")
     read, reading = workload.load_workload(trace, seed=seed, job_count=jobs)
-    print_omissions(reading and reading.left_out, as_json=as_json)
+    print_omissions(reading.left_out if reading else None, as_json=as_json)
     work = sped_up(read, speedup)
     with OneLine(as_json, when_moved=True) as line:
         watch = load_watcher(line, work.job_count)

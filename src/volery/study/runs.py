@@ -110,8 +110,8 @@ def read_inputs(run: RunSpec) -> Inputs:
     if cluster.speeds and run.durations == "whole-seconds":
         cluster = msgspec.structs.replace(cluster, tick_us=SECOND)
     left_out = reading.left_out if reading else None
-    has_requests = bool(cluster.resources) and run.requests == "none"
-    if left_out is not None and not has_requests:  # every task takes one slot, or what the model draws
+    has_requests = run.requests == "none"
+    if left_out is not None and not has_requests:  # tasks ask for what the model draws
         left_out = left_out.of(LEFT_OUT, WAITS, CHANGED)
     in_one_slot = None
     if run.slot_request:

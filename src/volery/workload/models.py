@@ -48,7 +48,7 @@ from volery.workload.distributions import normal_quantiles
 from volery.workload.quirks import with_exact_estimates
 
 MODELS: Final = ("none", "alibaba-like")
-RESOURCES: Final = ("cpu_milli", "memory_mb", "gpu_milli")
+RESOURCES: Final = ("cpu_milli", "memory_mb", "gpu_milli", "disk_mb")
 """Resources of the requests that trace files state."""
 RESOURCE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 CLASSES_MAX: Final = 1 << 16

@@ -42,6 +42,8 @@ from volery.workload.tr import trace_name
 NODE_CPU_MILLI: Final = 64_000
 NODE_MEMORY_MB: Final = 16_384
 """The largest machine, of which shares are shares."""
+COUNTED: Final = RESOURCES[:3]
+"""Resources that count where a run names none."""
 REQUESTS_MAX: Final = 1 << 20
 TABLES_OF_REQUESTS: Final = frozenset({
     "alibaba-2017", "alibaba-2017-means", "alibaba-2018", "google-2011-reduced", "google-2019-usage"
@@ -238,6 +240,7 @@ def amounts_of(batch: pa.RecordBatch, resources: Sequence[str]) -> dict[str, Any
         "cpu_milli": pc.coalesce(batch.column("cpu_milli"), pc.multiply(batch.column("cpu_share"), NODE_CPU_MILLI)),
         "memory_mb": pc.coalesce(batch.column("memory_mb"), pc.multiply(batch.column("memory_share"), NODE_MEMORY_MB)),
         "gpu_milli": batch.column("gpu_milli"),
+        "disk_mb": batch.column("disk_mb"),
     }
     return {name: found[name] for name in resources}
 
@@ -252,8 +255,8 @@ def resources_of(form: Format, batch: pa.RecordBatch) -> tuple[str, ...]:
     """The resources that a trace asks for: those that at least half of its first rows ask for."""
     if form.name in TABLES_OF_REQUESTS:
         return RESOURCES[:2]
-    amounts = amounts_of(batch, RESOURCES)
-    return tuple(name for name in RESOURCES if 2 * amounts[name].null_count <= batch.num_rows)
+    amounts = amounts_of(batch, COUNTED)
+    return tuple(name for name in COUNTED if 2 * amounts[name].null_count <= batch.num_rows)
 
 
 def _rows(
@@ -319,6 +322,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     links, stated = source.links, source.tally.stated
     resources = tuple([name for name in source.resources or () if stated[name]])
     places_of = [k for k, name in enumerate(source.resources or ()) if stated[name]]
+    some_unstated = len(resources) < len(source.resources or ())
     first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
@@ -330,7 +334,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
             edges.add(first[-1], [row.instances for row in rows], parents)
         for row in rows:
             duration_us.extend(longs(row.instances, row.duration_us))
-            request = tuple([row.request[k] for k in places_of])
+            request = tuple([row.request[k] for k in places_of]) if some_unstated else row.request
             places.extend(longs(row.instances, number.setdefault(request, len(number))))
             if row.replicas:
                 replicas += [()] * (len(duration_us) - row.instances - len(replicas)) + [row.replicas] * row.instances

@@ -68,14 +68,18 @@ def like_swf(line: str) -> bool:
     return line.startswith(";") or is_row
 
 
-def _number(text: str) -> float:
-    """A field of a row; not-a-number, which other programs write, is unknown as -1 is."""
+def _number(text: str) -> float | None:
+    """A field of a row; None where it is unknown: -1, or not-a-number, which other programs write."""
+    if text == "-1":
+        return None
     value = float(text)
-    return value if value == value else -1.0
+    return None if value == -1 or value != value else value
 
 
 def _positive(text: str) -> float | None:
     value = _number(text)
+    if value is None:
+        return None
     if not abs(value) < AMOUNT_END:
         raise ValueError(f"{text!r} is no amount")
     return value if value > 0 else None
@@ -83,16 +87,16 @@ def _positive(text: str) -> float | None:
 
 def _whole(text: str) -> str | None:
     """A number that stands for something, as text without a fraction; None where it is unknown."""
-    if not is_number(text):
+    if text.isdigit() or not is_number(text):
         return text
     value = _number(text)
-    return None if value == -1 else str(int(value)) if value == value // 1 else text
+    return None if value is None else str(int(value)) if value == value // 1 else text
 
 
 def _time(text: str) -> int | None:
     """A time; other negative values than -1 are wrong and left to the doctor."""
     value = _number(text)
-    return None if value == -1 else microseconds(value)
+    return None if value is None else microseconds(value)
 
 
 def read_swf(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
@@ -301,15 +305,13 @@ def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
 
     The graph is held in memory only where the two columns differ in the number of waits.
     """
-    parts = parquet_parts(path)
-    with _wta_place(parts[0], 0):
-        if "children" not in pq.read_schema(parts[0]).names:
-            return {}
     names = ["parents", "children"]
     stated = dict.fromkeys(names, 0)
-    for _, batch in _wta_parts(path, names):
+    for part in parquet_parts(path):
+        with _wta_place(part, 0):
+            metadata = pq.read_metadata(part)
         for name in names:
-            stated[name] += pc.sum(pc.list_value_length(batch.column(name))).as_py() or 0
+            stated[name] += _values_in(metadata, name)
     if stated["children"] <= stated["parents"]:
         return {}
 
@@ -327,6 +329,17 @@ def _waits_of_children_alone(path: Path) -> dict[tuple[str, str], list[str]]:
         if (workflow, child, task) not in by_parents:
             unstated.setdefault((workflow, child), []).append(task)
     return unstated
+
+
+def _values_in(metadata: Any, name: str) -> int:
+    """The number of values in the lists of a column, at most: a part without statistics counts empty lists, too."""
+    values = 0
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    for chunk in (group.column(number) for group in groups for number in range(group.num_columns)):
+        if chunk.path_in_schema.split(".")[0] == name:
+            found = chunk.statistics
+            values += chunk.num_values - (found.null_count if found is not None and found.has_null_count else 0)
+    return values
 
 
 def _with_waits(batch: pa.RecordBatch, waits: dict[tuple[str, str], list[str]]) -> pa.RecordBatch:

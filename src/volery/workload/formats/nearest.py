@@ -16,6 +16,7 @@ NEAR: Final = 0.5
 SEPARATORS: Final = (",", ";", "\t", "|")
 PAGE: Final = "docs/reference/trace-table.md"
 KEY: Final = re.compile(r'"(\w+)"\s*:')
+JSON: Final = (b"{", b"[")
 ENOUGH: Final = 6
 """Columns of a format that has more, with which a file is of that format beyond doubt."""
 SHOWN: Final = 24
@@ -118,7 +119,7 @@ def _named(head: Head, form: Format) -> float:
 def _names(head: Head) -> Iterator[frozenset[str]]:
     """Names of columns or keys that the beginning of a file may hold, by the ways to separate them."""
     yield head.columns
-    if head.start[:1] in (b"{", b"["):
+    if head.start[:1] in JSON:
         yield frozenset(KEY.findall("\n".join(head.lines)))
         return
     for mark in SEPARATORS:
@@ -135,22 +136,22 @@ def _alike(head: Head, form: Format) -> float:
 def _misfit(path: Path, head: Head, form: Format) -> InputError:
     """The first place at which a file is not of the format that it is nearest to."""
     prefix = f"is of no known format, and nearest to {form.title} (--format {form.name})"
-    lacking = form.columns - max(_names(head), key=lambda names: len(form.columns & names))
-    if form.columns and _named(head, form) >= NEAR and lacking:
-        problem = f"{prefix}: lacks the {_columns(lacking)}; add what is missing, or write jobs as {PAGE} shows"
-        return InputError(str(path) if head.columns else f"{path}:1", problem)
-    if form.columns and not head.columns and head.start[:1] not in (b"{", b"[") and not head.names() >= form.columns:
-        return InputError(f"{path}:1", f"{prefix}: separates its columns otherwise than by a comma; write commas")
+    is_json = head.start[:1] in JSON
+    if _named(head, form) >= NEAR:
+        lacking = form.columns - max(_names(head), key=lambda names: len(form.columns & names))
+        if lacking:
+            noun = ("key" if is_json else "column") + ("s" if len(lacking) > 1 else "")
+            fix = f"add what is missing, or write jobs as {PAGE} shows"
+            problem = f"{prefix}: lacks the {noun} {_listed(sorted(lacking))}; {fix}"
+            return InputError(str(path) if head.columns or is_json else f"{path}:1", problem)
+        if not (head.columns or is_json or head.names() >= form.columns):
+            return InputError(f"{path}:1", f"{prefix}: separates its columns otherwise than by a comma; write commas")
     try:
         for _ in form.rows(path, Noticed()) if form.rows is not None else form.batches(path, Noticed()):  # type: ignore[misc]
             pass
     except InputError as error:
         return InputError(error.place, f"{prefix}: {error.problem.removeprefix(f'is no row of {form.title}: ')}")
     return InputError(f"{path}:1", f"{prefix}; read it with that option if it is one")
-
-
-def _columns(names: frozenset[str]) -> str:
-    return f"column{'s' if len(names) > 1 else ''} {_listed(sorted(names))}"
 
 
 def _listed(names: Sequence[str]) -> str:
