@@ -163,7 +163,7 @@ class JournalWriter:
         """Write a turn; it is as durable as was asked for when this returns.
 
         Raises:
-            OSError: it is not, and `flush` tries again; or the file was removed or replaced: nobody would find the turn.
+            OSError: it is not, and `flush` tries again; or the file was removed or replaced, so that nobody finds it.
         """
         if now >= self._checked_us + SECOND:
             self._checked_us = now
