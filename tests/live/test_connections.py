@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import ssl
+import threading
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
@@ -16,6 +17,9 @@ import pytest
 from tests.live.certificates import Authority
 from tests.live.serving import at_work
 
+from volery.core.errors import InputError
+from volery.live.api_calls import BusyError
+from volery.live.client import Client
 from volery.live.config.tls import ServerTls
 from volery.live.service import http_server as listening
 from volery.live.service.http_server import BODY_BYTES_PER_S, BODY_S, HEAD_S, Connection, ConnectionLimits, Connections
@@ -117,6 +121,114 @@ def test_a_body_that_is_broken_off_is_one_line_of_the_log(api: str, caplog: pyte
     assert not any(record.exc_info for record in caplog.records)
 
 
+STREAM = b"GET /events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+JOBS = b"GET /jobs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+
+
+def streams(api: str, count: int, sender: str = "127.0.0.1") -> list[socket.socket]:
+    """Connections over which events come, all of them taken by the time when this returns."""
+    found = opened(api, count, sender, STREAM)
+    for one in found:
+        assert one.recv(1000).startswith(b"HTTP/1.1 200")
+    return found
+
+
+def answer(api: str, begin: bytes, sender: str = "127.0.0.1") -> bytes:
+    """All that comes over a connection of its own until the other end closes it."""
+    (asking,) = opened(api, 1, sender, begin)
+    found = b""
+    with asking:
+        while piece := asking.recv(1 << 16):
+            found += piece
+    return found
+
+
+def test_a_client_beyond_the_bound_is_answered_why_there_is_no_room_for_it(api: str) -> None:
+    taken = streams(api, 10)
+    for begin in (JOBS, STREAM, JOBS.replace(b"GET /jobs", b"HEAD /summary")):
+        refused = answer(api, begin).lower()
+        assert refused.startswith(b"http/1.1 503")
+        assert b"\r\nretry-after: 5\r\n" in refused
+    assert b'"connections"' in answer(api, JOBS)
+    assert b"10 connections of 127.0.0.1 are open, as many as api_connections_per_address of" in answer(api, JOBS)
+    assert is_healthy(api), "which is answered at the bound, too"
+    assert is_healthy(api, "127.0.0.2")
+    taken.pop().close()
+    while not answer(api, JOBS.replace(b"host", b"connection: close\r\nhost")).startswith(b"HTTP/1.1 200"):
+        pass  # until the place is free again
+    for one in taken:
+        one.close()
+
+
+def test_at_the_bound_of_all_addresses_whoever_comes_is_answered_so(api: str) -> None:
+    taken = [*streams(api, 9, "127.0.0.2"), *streams(api, 9, "127.0.0.3"), *streams(api, 2, "127.0.0.4")]
+    assert b"20 connections are open, as many as api_connections of" in answer(api, JOBS)
+    assert is_healthy(api)
+    for one in taken:
+        one.close()
+
+
+def test_a_refused_body_is_read_to_its_end_so_that_the_answer_is(api: str) -> None:
+    taken = streams(api, 10)
+    size = 3_000_000
+    head = b"POST /jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    assert answer(api, head % size + b" " * size).startswith(b"HTTP/1.1 503")
+    for one in taken:
+        one.close()
+
+
+def test_spare_places_are_few_and_whoever_holds_them_keeps_nobody_else_out(api: str) -> None:
+    taken = streams(api, 10)
+    silent = opened(api, listening.SPARE_MAX + 60, begin=b"")
+    assert is_healthy(api)
+    assert answer(api, JOBS).startswith(b"HTTP/1.1 503")
+    assert all(map(is_closed, silent[:50])), "the oldest made room"
+    for one in (*taken, *silent):
+        one.close()
+
+
+def test_a_spare_place_is_held_for_a_short_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, ended = 0.0, list[str]()
+    known = Connections(ConnectionLimits(1, 1), lambda: now_s)
+    first, late = (Connection(name, partial(ended.append, name)) for name in ("first", "late"))
+    assert known.admit(first)
+    known.came(first)
+    known.whole(first)
+    assert not known.admit(late)
+    assert "1 connections are open" in late.refusal
+    now_s += listening.SPARE_S
+    known.sweep()
+    assert ended == ["late"]
+    known.gone(late)
+    known.end_unfinished()
+    assert ended == ["late"]
+
+
+def test_commands_distinguish_a_busy_api_one_that_hangs_up_and_none(api: str, tmp_path: Path) -> None:
+    def problem(address: str) -> str:
+        with Client(f"http://{address}") as client, pytest.raises(InputError) as refused:
+            client.jobs()
+        return str(refused.value)
+
+    taken = streams(api, 10)
+    with Client(f"http://{api}") as client, pytest.raises(BusyError, match="10 connections of 127"):
+        client.jobs()
+    for one in taken:
+        one.close()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+
+        def hang_up() -> None:
+            accepted, _ = silent.accept()
+            accepted.close()
+
+        hanging_up = threading.Thread(target=hang_up)
+        hanging_up.start()
+        assert "closed the connection without an answer" in problem(address)
+        hanging_up.join()
+    assert "no federation answers there" in problem(address)
+
+
 HALF_BODY = b"POST /jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"
 
 
@@ -185,7 +297,10 @@ def test_what_is_refused_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
     assert not known.admit(connection("c")), "there are three already"
     assert not known.admit(connection("a"))
     assert len(caplog.records) == 2
-    assert "2 connections of a and 3 in all are open" in caplog.records[0].getMessage()
+    assert [record.getMessage().partition(", as many")[0] for record in caplog.records] == [
+        "requests of a are refused: 2 connections of a are open",
+        "requests of c are refused: 3 connections are open",
+    ]
     known.gone(first)
     known.gone(first)
     waiting = connection("c")

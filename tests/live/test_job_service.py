@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -40,12 +41,17 @@ async def submit(it: Loopback, **table: object) -> int:
 
 
 async def ended(it: Loopback, number: int) -> JobStatus:
-    after = 0
-    while True:
-        for status in await it.service.queries.changes(after, number, 100):
-            after = status.revision
-            if isinstance(status, JobStatus) and status.ended:
-                return status
+    async with aclosing(it.service.queries.feed.follow(0, (number,)).batches(LIMIT_S)) as batches:
+        async for batch in batches:
+            for status in (change.status for change in batch.changes):
+                if isinstance(status, JobStatus) and status.ended:
+                    return status
+    raise AssertionError("the feed has ended before the job")
+
+
+async def changed(it: Loopback) -> None:
+    """Wait for the next commit."""
+    await it.service.writer.committed.wait()
 
 
 def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
@@ -201,7 +207,7 @@ def test_after_a_restart_only_what_had_not_ended_runs_again(tmp_path: Path) -> N
         await it.service.cancel(cancelled)
         await written(runs, 2)
         while (it.service.queries.tasks(number, 0, 1))[0].state != "finished":
-            await it.service.queries.changes(it.service.queries.revision, number, 1)
+            await changed(it)
 
     async def resumed(it: Loopback) -> None:
         job = await ended(it, 0)
@@ -226,7 +232,7 @@ def test_what_is_another_hosts_is_submitted_once_that_is_heard_of_and_what_has_e
         async with loopback(tmp_path, elsewhere=("gm/0", "gm/1")) as it:
             it.post(it.end(0, "finished", 5))  # an end that a node host has kept
             while it.service.queries.tasks(0, 0, 1)[0].state != "finished":
-                await it.service.queries.changes(it.service.queries.revision, 0, 1)
+                await changed(it)
             assert it.submitted == []
             await it.service.resubmit(("gm/0",))
             assert (await ended(it, 0)).state == "done"

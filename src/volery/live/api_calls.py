@@ -21,6 +21,7 @@ from volery.live.pickles import dumps
 from volery.live.status import (
     DEFAULT_PORT,
     LOG_OFFSET,
+    STREAM,
     ErrorResponse,
     Forecast,
     ForecastRecord,
@@ -42,12 +43,17 @@ API_VARIABLE: Final = "VOLERY_API"
 TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
 CA_VARIABLE: Final = "VOLERY_CA"
 PAGE: Final = 1000
+BUSY: Final = 503
 
 AnswerT = TypeVar("AnswerT")
 
 
 class ApiError(RuntimeError):
     """The API failed at something that it should have been able to do."""
+
+
+class BusyError(InputError):
+    """The API has no room for this just now; the same may be asked again."""
 
 
 class CallFailedError(RuntimeError):
@@ -93,6 +99,7 @@ def check(response: httpx2.Response) -> None:
 
     Raises:
         InputError: the API refuses; the error gives its reason.
+        BusyError: it refuses for now.
         ApiError: it has failed, or it is not Volery that answers.
     """
     if response.is_success:
@@ -102,7 +109,7 @@ def check(response: httpx2.Response) -> None:
     except msgspec.MsgspecError:
         problem = f"{response.url} answers with status {response.status_code}: {response.text[:200]}"
         raise ApiError(problem) from None
-    raise InputError(error.place, error.problem)
+    raise (BusyError if response.status_code == BUSY else InputError)(error.place, error.problem)
 
 
 def reader(kind: type[AnswerT]) -> Callable[[httpx2.Response], AnswerT]:
@@ -152,6 +159,15 @@ def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **
 def submit(job: JobLike, named: bool = False) -> ApiCall[Receipt]:
     """Take a job; `named`: a token names its user."""
     return ApiCall("POST", "/jobs", reader(Receipt), body=description_of(job, named))
+
+
+def submit_followed(job: JobLike, named: bool, stream: str) -> ApiCall[tuple[Receipt, bool]]:
+    """As `submit`; the answer is also whether a stream of events follows the job from now on."""
+    read = reader(Receipt)
+    return ApiCall(
+        "POST", "/jobs", lambda found: (read(found), found.headers.get(STREAM) == stream), {"stream": stream},
+        description_of(job, named),
+    )  # fmt: skip
 
 
 def jobs(
@@ -235,6 +251,17 @@ def cancel(number: int) -> ApiCall[JobStatus]:
     return ApiCall("POST", f"/jobs/{number}/cancel", reader(JobStatus))
 
 
+def named_jobs(jobs: Iterable[int]) -> str:
+    """Numbers of jobs as `/events?jobs=` takes them: `3,7-9`."""
+    spans: list[list[int]] = []
+    for number in sorted(jobs):
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
 def revision() -> ApiCall[int]:
     """The revision of the last change of anything."""
     return ApiCall("GET", "/healthz", lambda response: int(msgspec.json.decode(response.content)["revision"]))
@@ -295,17 +322,28 @@ def value_of(ended: TaskStatus, pickled: bytes) -> Any:
 
     Raises:
         Exception: whatever it raised.
-        CallFailedError: it never came to that.
+        CallFailedError: it never came to that; or it raised what would end the caller, as SystemExit, or what cannot
+            be read here.
     """
+    place = f"job {ended.job}, task {ended.index}"
+    try:
+        value = pickle.loads(pickled) if pickled else None  # noqa: S301 - the result of our own callable
+    except Exception as problem:
+        said = f"cannot be unpickled here: {type(problem).__name__}: {problem}"
+        raise CallFailedError(f"{place} is {ended.state}{_because(ended)}, and what it sent {said}") from problem
     if ended.state == "finished":
-        return pickle.loads(pickled) if pickled else None  # noqa: S301 - the result of our own callable
-    if pickled:
-        error = pickle.loads(pickled)  # noqa: S301 - the exception of our own callable
-        if isinstance(error, BaseException):
-            where = f"raised in job {ended.job}, task {ended.index}, on {ended.node}"
-            error.add_note(f"{where}; what it printed: volery logs {ended.job} {ended.index} --stderr")
-            raise error
-    raise CallFailedError(f"job {ended.job}, task {ended.index} is {ended.state}: {ended.reason or 'it never ran'}")
+        return value
+    if isinstance(value, BaseException):
+        where = f"raised in {place}, on {ended.node}"
+        value.add_note(f"{where}; what it printed: volery logs {ended.job} {ended.index} --stderr")
+        if isinstance(value, Exception):
+            raise value
+        raise CallFailedError(f"{place} is {ended.state}: {ended.reason}") from value
+    raise CallFailedError(f"{place} is {ended.state}{_because(ended) or ': it never ran'}")
+
+
+def _because(ended: TaskStatus) -> str:
+    return f": {ended.reason}" if ended.reason else ""
 
 
 class EventReader:
@@ -325,9 +363,11 @@ class EventReader:
             self._fields[name] = text.removeprefix(" ")
             return None
         fields, self._fields = self._fields, {}
+        # Not every event has an id, as one of a job that is followed since; and an id may come without an event.
+        if "id" in fields:
+            self.last = int(fields["id"])
         if "data" not in fields:
             return None
-        self.last = int(fields["id"])
         if fields["event"] == "job":
             return msgspec.json.decode(fields["data"], type=JobStatus)
         return msgspec.json.decode(fields["data"], type=TaskStatus)
@@ -374,6 +414,19 @@ class Credentials:
         }
 
 
-def unreachable(api: str, error: httpx2.TransportError) -> InputError:
-    problem = f"no federation answers there ({error}); start one with `volery up`, or name one with --api"
-    return InputError(api, f"{problem} or {API_VARIABLE}")
+def unreachable(api: str, error: httpx2.TransportError | BusyError) -> InputError:
+    """The error for an API that gave no answer: it is busy, something else listens there, or nothing does."""
+    if isinstance(error, BusyError):
+        return error
+    told = str(error) or type(error).__name__
+    if isinstance(error, httpx2.ConnectError) and "SSL" in told:
+        problem = (
+            f"is not trusted, or does not speak TLS ({told}); {CA_VARIABLE} names the authority of its certificate"
+        )
+        return InputError(api, problem)
+    if isinstance(error, httpx2.ConnectError):
+        problem = f"no federation answers there ({told}); start one with `volery up`, or name one with --api"
+        return InputError(api, f"{problem} or {API_VARIABLE}")
+    if isinstance(error, httpx2.TimeoutException):
+        return InputError(api, f"has not answered in time ({told}); it is busy, or cannot be reached: try again")
+    return InputError(api, f"has closed the connection without an answer ({told}); it restarts, or is no federation")

@@ -19,6 +19,8 @@ UNCONFINED: Final = "not confined: nothing limits memory and processors"
 
 LOG_OFFSET: Final = "volery-log-offset"
 """The header with the offset at which a piece of output begins: the one that was asked for, or after what is lost."""
+STREAM: Final = "volery-stream"
+"""The header with the name of a stream of events; a submission that names it has its job followed there, too."""
 RESULTS_MAX: Final = 200
 """Results of callables that one request may ask for."""
 

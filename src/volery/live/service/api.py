@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final, get_args
 
@@ -27,9 +29,11 @@ from starlette.routing import Route
 
 import volery
 from volery.core.errors import InputError
+from volery.live.clock import in_slices
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.authentication import Authenticator, Sessions
+from volery.live.service.events import Change, Follower
 from volery.live.service.figures import summary_operation
 from volery.live.service.forecaster import Forecaster, forecast_operations
 from volery.live.service.http_server import BACKLOG, BoundedHttpProtocol, ConnectionLimits, HttpServer
@@ -53,16 +57,28 @@ from volery.live.service.requests import (
     guarded,
     intake,
     number,
+    numbers,
     owned,
     principal,
     refusal,
     seen_job,
 )
 from volery.live.service.rows import JobQuery
-from volery.live.status import DEFAULT_PORT, RESULTS_MAX, JobPlan, JobState, JobStatus, Receipt, TaskStatus, Why
+from volery.live.status import (
+    DEFAULT_PORT,
+    RESULTS_MAX,
+    STREAM,
+    JobPlan,
+    JobState,
+    JobStatus,
+    Receipt,
+    TaskStatus,
+    Why,
+)
 
 KEEP_ALIVE_S: Final = 15.0
-CHANGES_MAX: Final = 500
+FOLLOWED_MAX: Final = 10_000
+"""Jobs that one stream of events may name."""
 RESULTS_BYTES: Final = 4 << 20
 """An answer ends with the result that makes it larger; the client asks for the others again."""
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
@@ -70,8 +86,6 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 MakePages = Callable[[JobService, Outputs, Sessions, Traffic, Forecaster | None], Sequence[Route]]
 """Makes the routes of pages beside the API: of a job service, outputs of tasks, sessions, traffic and forecasts."""
-
-_encode: Final = msgspec.json.Encoder().encode
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +118,15 @@ def operations(
         "name": "only where the name contains this",
         "since": "submitted then or later, microseconds since 1970",
     }  # fmt: skip
-    event_query = {"job": "only this job's, and to its end", "after": "revision that was seen already"}
+    event_query = {
+        "job": "only this job's, and to its end", "after": "revision that was seen already",
+        "jobs": f"only those of up to {FOLLOWED_MAX:,} jobs, as 3,7-9",
+    }  # fmt: skip
+    submit_query = {"stream": f"the {STREAM} of an open stream of events, which then follows this job as well"}
     result_query = {"tasks": f"up to {RESULTS_MAX} places, as 0,1,5"}
     stream_query = {"stream": "stdout or stderr", "offset": "bytes that were read already"}
     return (
-        Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, status=201),
+        Operation("POST", "/jobs", jobs.submit, Receipt, JobDescription, submit_query, 201),
         Operation("POST", "/jobs/many", jobs.submit_many, list[Receipt], list[JobDescription], status=201),
         Operation("POST", "/plan", jobs.plan, JobPlan, JobDescription),
         Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
@@ -155,7 +173,11 @@ def make_app(
         routes += pages(service, found, sessions, traffic, foreteller)
     app = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _refuse_http, ClientDisconnect: _note_broken_off},
+        exception_handlers={
+            HTTPException: _refuse_http,
+            ClientDisconnect: _note_broken_off,
+            sqlite3.Error: _refuse_damaged,
+        },
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(names), www_redirect=False)],
     )
     app.state.intake = Intake()
@@ -174,6 +196,12 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
     return refusal(request.url.path[:80], f"{error.detail}; /openapi.json says what there is", error.status_code)
 
 
+async def _refuse_damaged(request: Request, error: Exception) -> Response:
+    """Answer that the store of jobs cannot be read."""
+    log.error("%s %s: the store of jobs cannot be read: %s", request.method, request.url.path[:80], error)
+    return refusal("jobs", f"the store of jobs cannot be read: {error}; `volery check` lists what is damaged", 500)
+
+
 class _JobEndpoints:
     def __init__(self, service: JobService) -> None:
         self._service = service
@@ -183,7 +211,11 @@ class _JobEndpoints:
         """Submit a job; it is stored when this is answered."""
         job = await described(request)
         receipt = await self._service.submit(job)
-        return as_json(receipt, 200 if receipt.known else 201)
+        answer = as_json(receipt, 200 if receipt.known else 201)
+        stream = request.query_params.get("stream", "")
+        if stream and self._queries.feed.add(stream, receipt.id, principal(request).sees):
+            answer.headers[STREAM] = stream
+        return answer
 
     async def submit_many(self, request: Request) -> Response:
         """Submit several jobs, all of them or none; they are stored when this is answered, in their order."""
@@ -224,37 +256,35 @@ class _JobEndpoints:
 
     async def events(self, request: Request) -> Response:
         """Jobs and tasks as they change; the id of an event is its revision, for Last-Event-ID."""
-        job = number(request, "job", None)
+        job, jobs = number(request, "job", None), numbers(request, "jobs", FOLLOWED_MAX)
         status = seen_job(self._queries, job, principal(request)) if job is not None else None
+        statuses = [seen_job(self._queries, one, principal(request)) async for one in in_slices(jobs or ())]
         last = request.headers.get("last-event-id", "")
         default = self._queries.revision if job is None else 0
         resumed = last.isascii() and last.isdigit() and len(last) < 19
         after = int(last) if resumed else number(request, "after", default)
         if status is not None and status.ended and status.revision <= after:
             return Response(status_code=204)  # an EventSource does not come back then
-        stream = _events(self._queries, job, after, principal(request).sees)
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"cache-control": "no-store"})
+        follower = self._queries.feed.follow(after, jobs if job is None else (job,), principal(request).sees)
+        # Who names jobs waits for their ends, which may have been before.
+        ended = [Change(one) for one in statuses if one.ended and one.revision <= after]
+        headers = {"cache-control": "no-store", STREAM: follower.name}
+        return StreamingResponse(_events(follower, job, ended), media_type="text/event-stream", headers=headers)
 
 
-async def _events(queries: JobQueries, job: int | None, after: int, user: str | None) -> AsyncIterator[bytes]:
-    yield b": volery\n\n"
-    while True:
-        try:
-            async with asyncio.timeout(KEEP_ALIVE_S):
-                changes = await queries.changes(after, job, CHANGES_MAX, user)
-        except TimeoutError:
-            yield b": still here\n\n"
-            continue
-        if not changes:
-            return
-        after, told = changes[-1].revision, []  # together: each piece of a stream costs as much as an answer
-        for status in changes:
-            kind = b"job" if isinstance(status, JobStatus) else b"task"
-            told.append(b"id: %d\nevent: %s\ndata: %s\n\n" % (status.revision, kind, _encode(status)))
-            if job is not None and isinstance(status, JobStatus) and status.ended:
-                yield b"".join(told)
-                return
-        yield b"".join(told)
+async def _events(follower: Follower, job: int | None, ended: Sequence[Change]) -> AsyncIterator[bytes]:
+    """The lines of a stream of events, after those of jobs that have ended; of one job, to its end."""
+    yield b": volery\n\n" + b"".join(change.event for change in ended)
+    async with aclosing(follower.batches(KEEP_ALIVE_S)) as batches:
+        async for changes, position in batches:
+            lines: list[bytes] = []  # together: each piece of a stream costs as much as an answer
+            for change in changes:
+                lines += (b"id: %d\n" % change.status.revision if position is not None else b"", change.event)
+                if isinstance(change.status, JobStatus) and change.status.id == job and change.status.ended:
+                    yield b"".join(lines)
+                    return
+            # An id without an event: who comes back asks for nothing that was looked through already.
+            yield b"".join(lines) or b"id: %d\n\n" % (position or 0)
 
 
 class _TaskEndpoints:

@@ -3,7 +3,8 @@
 A client that sends half a request's head, or no more than the beginning of a TLS handshake, holds a connection for
 `HEAD_S` at most. A body may pause for `BODY_S`, and has to come at `BODY_BYTES_PER_S` on average. At the bound the
 oldest connection that waits for a head makes room, or else the oldest that waits for a body, so that neither kind keeps
-others out.
+others out. Where all are at work, one more gets one of a few spare places: it is answered 503 with the reason, and
+`/healthz` as ever.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from volery.live.service.requests import HEAD_BYTES_MAX
+from volery.live.service.requests import HEAD_BYTES_MAX, refusal
 
 HEAD_S: Final = 10.0
 """From the beginning of a connection, or from the last answer, to the end of the next request's head."""
@@ -40,6 +41,10 @@ TELL_S: Final = 60.0
 """A refused address is logged at most so often."""
 FILES_KEPT: Final = 128
 """File descriptors that connections leave for everything else."""
+SPARE_MAX: Final = 32
+"""Connections beyond the bound, of those descriptors, which are answered that there is no room."""
+SPARE_S: Final = 10.0
+"""From the beginning of such a connection to its end."""
 BACKLOG: Final = 1_024
 
 log = logging.getLogger(__name__)
@@ -64,13 +69,17 @@ class Connection:
     Args:
         address: of its other end.
         abort: closes it at once.
+
+    Attributes:
+        refusal: the reason why nothing but `/healthz` is answered over it; empty: everything is.
     """
 
-    __slots__ = ("abort", "address")
+    __slots__ = ("abort", "address", "refusal")
 
     def __init__(self, address: str, abort: Callable[[], object]) -> None:
         self.address = address
         self.abort = abort
+        self.refusal = ""
 
 
 class Connections:
@@ -83,23 +92,25 @@ class Connections:
         self._of: Counter[str] = Counter()
         self._waiting: dict[Connection, float] = {}
         self._receiving: dict[Connection, float] = {}
+        self._spare: dict[Connection, float] = {}
         self._told_s: dict[str, float] = {}
 
     def admit(self, connection: Connection) -> bool:
         """Take a connection in; where there are too many, in the place of the oldest that waits for its client.
 
         Returns:
-            Whether there was room, or room could be made.
+            Whether there was room, or room could be made. Otherwise it has a spare place, and its refusal.
         """
         address = connection.address
-        if self._of[address] >= self._bounds.per_address:
+        is_of_address = self._of[address] >= self._bounds.per_address
+        if is_of_address:
             oldest = next((one for one in self._held_by_clients() if one.address == address), None)
         elif len(self._open) >= self._bounds.total:
             oldest = next(self._held_by_clients(), None)
         else:
             oldest = connection
         if oldest is None:
-            self._refuse(address)
+            self._refuse(connection, is_of_address)
             return False
         if oldest is not connection:
             self._end(oldest)
@@ -136,6 +147,7 @@ class Connections:
 
     def gone(self, connection: Connection) -> None:
         self.whole(connection)
+        self._spare.pop(connection, None)
         if connection in self._open:
             self._open.remove(connection)
             self._of[connection.address] -= 1
@@ -145,27 +157,57 @@ class Connections:
     def sweep(self) -> None:
         """Close those whose head or body is overdue."""
         now_s = self._clock_s()
-        overdue = [
-            one for some in (self._waiting, self._receiving) for one, until_s in some.items() if until_s <= now_s
-        ]
+        awaited = self._waiting, self._receiving, self._spare
+        overdue = [one for some in awaited for one, until_s in some.items() if until_s <= now_s]
         for connection in overdue:
             self._end(connection)
 
     def end_unfinished(self) -> None:
-        for connection in list(self._held_by_clients()):
+        for connection in (*self._held_by_clients(), *self._spare):
             self._end(connection)
 
     def _end(self, connection: Connection) -> None:
         self.gone(connection)
         connection.abort()
 
-    def _refuse(self, address: str) -> None:
-        now_s = self._clock_s()
+    def _refuse(self, connection: Connection, is_of_address: bool) -> None:
+        """Give a connection a spare place: the oldest of its address ends, or else the oldest of all."""
+        address, now_s = connection.address, self._clock_s()
+        if is_of_address:
+            held, key = f"{self._of[address]:,} connections of {address}", "api_connections_per_address"
+        else:
+            held, key = f"{len(self._open):,} connections", "api_connections"
+        problem = f"{held} are open, as many as {key} of the federation's file permits"
+        connection.refusal = f"{problem}; close some, or ask again later"
+        if len(self._spare) >= SPARE_MAX:
+            self._end(next((one for one in self._spare if one.address == address), next(iter(self._spare))))
+        self._spare[connection] = now_s + SPARE_S
+
         self._told_s = {one: at_s for one, at_s in self._told_s.items() if now_s - at_s < TELL_S}
         if address not in self._told_s:
             self._told_s[address] = now_s
-            held = f"{self._of[address]:,} connections of {address} and {len(self._open):,} in all are open"
-            log.warning("a connection is refused: %s; see api_connections", held)
+            log.warning("requests of %s are refused: %s", address, problem)
+
+
+def refusing(app: Any, problem: str) -> Any:
+    """An application that answers `/healthz` as another does, and everything else with 503 and a problem."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        async def send_last(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            await send(message)
+
+        if (scope["method"], scope["path"]) == ("GET", "/healthz"):
+            await app(scope, receive, send_last)
+            return
+
+        # Whoever is still sending a body when the connection is closed does not get to read the answer.
+        while (await receive()).get("more_body"):
+            pass
+        await refusal("connections", problem, 503)(scope, receive, send_last)
+
+    return answer
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -270,9 +312,7 @@ class Listener:
                 await asyncio.sleep(AGAIN_S)
                 continue
             connection = Connection(str(peer[0]), accepted.close)
-            if not self._known.admit(connection):
-                accepted.close()
-                continue
+            self._known.admit(connection)
             serving = self._begin(self._serve(accepted, connection, make))
             # one that is cancelled before its first step runs none
             serving.add_done_callback(partial(_close_unserved, accepted))
@@ -284,6 +324,8 @@ class Listener:
         """Shake hands, and leave the rest to the protocol."""
         protocol = make()
         protocol.connection, protocol.known = connection, self._known
+        if connection.refusal:
+            protocol.app = refusing(protocol.app, connection.refusal)
         timeout_s = HEAD_S if self._context is not None else None
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

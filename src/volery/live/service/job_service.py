@@ -40,6 +40,7 @@ from volery.live.messages import (
 )
 from volery.live.runtime.failure_detector import HostRegister
 from volery.live.service.batches import BatchWriter
+from volery.live.service.events import EventFeed
 from volery.live.service.outputs import OutputRequests
 from volery.live.service.queries import CapacityQueries, JobQueries
 from volery.live.service.reports import AttemptCounts, DecisionBook, NodeTable
@@ -180,6 +181,7 @@ class JobService(Component):
                 a job would wait for one that is away, and name tasks of which the ends are reported meanwhile.
         """
         self.writer.open()
+        self.queries.feed.open()
         self._repeat_orders()
         self._submissions.open(elsewhere)
 
@@ -196,6 +198,7 @@ class JobService(Component):
             return
         self.writer.refuse()
         await self._submissions.stop()
+        await self.queries.feed.close()
         await self.writer.close()
 
     async def submit(self, description: JobDescription) -> Receipt:
@@ -296,7 +299,13 @@ def job_service(
         on_durable: see `BatchWriter`.
     """
     order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
-    writer = BatchWriter(store, order, counts.note, reports_late_s, on_durable)
+
+    def on_commit() -> None:
+        counts.note()
+        feed.on_commit()
+
+    writer = BatchWriter(store, order, on_commit, reports_late_s, on_durable)
+    feed = EventFeed(store, writer)
     recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
     submissions = JobSubmissions(store, fleet, writer, post, order, deployment.entry_for, standins, detection_us)
@@ -308,7 +317,7 @@ def job_service(
     sharing = UserShares(
         shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, order
     )
-    queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, capacity)
+    queries = JobQueries(store, fleet, table, counts, submissions.failover.entry, sharing, book, feed, capacity)
     outputs = OutputRequests(order, agents)
     return JobService(
         store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe

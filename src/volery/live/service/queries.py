@@ -18,7 +18,7 @@ from volery.core.model import Address, Amounts, JobId, Message, Time
 from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
-from volery.live.service.batches import BatchWriter
+from volery.live.service.events import EventFeed
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.reports import AttemptCounts, DecisionBook, History, NodeTable, Sample, candidates, counted
 from volery.live.service.rows import READ, JobOrder, JobQuery, UserLoad
@@ -55,6 +55,7 @@ class JobQueries:
         capacity: asks schedulers for their views; None: they do not answer.
 
     Attributes:
+        feed: hands changes to those who follow them.
         told: reports of attempts, counted by state.
         pace: ended attempts over time.
         takes_orders: jobs can be cancelled here, unlike in a recording.
@@ -64,11 +65,11 @@ class JobQueries:
     takes_orders = True
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
+        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts,
         assigned: Callable[[JobId, str], Address], sharing: UserShares, book: DecisionBook,
-        capacity: CapacityQueries | None = None,
+        feed: EventFeed, capacity: CapacityQueries | None = None,
     ) -> None:  # fmt: skip
-        self.sharing = sharing
+        self.sharing, self.feed = sharing, feed
         self.history = History()
         # Queries that one part answers by itself.
         self.job, self.jobs, self.search, self.archived = store.job, store.jobs, store.search, store.retired.of
@@ -82,7 +83,6 @@ class JobQueries:
         self._store = store
         self._fleet = fleet
         self._table = nodes
-        self._writer = writer
         self._assigned = assigned
         self._book = book
         self._capacity = capacity
@@ -113,19 +113,6 @@ class JobQueries:
     def runs_on(self, node: Address, limit: int) -> list[TaskStatus]:
         here = self._table.running_on(node, limit)
         return [self._store.tasks(job, place, 1)[0] for job, place in self._store.places(here)]
-
-    async def changes(
-        self, after: int, job: JobId | None, limit: int, user: str | None = None
-    ) -> list[JobStatus | TaskStatus]:
-        """Wait for changes since a revision; empty once the service is closed."""
-        while not self._writer.closed:
-            committed, revision = self._writer.committed, self._store.revision
-            if after < revision:
-                if found := self._store.changes(after, job, limit, user):
-                    return found
-                after = revision  # nobody has to look there again
-            await committed.wait()
-        return []
 
     async def explain(self, number: JobId, place: int | None) -> Why | None:
         """As `why`; of a task that waits also what its scheduler sees just now."""
@@ -193,7 +180,7 @@ class JobQueries:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
         if job.ended or not self._store.is_answered(job.id):
             return ""
-        missing, late_s = job.tasks - _reported(job) + job.running, self._writer.reports_late_s
+        missing, late_s = job.tasks - _reported(job) + job.running, self.feed.reports_late_s
         return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
     def wanted(self, number: JobId, place: int) -> TaskDemand:

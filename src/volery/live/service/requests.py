@@ -32,6 +32,8 @@ from volery.live.status import ErrorDetail, ErrorResponse, JobStatus
 
 BODY_BYTES_MAX: Final = 64 << 20
 HEAD_BYTES_MAX: Final = 32 << 10
+AGAIN_AFTER_S: Final = 5
+"""The time after which whoever is refused for now may ask again."""
 LIMIT_MAX: Final = 10_000
 """Rows of one answer."""
 UNKNOWN: Final = "a bearer token is needed: Authorization: Bearer volery_.., as `volery token add` gives it"
@@ -186,6 +188,8 @@ def refusal(place: str, problem: str, status: int) -> Response:
     response = as_json(ErrorResponse(ErrorDetail(place, problem)), status)
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
+    if status == 503:
+        response.headers["retry-after"] = str(AGAIN_AFTER_S)
     return response
 
 
@@ -205,6 +209,29 @@ def number(request: Request, name: str, default: int | None, maximum: int = (1 <
     if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) > maximum:
         raise InputError(f"query.{name}", f"expected a whole number from 0 to {maximum}, not {text[:40]!r}")
     return int(text)
+
+
+def numbers(request: Request, name: str, count_max: int) -> list[int] | None:
+    """Whole numbers from the query, single and as ranges: `3,7-9`; None where it has none of that name.
+
+    Raises:
+        InputError: it is something else, or there are too many.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    found = list[int]()
+    for word in text.split(",") if text else ():
+        first, dash, last = word.partition("-")
+        ends = (first, last) if dash else (first, first)
+        is_whole = all(end.isascii() and end.isdigit() and len(end) < 19 for end in ends)
+        span = range(int(ends[0]), int(ends[1]) + 1) if is_whole else range(0)
+        if not span:
+            raise InputError(f"query.{name}", f"expected whole numbers and ranges, as 3,7-9, not {word[:40]!r}")
+        if len(found) + len(span) > count_max:
+            raise InputError(f"query.{name}", f"names more than {count_max:,}; leave it out to follow all")
+        found += span
+    return found
 
 
 def choice(request: Request, name: str, known: tuple[str, ...], default: str | None = None) -> str | None:

@@ -26,9 +26,9 @@ from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
 from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
-    JOB_COLUMNS,
     NOTHING,
-    TASK_COLUMNS,
+    SELECT_TASK,
+    ChangedRows,
     JobListings,
     JobRow,
     OpenJob,
@@ -37,13 +37,13 @@ from volery.live.service.rows import (
     counts_of,
     digest_of,
     encoded,
-    job_status,
     key_of,
+    sound_content,
     state_after,
     task_status,
 )
 from volery.live.service.schema import Database, described
-from volery.live.status import JobStatus, TaskState, TaskStatus
+from volery.live.status import TaskState, TaskStatus
 
 _UPDATE_JOB: Final = (
     "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
@@ -65,6 +65,7 @@ _REFUSED: Final = "refused for now: "
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
+_RESULT: Final = CHECKED["tasks"].index("result")
 _JOB_FIELDS: Final = CHECKED["jobs"][:-1]
 """Of a `JobRow`: each change gets a revision of its own."""
 _READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
@@ -94,10 +95,13 @@ class JobStore:
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
+        changed = ChangedRows(self._read)
+        self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
         self._under_way: dict[JobId, JobRow] = {}
         self._changed: dict[JobId, JobRow] = {}
+        self._changed_jobs: set[JobId] = set()
         self._rows: dict[tuple[JobId, int], tuple[Any, ...]] = {}
         self._usages = UsageTable(self._sql, self._read)
         self._tally = UserCounters(self._read)
@@ -122,8 +126,9 @@ class JobStore:
 
     def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
         """The number of a job's first task, and what was asked for."""
-        row = self._read.execute(f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ?", (number,)).fetchone()
-        return (row[0], _decode(row[1])) if row else None
+        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ?"
+        row = self._read.execute(query, (number,)).fetchone()
+        return (row[0], _decode(sound_content(*row[1:]))) if row else None
 
     def first_task(self, number: JobId) -> TaskId | None:
         row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
@@ -217,6 +222,11 @@ class JobStore:
         self._refused = self._refused_jobs()
         self._revision = self.revision
 
+    def take_changed_jobs(self) -> set[JobId]:
+        """The jobs of which something was written since the last call."""
+        jobs, self._changed_jobs = self._changed_jobs, set()
+        return jobs
+
     def _next_revision(self) -> int:
         self._revision += 1
         return self._revision
@@ -247,6 +257,7 @@ class JobStore:
             task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
         )  # fmt: skip
         self._sql.execute(_WRITE_JOB, job.row(self._next_revision()))
+        self._changed_jobs.add(number)
         pending = task_count - len(obstacles)
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
 
@@ -327,13 +338,14 @@ class JobStore:
         return job
 
     def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._sql.executemany(_WRITE_TASK, ((*row, row_checksum(row)) for row in rows))
+        self._sql.executemany(_WRITE_TASK, [(*row, row_checksum(row)) for row in rows])
 
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
         self._write_tasks(self._rows.values())
         self._usages.write()
         changed = self._changed.values()
+        self._changed_jobs.update(self._changed)
         self._sql.executemany(_UPDATE_JOB, [job.row(self._next_revision()) for job in changed])
         for job in changed:
             counts = job.load()
@@ -425,7 +437,7 @@ class JobStore:
             return []
         end = min(first + limit, job.tasks)
         rows = self._read.execute(
-            f"SELECT {TASK_COLUMNS} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)  # noqa: S608 - ours
+            f"{SELECT_TASK} FROM tasks WHERE job = ? AND place >= ? AND place < ?", (number, first, end)
         )  # fmt: skip
         used = self._usages.of(number, first, end)
         known = {row[1]: task_status(row, used.get((row[1], row[4]))) for row in rows}
@@ -434,26 +446,12 @@ class JobStore:
 
     def result(self, number: JobId, place: int) -> bytes:
         """The pickled result or exception of a callable; empty where there is none."""
-        row = self._read.execute("SELECT result FROM tasks WHERE job = ? AND place = ?", (number, place)).fetchone()
-        return row[0] if row else b""
-
-    def changes(
-        self, after: int, job: JobId | None, limit: int, user: str | None = None
-    ) -> list[JobStatus | TaskStatus]:
-        """Changes since a revision, in order of revisions; the tasks of a job come before the job."""
-        jobs = self._read.execute(
-            f"SELECT {JOB_COLUMNS} FROM jobs WHERE revision > ?1 AND (?2 IS NULL OR id = ?2) "  # noqa: S608 - ours
-            "AND (?4 IS NULL OR user = ?4) ORDER BY revision LIMIT ?3",
-            (after, job, limit, user),
-        )
-        tasks = self._read.execute(
-            f"SELECT {TASK_COLUMNS} FROM tasks WHERE revision > ?1 AND (?2 IS NULL OR job = ?2) "  # noqa: S608 - ours
-            "AND (?4 IS NULL OR (SELECT user FROM jobs WHERE id = job) = ?4) ORDER BY revision LIMIT ?3",
-            (after, job, limit, user),
-        )
-        found: list[JobStatus | TaskStatus] = [*map(task_status, tasks), *map(job_status, jobs)]
-        found.sort(key=lambda status: status.revision)
-        return found[:limit]
+        query = f"SELECT {', '.join(CHECKED['tasks'])}, checksum FROM tasks WHERE job = ? AND place = ?"  # noqa: S608 - ours
+        row = self._read.execute(query, (number, place)).fetchone()
+        if row is None:
+            return b""
+        check_row("tasks", row)
+        return bytes(row[_RESULT])
 
     def open_ids(self) -> Sequence[JobId]:
         """The numbers of jobs that have not ended, the oldest first."""
@@ -470,9 +468,9 @@ class JobStore:
 
     def open_job(self, number: JobId) -> OpenJob | None:
         """A job that has not ended; None where it has."""
-        query = f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
+        query = f"SELECT first_task, digest, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
         row = self._read.execute(query, (number,)).fetchone()
-        return OpenJob(number, row[0], _decode(row[1])) if row else None
+        return OpenJob(number, row[0], _decode(sound_content(*row[1:]))) if row else None
 
     def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
         """The attempts of each task that has begun and not ended: place -> how many, and the number of the last.

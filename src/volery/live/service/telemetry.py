@@ -36,7 +36,6 @@ REFRESH_S: Final = 5.0
 """Between two looks at the figures; exporters read what was found last, in their own thread."""
 TIMEOUT_S: Final = 5.0
 """For a collector that does not answer, which also holds up the end of the API."""
-CHANGES_MAX: Final = 500
 _NS: Final = 1000
 
 
@@ -201,11 +200,10 @@ class JobTracer:
         ]  # fmt: skip
 
     async def _follow(self, queries: JobQueries, after: int) -> None:
-        while changes := await queries.changes(after, None, CHANGES_MAX):
-            for change in changes:
-                after = change.revision
-                if isinstance(change, JobStatus) and change.ended:
-                    self._telemetry.ended(self._store, change)
+        async for batch in queries.feed.follow(after).batches(REFRESH_S):
+            for change in batch.changes:
+                if isinstance(change.status, JobStatus) and change.status.ended:
+                    self._telemetry.ended(self._store, change.status)
 
     async def _refresh(self, queries: JobQueries) -> None:
         while True:

@@ -1,0 +1,398 @@
+"""Events of jobs and tasks: each change is read and encoded once, and goes only to those who follow its job.
+
+A follower has a bounded queue. One that does not take its events in time loses the queue, not the events: it reads them
+from the store again, from the revision up to which it has them, as one does that comes back after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import sqlite3
+from array import array
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from heapq import merge
+from itertools import islice
+from typing import Final, NamedTuple
+
+import msgspec
+
+from volery.core.model import JobId
+from volery.live.clock import in_background, is_set_within
+from volery.live.jobs import TASKS_MAX
+from volery.live.service.batches import BatchWriter
+from volery.live.service.store import JobStore
+from volery.live.status import JobStatus, TaskStatus
+
+CHANGES_MAX: Final = 500
+"""Changes that are read, or sent, in one turn of the loop."""
+QUEUE_MAX: Final = 1_000
+"""Changes that wait for one follower."""
+NEAR: Final = 10_000
+"""So many changes are looked through for those of some jobs; of more, the rows of these jobs are."""
+PLACES: Final = 4_096
+"""Tasks of a job that are looked at in one turn, in some 2 ms."""
+CROWD_S: Final = 0.0005
+"""Each follower of all jobs lets events gather for so long, times their number: a hundred cost as ten would."""
+
+_encode: Final = msgspec.json.Encoder().encode
+_PACKED: Final = TASKS_MAX + 1
+"""Revision and place of a task in one number, in the order of revisions; place 0 is the job itself."""
+
+log = logging.getLogger(__name__)
+
+
+class Change:
+    """A change of a job or of a task; the event is made of it when the first follower is sent it."""
+
+    __slots__ = ("_event", "status")
+
+    def __init__(self, status: JobStatus | TaskStatus) -> None:
+        self.status = status
+        self._event = b""
+
+    @property
+    def event(self) -> bytes:
+        """The event as lines of a stream, without its id."""
+        if not self._event:
+            kind = b"job" if isinstance(self.status, JobStatus) else b"task"
+            self._event = b"event: %s\ndata: %s\n\n" % (kind, _encode(self.status))
+        return self._event
+
+
+class Batch(NamedTuple):
+    """Changes for a follower, in the order of their revisions; none, where nothing has changed for a while.
+
+    Args:
+        position: the follower has all up to this revision; None: these are of a job that was added to what it follows.
+    """
+
+    changes: Collection[Change]
+    position: int | None
+
+
+class Follower:
+    """A follower of all jobs, of those of a user, or of some.
+
+    Args:
+        after: the revision up to which it has everything.
+        jobs: the jobs that it follows; None: all that it may see.
+        user: whose jobs it may see; None: those of everybody.
+
+    Attributes:
+        name: under which jobs can be added; nobody guesses it.
+    """
+
+    def __init__(self, feed: EventFeed, after: int, jobs: Iterable[JobId] | None, user: str | None) -> None:
+        self.name = secrets.token_urlsafe(16)
+        self.jobs = None if jobs is None else set(jobs)
+        self.user = user
+        self._feed = feed
+        self._position = after
+        self._is_behind = True
+        self._added: deque[JobId] = deque()
+        self._queue: list[Change] = []
+        self._wake = asyncio.Event()
+
+    def add(self, job: JobId) -> None:
+        """Follow one more job, from its submission on."""
+        if self.jobs is not None:
+            self.jobs.add(job)
+            self._added.append(job)
+            self.wake()
+
+    def offer(self, change: Change) -> None:
+        """Take a change into the queue, unless the follower reads it from the store, or has it already."""
+        if self._is_behind or change.status.revision <= self._position:
+            return
+        if len(self._queue) == QUEUE_MAX:
+            self._queue, self._is_behind = [], True
+        else:
+            self._queue.append(change)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again for something to send."""
+        self._wake.set()
+
+    async def batches(self, patience_s: float) -> AsyncGenerator[Batch]:
+        """The changes as they come, and an empty batch after each time of patience in which there were none."""
+        with self._feed.joined(self):
+            while self._feed.has(self):
+                if self._is_behind:
+                    async for changes in self._catch_up():
+                        yield Batch(changes, self._position)
+                elif self._added:
+                    job = self._added.popleft()
+                    async for changes in self._feed.history((job,), None, 0, self._feed.published):
+                        self._forget_ended(changes)
+                        yield Batch(changes, None)
+                elif self._queue:
+                    await asyncio.sleep(self._feed.pause_s(self))
+                    changes, self._queue = self._queue, []
+                    self._advance(changes)
+                    if changes:  # else it has fallen behind during the pause
+                        yield Batch(changes, self._position)
+                else:
+                    self._position = max(self._position, self._feed.published)
+                    if not await self._wait(patience_s):
+                        yield Batch((), self._position)
+
+    async def _catch_up(self) -> AsyncIterator[list[Change]]:
+        """The changes between the position and what is published now; what comes later is offered meanwhile."""
+        end = self._feed.published
+        self._is_behind = False
+        async for changes in self._feed.history(self.jobs, self.user, self._position, end):
+            # Offers are compared with the position, so it may be ahead of the queue, never behind it.
+            self._advance(changes)
+            yield changes
+        self._position = max(self._position, end)
+
+    def _advance(self, changes: list[Change]) -> None:
+        if changes:
+            self._position = max(self._position, changes[-1].status.revision)
+            self._forget_ended(changes)
+
+    def _forget_ended(self, changes: list[Change]) -> None:
+        for status in (change.status for change in changes):
+            if self.jobs is not None and isinstance(status, JobStatus) and status.ended:
+                self._feed.forget(self, status.id)
+
+    async def _wait(self, patience_s: float) -> bool:
+        """Wait for something to send; false if there was nothing in time."""
+        self._wake.clear()
+        return await is_set_within(self._wake, patience_s)
+
+
+class EventFeed:
+    """Hands changes to followers after each commit.
+
+    Args:
+        store: of jobs.
+        writer: of the store; the feed ends with it.
+
+    Attributes:
+        published: the revision up to which everything was handed to followers.
+    """
+
+    def __init__(self, store: JobStore, writer: BatchWriter) -> None:
+        self.published = store.revision
+        self._store = store
+        self._writer = writer
+        self.reports_late_s = writer.reports_late_s
+        self._named: dict[str, Follower] = {}
+        self._of_all: dict[Follower, None] = {}
+        self._of_job: dict[JobId, dict[Follower, None]] = {}
+        self._users: dict[JobId, str] = {}
+        self._changed_jobs: set[JobId] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Publish from now on."""
+        self._task = in_background(self._publish(), "the feed of events")
+
+    async def close(self) -> None:
+        """End all followers; call it once the writer takes nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        self._end_all()
+
+    def on_commit(self) -> None:
+        """Note the jobs of a batch; called before the next batch begins, of which nobody sees anything yet."""
+        self._changed_jobs |= self._store.take_changed_jobs()
+
+    def follow(self, after: int, jobs: Iterable[JobId] | None = None, user: str | None = None) -> Follower:
+        """A follower; it joins when its first batch is asked for. A revision that is yet to come is the last one."""
+        return Follower(self, min(after, self._store.revision), jobs, user)
+
+    def add(self, name: str, job: JobId, user: str | None) -> bool:
+        """Add a job to what the follower of a name follows; false if there is none, or it may not see as much."""
+        follower = self._named.get(name)
+        if follower is None or follower.user != user:
+            return False
+        if follower.jobs is not None:
+            self._of_job.setdefault(job, {})[follower] = None
+            follower.add(job)
+        return True
+
+    @contextmanager
+    def joined(self, follower: Follower) -> Iterator[None]:
+        """Hand changes to a follower for the time of a `with`."""
+        self._join(follower)
+        try:
+            yield
+        finally:
+            self._leave(follower)
+
+    def _join(self, follower: Follower) -> None:
+        self._named[follower.name] = follower
+        if follower.jobs is None:
+            self._of_all[follower] = None
+        else:
+            for job in follower.jobs:
+                self._of_job.setdefault(job, {})[follower] = None
+
+    def _leave(self, follower: Follower) -> None:
+        self._named.pop(follower.name, None)
+        self._of_all.pop(follower, None)
+        for job in tuple(follower.jobs or ()):
+            self.forget(follower, job)
+
+    def forget(self, follower: Follower, job: JobId) -> None:
+        """Hand nothing more of a job to a follower: it has ended."""
+        if follower.jobs is not None:
+            follower.jobs.discard(job)
+        followers = self._of_job.get(job)
+        if followers is not None:
+            followers.pop(follower, None)
+            if not followers:
+                del self._of_job[job]
+
+    def has(self, follower: Follower) -> bool:
+        """True until the feed ends, or could not read what has changed."""
+        return not self._writer.closed and follower.name in self._named
+
+    def pause_s(self, follower: Follower) -> float:
+        """The time in which events gather before they are sent: none for whoever is alone, or follows some jobs."""
+        crowd = len(self._of_all)
+        return CROWD_S * crowd if follower.jobs is None and crowd > 1 else 0.0
+
+    # What has changed.
+
+    async def _publish(self) -> None:
+        while not self._writer.closed:
+            committed = self._writer.committed
+            try:
+                await self._publish_changes()
+            except sqlite3.Error as error:
+                log.error("events could not be read, and their followers are sent away: %s", error)
+                self.published = self._store.revision
+                self._end_all()
+            await committed.wait()
+        self._end_all()
+
+    async def _publish_changes(self) -> None:
+        """Hand over what was committed since the last time; where nobody follows any of it, it is not even read."""
+        end = self._store.revision
+        jobs, self._changed_jobs = self._changed_jobs, set()
+        is_followed = bool(self._of_all) or not jobs.isdisjoint(self._of_job)
+        while is_followed and self.published < end and not self._writer.closed:
+            statuses = self._store.changes(self.published, CHANGES_MAX)
+            for status in statuses:
+                self._hand_over(status)
+            if not statuses:
+                break
+            self.published = statuses[-1].revision
+            await asyncio.sleep(0)
+        self.published = max(self.published, end)
+
+    def _hand_over(self, status: JobStatus | TaskStatus) -> None:
+        change = Change(status)
+        for follower in self._of_job.get(job_of(status), ()):
+            follower.offer(change)
+        for follower in self._of_all:
+            if follower.user is None or follower.user == self._user(status):
+                follower.offer(change)
+
+    def _user(self, status: JobStatus | TaskStatus) -> str:
+        if isinstance(status, JobStatus):
+            return status.user
+        user = self._users.get(status.job)
+        if user is None:
+            job = self._store.job(status.job)
+            if len(self._users) >= NEAR:
+                self._users.clear()
+            user = self._users[status.job] = job.user if job is not None else ""
+        return user
+
+    def _end_all(self) -> None:
+        followers = tuple(self._named.values())
+        for follower in followers:
+            self._leave(follower)
+            follower.wake()
+
+    # What changed before.
+
+    async def history(
+        self, jobs: Collection[JobId] | None, user: str | None, after: int, end: int
+    ) -> AsyncIterator[list[Change]]:
+        """Changes after a revision and up to another, in order; others have turns between the lists.
+
+        A row that has changed since has a later revision, and is left to those who hand over what comes.
+        """
+        if jobs is None or end - after <= NEAR:
+            found = self._nearby(jobs, user, after, end)
+        else:
+            found = self._far(jobs, after, end)
+        async for statuses in found:
+            if statuses:
+                yield [Change(status) for status in statuses]
+
+    async def _nearby(
+        self, jobs: Collection[JobId] | None, user: str | None, after: int, end: int
+    ) -> AsyncIterator[list[JobStatus | TaskStatus]]:
+        """All changes are read, and those of other jobs are left out."""
+        while after < end and not self._writer.closed:
+            statuses = self._store.changes(after, CHANGES_MAX)
+            yield [
+                status for status in statuses
+                if status.revision <= end and (jobs is None or job_of(status) in jobs)
+                and (user is None or self._user(status) == user)
+            ]  # fmt: skip
+            if not statuses:
+                return
+            after = statuses[-1].revision
+            await asyncio.sleep(0)
+
+    async def _far(
+        self, jobs: Collection[JobId], after: int, end: int
+    ) -> AsyncIterator[list[JobStatus | TaskStatus]]:  # fmt: skip
+        """The rows of these jobs are looked through, then read in the order of their revisions."""
+        pieces: list[tuple[JobId, array[int]]] = []
+        for job in sorted(jobs):
+            status = self._store.job(job)
+            tasks = 0 if status is None else status.tasks
+            if status is not None and after < status.revision <= end:
+                pieces.append((job, array("q", (status.revision * _PACKED,))))
+            for first in range(0, tasks, PLACES):
+                if self._writer.closed:
+                    return
+                rows = self._store.revisions(job, first, first + PLACES, after, end)
+                if rows:
+                    pieces.append((job, array("q", sorted(revision * _PACKED + 1 + place for revision, place in rows))))
+                await asyncio.sleep(0)
+        ordered = merge(*(_numbered(job, piece) for job, piece in pieces))
+        while not self._writer.closed and (some := list(islice(ordered, CHANGES_MAX))):
+            yield self._read(some)
+            await asyncio.sleep(0)
+
+    def _read(self, some: Iterable[tuple[int, JobId]]) -> list[JobStatus | TaskStatus]:
+        """The jobs and tasks of packed revisions and places, without those that have changed since."""
+        revisions = dict[tuple[JobId, int], int]()
+        places = dict[JobId, list[int]]()
+        for packed, job in some:
+            revision, place = divmod(packed, _PACKED)
+            revisions[job, place - 1] = revision
+            places.setdefault(job, []).append(place - 1)
+        statuses = list[JobStatus | TaskStatus]()
+        for job, of_job in places.items():
+            tasks = self._store.tasks_at(job, of_job)
+            statuses += (task for task in tasks if task.revision == revisions[job, task.index])
+            status = self._store.job(job) if (job, -1) in revisions else None
+            if status is not None and status.revision == revisions[job, -1]:
+                statuses.append(status)
+        statuses.sort(key=lambda status: status.revision)
+        return statuses
+
+
+def _numbered(job: JobId, piece: array[int]) -> Iterator[tuple[int, JobId]]:
+    return ((packed, job) for packed in piece)
+
+
+def job_of(status: JobStatus | TaskStatus) -> JobId:
+    """The job that has changed, or whose task has."""
+    return status.id if isinstance(status, JobStatus) else status.job
