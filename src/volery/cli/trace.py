@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
-from volery.cli.output import omission_rows, print_answer, print_json, print_table, terminal
+from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def describe_trace(
         content: dict[str, Any] = msgspec.to_builtins(described)
         print_json(content | {"constraints": use, "picture": None if picture is None else str(picture)})
         return
+    print_omissions(described.left_out)
     _print_description(described, use, load_curve(trace, workers, SPARKLINE_POINTS))
     if picture is not None:
         typer.echo(f"picture: {picture}")
@@ -184,6 +185,7 @@ def examine_trace(
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
+    print_omissions(found.left_out)
     typer.echo(f"{found.source}: {found.rows:,} rows of {found.format}")
     for one in found.findings:
         answer = f"chosen: {one.chosen}" if one.chosen else f"choose --repair {one.rule}={'|'.join(one.actions)}"
@@ -293,8 +295,6 @@ def _oddity_rows(described: TraceDescription) -> list[tuple[str, str]]:
         ("means that disagree with the durations", odd.wrong_means),
         ("rows not in order of arrival (sorted)", odd.unsorted_rows),
         ("blank lines", odd.blank_lines),
-        ("rows that began before the trace (they begin with it)", odd.cut_rows),
-        ("ids to wait for that are not in the file (not heeded)", odd.unknown_parents),
     ]
     rows = [(name, f"{count:,}") for name, count in counts if count]
     if odd.first_arrival_s:

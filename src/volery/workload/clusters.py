@@ -14,7 +14,7 @@ from volery.core.trace import Trace
 from volery.workload.constraints import PROFILES, check_model, gpu_racks, machine_constraints
 from volery.workload.files import numbered_lines
 from volery.workload.hdfs import machine_racks
-from volery.workload.models import check_names
+from volery.workload.models import RESOURCES, check_names, parse_resources
 from volery.workload.spec import Spec
 
 WORKERS_MAX = 10_000_000
@@ -114,6 +114,29 @@ def _without_racks(
     each = parse_amounts(capacity, "capacity")
     names = resources or tuple(each)
     return offering(cluster, names, [in_order_of(names, each, "capacity")] * workers)
+
+
+def counted_resources(resources: str, capacity: str, machines: Path | None) -> tuple[str, ...] | None:
+    """The resources of a trace file that tasks ask for; None: those that at least half of its first rows ask for.
+
+    Args:
+        resources: names, as `cpu_milli,memory_mb`; empty: those that machines offer.
+        capacity: what every machine offers.
+        machines: a file of machines, where no capacity is given.
+
+    Raises:
+        InputError: a name is no resource of a trace file, or the file cannot be read.
+    """
+    if resources:
+        return parse_resources(resources, "resources")
+    if capacity:
+        offered = tuple(parse_amounts(capacity, "capacity"))
+        return parse_resources(",".join(offered), "capacity") if not set(offered).isdisjoint(RESOURCES) else None
+    if machines is None:
+        return None
+    _, header = next(numbered_lines(machines))
+    offered = tuple([word.strip() for word in header.decode("utf-8", "replace").split(",")])
+    return tuple([name for name in RESOURCES if name in offered]) or None
 
 
 class MachineRows(NamedTuple):

@@ -41,9 +41,7 @@ class Oddities(msgspec.Struct, frozen=True):
         wrong_means: jobs whose stated mean differs from that of their durations by more than 0.1 %.
         unsorted_rows: rows that arrive before the row above them (they are sorted on reading).
         blank_lines: lines without a word.
-        unknown_parents: ids of tasks to wait for that the file does not hold; nobody waits for them here.
         first_arrival_s: the file's own earliest arrival; here it is 0.
-        cut_rows: rows that began before the trace; they begin with it here, with what was left of them.
     """
 
     equal_arrivals: int
@@ -51,9 +49,7 @@ class Oddities(msgspec.Struct, frozen=True):
     wrong_means: int
     unsorted_rows: int | None = None
     blank_lines: int | None = None
-    unknown_parents: int | None = None
     first_arrival_s: float | None = None
-    cut_rows: int | None = None
 
 
 class ConstraintUse(msgspec.Struct, frozen=True):
@@ -106,7 +102,7 @@ class TraceDescription(msgspec.Struct, frozen=True):
         peak_demand: the most tasks that would run at once if each started on arrival, or with the end of its parents.
         short, long: by the estimate, which is long when above the cutoff; None without a cutoff.
         workflows: None where no task waits for another.
-        left_out: work of the file that is not replayed, by reason; None for other traces.
+        left_out: what a run omits of the file, by effect and reason; None for other traces.
     """
 
     name: str
@@ -234,9 +230,7 @@ def _oddities(trace: Trace, reading: Reading | None) -> Oddities:
         wrong_means=int(np.count_nonzero(unlike_means(trace))),
         unsorted_rows=reading.unsorted_rows if reading else None,
         blank_lines=reading.blank_lines if reading else None,
-        unknown_parents=reading.unknown_parents if reading else None,
         first_arrival_s=reading.first_arrival_s if reading else None,
-        cut_rows=reading.cut_rows if reading else None,
     )
 
 

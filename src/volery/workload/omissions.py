@@ -42,8 +42,9 @@ REASONS: Final = (
 )  # fmt: skip
 """In this order the first that is true of a row is taken; REPLAYED where none is."""
 BEGAN_BEFORE: Final = "began before the trace, and begin with it here, with what was left of them"
+NO_USER: Final = "no user is known where others have one"
 CONSTRAINED: Final = "constraints on the machine are not heeded"
-UNRESOLVED: Final = "wait for tasks that their job does not have"
+UNRESOLVED: Final = "for tasks that their job does not have"
 ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
 
 Mask = NDArray[np.bool_]
@@ -160,14 +161,16 @@ class OmissionTally:
         resources: that the trace asks for.
         by_job: whether to count the jobs of these rows, too, which takes memory for their ids.
         weighed: the resource that machine time is of; empty: the first.
+        has_users: whether users count.
 
     Attributes:
         rows: that are left out.
-        cut_rows: that began before the trace, and are replayed.
         stated: resource -> rows that state a request of it.
     """
 
-    def __init__(self, resources: tuple[str, ...], *, by_job: bool = True, weighed: str = "") -> None:
+    def __init__(
+        self, resources: tuple[str, ...], *, by_job: bool = True, weighed: str = "", has_users: bool = True
+    ) -> None:
         self._weighed = weighed or next(iter(resources), "")
         self._unit, self._scale = machine_unit((self._weighed,) if self._weighed else ())
         self._by_job = by_job
@@ -177,8 +180,8 @@ class OmissionTally:
         self._last_us = 0
         self._open = (0.0, 0.0)  # of rows that still run: the sum of what they hold, and that of it times their begin
         self.rows = 0
-        self.cut_rows = 0
         self.stated = dict.fromkeys(resources, 0)
+        self._has_users, self._users = has_users, 0
 
     def add(self, batch: pa.RecordBatch, judged: Judged, amounts: dict[str, Any], counted: Mask | None = None) -> None:
         """Count the rows of a batch, or those of them that are marked."""
@@ -213,13 +216,16 @@ class OmissionTally:
         constrained = batch.column("constraints")
         if constrained.null_count < rows:
             count(CHANGED, CONSTRAINED, replayed & true_mask(pc.greater(pc.list_value_length(constrained), 0)))
+        if self._has_users:
+            nobodys = _null(batch.column("user"))
+            self._users += int(np.count_nonzero(mask & ~nobodys))
+            count(CHANGED, NO_USER, replayed & nobodys)
         for name, column in amounts.items():
             unknown = _null(column)[:rows]
             self.stated[name] += int(np.count_nonzero(mask & ~unknown))
             count(REQUESTS, unknown_request(name), replayed & unknown)
 
         self.rows += int(np.count_nonzero(mask & (codes > 0)))
-        self.cut_rows += int(np.count_nonzero(replayed & judged.cut[:rows]))
         self._watch_open(batch, mask & (codes == REASONS.index(STILL_RUNNING)), amounts)
 
     def _count_texts(
@@ -258,7 +264,7 @@ class OmissionTally:
         self._waits += waits
         if unresolved:
             found = self._counts[WAITS, UNRESOLVED]
-            found.jobs.add(job)
+            found.jobs |= {job} if self._by_job else set()
             found.tasks += tasks
             found.waits += unresolved
 
@@ -274,13 +280,14 @@ class OmissionTally:
         held_us |= {(LEFT_OUT, STILL_RUNNING): open_us}
         scale = self._scale / SECOND
         unstated = {unknown_request(name) for name, rows in self.stated.items() if not rows}
+        unstated |= set() if self._users else {NO_USER}
         reasons = [
             Omission(
                 reason, len(found.jobs), found.tasks, held_us[effect, reason] * scale,
                 held_us[effect, reason] / whole if whole else 0.0, found.unmeasured, found.waits, effect,
             )
             for (effect, reason), found in self._counts.items()
-            if reason not in unstated  # a resource that no row states is none of this trace
+            if reason not in unstated  # a resource or user that no row states is none of this trace
         ]  # fmt: skip
         reasons.sort(key=lambda one: (-one.machine_time, -one.tasks, one.reason))
         lost = set().union(*(one.jobs for (effect, _), one in self._counts.items() if effect == LEFT_OUT)) - kept

@@ -28,6 +28,7 @@ from volery.workload.formats.source import (
     microseconds,
     place,
     priority,
+    row_like,
     span,
     table_format,
     table_rows,
@@ -262,14 +263,17 @@ def _fits_job_events(head: Head) -> bool:
 GOOGLE: Final = (
     Format(
         "google-2011", "Google 2011 task_events", lambda head: _has(head, TASK_EVENTS), rows=_task_events,
+        like=row_like(len(TASK_EVENTS)),
         remarks=("requests are shares of the largest machine; each attempt of a task is a row",),
     ),
     Format(
         "google-2011-jobs", "Google 2011 job_events", _fits_job_events, rows=_job_events,
+        like=row_like(len(JOB_EVENTS)),
         remarks=("the table has no tasks: a row is a job, its number of instances is unknown",),
     ),
     Format(
         "google-2011-reduced", "Google 2011 tasks", lambda head: _has(head, REDUCED, ";"), rows=_reduced,
+        like=row_like(len(REDUCED), ";"),
         remarks=("not the raw table; the seventh field is taken for the end of a task",),
     ),
     table_format(
@@ -278,6 +282,7 @@ GOOGLE: Final = (
     ),
     Format(
         "google-2019", "Google 2019 instance_events", _fits_json, rows=_instance_events,
+        columns=frozenset({"time", "type", "collection_id"}),
         remarks=("requests are shares of the largest machine; each attempt of an instance is a row",),
     ),
 )  # fmt: skip

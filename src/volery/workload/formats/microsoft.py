@@ -29,6 +29,7 @@ from volery.workload.formats.source import (
     known,
     microseconds,
     place,
+    row_like,
     span,
     table_format,
 )
@@ -113,6 +114,7 @@ AZURE: Final = (
     ),
     table_format(
         "azure-requests", "Azure requests", _row_requests, names=AZURE_COLUMNS, fits=_fits_requests,
+        like=row_like(len(AZURE_COLUMNS)),
         remarks=("made of the packing trace with arrivals and durations of the maker's own",),
     ),
 )  # fmt: skip
@@ -189,6 +191,7 @@ PHILLY: Final = (
     Format(
         "philly", "Philly job log",
         lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines), rows=_rows_log,
+        columns=frozenset({"jobid", "submitted_time", "attempts"}),
         remarks=(
             "times are local and taken as UTC; the runtime spans all attempts",
             "the file is one document: it is read whole",

@@ -59,6 +59,8 @@ class Format(NamedTuple):
         name: for `--format`.
         title: what messages call it.
         remarks: what is known to be odd about it.
+        columns: names of columns, or keys of a document, that a file has; empty: rows have no names.
+        like: whether a line could be a row or a comment; None: lines alone do not show it.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Format(NamedTuple):
     rows: Callable[[Path, Noticed], Iterator[TaskRow]] | None = None
     batches: Callable[[Path, Noticed], Iterator[pa.RecordBatch]] | None = None
     remarks: tuple[str, ...] = ()
+    columns: frozenset[str] = frozenset()
+    like: Callable[[str], bool] | None = None
 
 
 def parquet_parts(path: Path) -> list[Path]:
@@ -191,6 +195,15 @@ def microseconds(text: str | float, unit: float = SECOND) -> int:
     return value
 
 
+def is_number(text: str) -> bool:
+    """True for a number as programs write them, with an exponent too, and for nan."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
 def known(text: str) -> str | None:
     """The field, or None where it is empty."""
     return text or None
@@ -251,11 +264,12 @@ def table_format(
     separator: str = ",",
     fits: Callable[[Head], bool] | None = None,
     remarks: tuple[str, ...] = (),
+    like: Callable[[str], bool] | None = None,
 ) -> Format:
     """The format of a table of text in which every row is a row of ours.
 
     Args:
-        name, title, remarks: as in `Format`.
+        name, title, remarks, like: as in `Format`.
         row: makes the row of the fields by name and the number of the line.
         names, header, separator: as in `table_rows`.
         fits: as in `Format`; None: the first line names the columns of `header`.
@@ -267,7 +281,18 @@ def table_format(
                 made = row(words, number, noticed)
             yield made
 
-    return Format(name, title, fits or (lambda head: head.names() >= header), rows=rows, remarks=remarks)
+    fits = fits or (lambda head: head.names() >= header)
+    return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
+
+
+def row_like(width: int, separator: str = ",") -> Callable[[str], bool]:
+    """A function that is true for a line of so many fields, of which one is a number at least."""
+
+    def like(line: str) -> bool:
+        words = fields(line, separator)
+        return len(words) == width and any(map(is_number, words))
+
+    return like
 
 
 def document(path: Path, kind: type[T], what: str) -> T:
