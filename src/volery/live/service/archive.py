@@ -159,7 +159,7 @@ def paths_of(folder: Path, file: int) -> tuple[Path, Path]:
 
 
 def _is_of_lost_store(store: Path, folder: Path, file: int) -> bool:
-    """True if a file has jobs that the store lacks: a newer store, which is lost and goes on in this one, has written it.
+    """True if a file has jobs that the store lacks: a newer store has written it, which is lost.
 
     A file of a pass that was interrupted has jobs of the store alone; it is written again.
     """
