@@ -14,7 +14,7 @@ from volery.workload.clusters import as_slots, counted_resources, load_cluster
 from volery.workload.constraints import constrain
 from volery.workload.description import TraceDescription, describe, load_curve
 from volery.workload.files import bare_name
-from volery.workload.load import at_load, check_load_of_spec, cutoff_of, machines_for, offered_load
+from volery.workload.load import at_load, check_load_of_spec, cutoff_of, machines_for, offered_load, processors_alone
 from volery.workload.models import ask, deal_to_users, parse_estimates, with_estimates
 from volery.workload.quirks import apply_quirks, first_jobs, with_exact_estimates
 from volery.workload.synthesis import KINDS, is_spec, synthesize
@@ -42,6 +42,7 @@ __all__ = [
     "machines_for",
     "offered_load",
     "parse_estimates",
+    "processors_alone",
     "read_tr",
     "synthesize",
     "with_estimates",

@@ -279,13 +279,18 @@ def as_slots(trace: Trace, cluster: Cluster, slot_request: str, place: str) -> t
         slot_request: what one slot stands for, as `cpu_milli=1000,memory_mb=256`.
 
     Raises:
-        InputError: the cluster has slots already, or the amounts are wrong.
+        InputError: the cluster has slots already, the amounts are wrong, or a machine has nothing of what a slot holds.
     """
     if not cluster.resources:
         raise InputError(place, "machines have slots already; leave it out, or give --capacity")
     amounts = in_order_of(cluster.resources, parse_amounts(slot_request, place), place)
     if not any(amounts):
         raise InputError(place, "stands for nothing at all; give one resource at least one unit")
+    for machine, capacity in enumerate(cluster.capacities):
+        for name, offered, wanted in zip(cluster.resources, capacity, amounts, strict=True):
+            if wanted and not offered:
+                fix = f"give {name}=0 here, or leave the machine out"
+                raise InputError(place, f"a slot takes {wanted} {name}, and machine {machine} has none; {fix}")
     slots = [
         max(1, min(offered // asked for offered, asked in zip(capacity, amounts, strict=True) if asked))
         for capacity in cluster.capacities

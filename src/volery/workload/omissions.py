@@ -1,7 +1,8 @@
 """Rows of a trace that are not replayed, or otherwise than the source states: a reason for each, and counts by reason.
 
 A row is replayed when it held a machine, at a time and for a time that the source has, however it ended. With
-`only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left.
+`only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left;
+one whose submission is not known comes when it started.
 A request that the source does not state is no request: the row is replayed without, and counted. A reader gives a
 reason of its own in the columns `left_out` and `changed`.
 """
@@ -29,7 +30,8 @@ BY_READER: Final = "left out by the reader"
 NO_JOB: Final = "no id of a job"
 NEVER_STARTED: Final = "never started, so held no machine"
 STILL_RUNNING: Final = "still running when the trace ends, so its end is not known"
-NO_SUBMISSION: Final = "no time of submission"
+NO_SUBMISSION: Final = "no time of submission, nor of a start"
+UNSUBMITTED: Final = "no time of submission, so that they come when they started"
 NO_RUNTIME: Final = "no runtime"
 NEGATIVE_RUNTIME: Final = "a runtime below 0"
 NOT_FINISHED: Final = "ran but did not finish (--only finished)"
@@ -75,9 +77,10 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
         amounts: resource -> column of requests, of the resources that the trace asks for.
         weighed: the resource that machine time is of; empty: the first.
     """
-    submit_us, runtime_us = _numbers(batch.column("submit_us")), _numbers(batch.column("runtime_us"))
+    came = _came(batch)
+    submit_us, runtime_us = _numbers(came), _numbers(batch.column("runtime_us"))
     no_runtime = _null(batch.column("runtime_us"))
-    began_us = _numbers(pc.coalesce(batch.column("start_us"), batch.column("submit_us")))
+    began_us = _numbers(pc.coalesce(batch.column("start_us"), came))
     before = np.where(submit_us < 0, np.minimum(began_us, 0), 0)
     left_us = np.where(runtime_us < 0, runtime_us, np.maximum(runtime_us + before, 0))
     status = batch.column("status")
@@ -90,7 +93,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
         NO_JOB: _null(batch.column("job")),
         NEVER_STARTED: waiting | (badly & (unstarted | (~no_runtime & (runtime_us == 0)))),
         STILL_RUNNING: running & no_runtime,
-        NO_SUBMISSION: _null(batch.column("submit_us")),
+        NO_SUBMISSION: _null(came),
         NO_RUNTIME: no_runtime,
         NEGATIVE_RUNTIME: runtime_us < 0,
         NOT_FINISHED: (badly | running) if only == "finished" else np.zeros(len(badly), np.bool_),
@@ -105,6 +108,12 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: s
     held_us = np.where(unknown, np.nan, left_us * weight_of(batch, amounts, weighed))
     held_us[(codes == REASONS.index(NEVER_STARTED)) | (~unknown & (left_us == 0))] = 0.0
     return Judged(codes, np.maximum(submit_us, 0), left_us, before < 0, held_us)
+
+
+def _came(batch: pa.RecordBatch) -> Any:
+    """Submissions of rows; a row without one comes when it started, if that is known."""
+    ends_less = pc.subtract(batch.column("end_us"), batch.column("runtime_us"))
+    return pc.coalesce(batch.column("submit_us"), batch.column("start_us"), ends_less)
 
 
 def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -212,6 +221,7 @@ class OmissionTally:
 
         replayed = mask & (codes == 0)
         count(CHANGED, BEGAN_BEFORE, replayed & judged.cut[:rows])
+        count(CHANGED, UNSUBMITTED, replayed & _null(batch.column("submit_us")))
         self._count_texts(batch.column("changed"), CHANGED, replayed, count)
         constrained = batch.column("constraints")
         if constrained.null_count < rows:

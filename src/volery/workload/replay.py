@@ -277,6 +277,8 @@ def _rows(
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
+    if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
+        came = pc.if_else(unsubmitted, pa.array(judged.submit_us), batch.column("task_submit_us")).to_pylist()
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     columns = zip(asked, parents, zip(held, urgent, due, came, strict=False), times, values, strict=False)
@@ -287,10 +289,8 @@ def _rows(
                 links.gone.setdefault(job, {})[task] = above or ()
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
-        units = tuple(
-            0 if value is None else max(0 if name == "gpu_milli" else 1, round(value))
-            for name, value in zip(amounts, request, strict=True)
-        )  # nothing that runs takes no processor and no memory
+        # 0 stays 0, and nothing else becomes 0; what is not known is none
+        units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
         near, *wishes = others
         around = above or (), links.rows, near or ()
         yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)

@@ -267,8 +267,18 @@ def test_what_half_of_the_tasks_ask_for_is_a_resource(tmp_path: Path) -> None:
     rows = "a,2000,512,1,500,LS,Succeeded,0,9,1\nb,0,256,0,0,LS,Succeeded,1,9,2\nc,,256,0,0,LS,Succeeded,2,9,2\n"
     trace, passed = read(tmp_path, pods + rows)
     assert trace.resources == ("cpu_milli", "memory_mb", "gpu_milli")
-    assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (1, 256, 0), (0, 256, 0)]
+    assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (0, 256, 0), (0, 256, 0)]
     assert passed.rows == 0
+
+
+def test_a_request_of_zero_is_replayed_as_zero_and_no_other_becomes_zero(tmp_path: Path) -> None:
+    """Of amounts, and of shares of the largest machine: 1e-6 of 16 GB is less than half a megabyte."""
+    azure = "1,0,0.2,0,1000,0,on,x\n2,0.0001,100,0,1000,0,on,x\n"
+    trace, _ = read(tmp_path, azure)
+    assert [trace.requests[k] for k in trace.request] == [(0, 1), (1, 100)]
+    reduced = "0;1;0;u;0;0;1000000;-1;0;0.000001\n0;2;0;u;0;0;1000000;-1;0.5;0\n"
+    trace, _ = read(tmp_path, reduced)
+    assert [trace.requests[k] for k in trace.request] == [(0, 1), (32_000, 0)]
 
 
 def placed_table(path: Path) -> Path:

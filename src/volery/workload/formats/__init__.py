@@ -50,6 +50,15 @@ def fitting(path: Path) -> Format | None:
     return next((one for one in FORMATS if one.fits(head)), None)
 
 
+def stated_processors(path: Path) -> int | None:
+    """Processors of the machine that a file comes from; None where it does not state them, or there is no such file."""
+    if not path.exists():
+        return None
+    head = head_of(path)
+    form = next((one for one in FORMATS if one.fits(head)), None)
+    return None if form is None or form.processors is None else form.processors(head)
+
+
 def read_source(path: Path, form: Format, noticed: Noticed) -> Iterator[pa.RecordBatch]:
     """The rows of a file as batches of the canonical table.
 

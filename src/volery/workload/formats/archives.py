@@ -13,6 +13,7 @@ differ in type from trace to trace; they are cast. The archive's ids are numbers
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ SWF_FIELDS: Final = 18
 SWF_STATUS: Final = {"0": "failed", "1": "finished", "2": "running", "3": "finished", "4": "failed", "5": "killed"}
 SWF_SLACK: Final = 4
 """Fields too many or too few, or no numbers, with which a row still looks like one."""
+SWF_SIZE: Final = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})\b")
 SWF_PARTS: Final = ("2", "3", "4")
 """Statuses of rows that repeat a part of a job that was checkpointed, which may have a row of its own."""
 
@@ -195,8 +197,14 @@ def _swf_row(words: list[str], number: int) -> TaskRow:
     )
 
 
+def _swf_processors(head: Head) -> int | None:
+    """`MaxProcs` of the comments, or where it is not stated `MaxNodes`, which it equals by default."""
+    stated = {found[1]: int(found[2]) for line in head.lines if (found := SWF_SIZE.match(line))}
+    return stated.get("MaxProcs") or stated.get("MaxNodes") or None
+
+
 SWF: Final = Format(
-    "swf", "SWF", fits_swf, rows=read_swf, like=like_swf,
+    "swf", "SWF", fits_swf, rows=read_swf, like=like_swf, processors=_swf_processors,
     remarks=(
         "-1 is unknown; a job of n processors is one task that asks for n cores",
         "processors are the requested ones, or else the allocated ones; memory that was used is no request",

@@ -83,8 +83,8 @@ TEXTS: dict[str, str] = {
 }  # fmt: skip
 VERSION_3 = ["priority", "deadline_us", "task_submit_us"]
 DAMAGE = ["", "-", "9" * 20, '"', ",", "nan", "\n", "1e400", "\0", "x"]
-T0 = 1_507_532_400 * S
-"""2017-10-09 07:00:00 UTC."""
+T0 = 1_507_557_600 * S
+"""2017-10-09 07:00:00 PDT."""
 ROWS: dict[str, list[TaskRow]] = {
     "job-summary": [
         TaskRow("1", "0", None, 0, None, None, 500_000, 1_500_000, parents=[], line=2),
@@ -164,10 +164,13 @@ ROWS: dict[str, list[TaskRow]] = {
         TaskRow("0", "0", None, 50_000, None, None, 265_027_000, cpu_milli=2000, memory_mb=4893, disk_mb=9046, line=1)
     ],
     "philly": [
-        TaskRow("a1", "0", "u", T0, T0 + 10 * S, T0 + 60 * S, 50 * S, gpu_milli=2000, status="finished", line=1),
-        TaskRow("a2", "0", None, T0, status="killed", line=2),
+        TaskRow("a1", "0", "u", T0, T0 + 10 * S, T0 + 20 * S, 10 * S, gpu_milli=2000, parents=[], status="failed",
+                line=1),
+        TaskRow("a1", "1", "u", T0, T0 + 30 * S, T0 + 60 * S, 30 * S, gpu_milli=1000, parents=["0"], status="finished",
+                line=1),
+        TaskRow("a2", "0", None, T0, parents=[], status="killed", line=2),
     ],
-    "philly-durations": [TaskRow("2", "0", "11cb48", 60 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
+    "philly-durations": [TaskRow("2", "0", "11cb48", 28_860 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
     "wfcommons": [
         TaskRow("blast", "s1", None, 0, None, None, 1_500_000, cpu_milli=2000, parents=[], line=1),
         TaskRow("blast", "b1", None, 0, parents=["s1"], line=2),
