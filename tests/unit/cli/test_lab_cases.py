@@ -68,5 +68,5 @@ def test_a_file_that_is_not_read_is_told_its_format(command: Command, name: str,
 
 
 @pytest.mark.parametrize("name", ["11-swf_exp.swf", "11-swf_nan.swf"])
-def test_numbers_of_data_frames_are_read(command: Command, name: str) -> None:
+def test_numbers_with_an_exponent_or_unknown_are_read(command: Command, name: str) -> None:
     assert command("trace", "doctor", CASES / name).out.startswith(f"{CASES / name}: 3 rows of swf")

@@ -146,8 +146,9 @@ def _misfit(path: Path, head: Head, form: Format) -> InputError:
             return InputError(str(path) if head.columns or is_json else f"{path}:1", problem)
         if not (head.columns or is_json or head.names() >= form.columns):
             return InputError(f"{path}:1", f"{prefix}: separates its columns otherwise than by a comma; write commas")
+    reader = form.rows or form.batches
     try:
-        for _ in form.rows(path, Noticed()) if form.rows is not None else form.batches(path, Noticed()):  # type: ignore[misc]
+        for _ in reader(path, Noticed()) if reader is not None else ():
             pass
     except InputError as error:
         return InputError(error.place, f"{prefix}: {error.problem.removeprefix(f'is no row of {form.title}: ')}")
