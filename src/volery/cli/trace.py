@@ -11,6 +11,7 @@ import typer
 from volery.cli.options import AsJson, JournalFolder, Only, Replace, TrFile, checked_only, declared, option, trace_name
 from volery.cli.output import omission_rows, print_answer, print_json, print_omissions, print_table, terminal
 from volery.core.errors import InputError
+from volery.core.omissions import CHANGED, LEFT_OUT, WAITS
 
 if TYPE_CHECKING:
     from volery.core.trace import Trace
@@ -93,6 +94,10 @@ def describe_trace(
         resources=counted_resources(resources, capacity, machines) if requests == "none" else None,
     )  # fmt: skip
     trace = ask(trace, requests, seed)
+    if (
+        requests != "none" and reading is not None and reading.left_out is not None
+    ):  # tasks ask for what the model draws
+        reading = msgspec.structs.replace(reading, left_out=reading.left_out.of(LEFT_OUT, WAITS, CHANGED))
     stated = None
     if trace.resources and not (capacity or machines):
         from volery.workload.formats import stated_processors
