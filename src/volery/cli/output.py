@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,8 +35,11 @@ STAGE_HEADS = (
 
 
 def print_json(content: Any) -> None:
-    """One indented JSON document on standard output."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(content), indent=2).decode())
+    """One indented JSON document on standard output; its characters are escaped where the terminal has no UTF-8."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
+    if not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf"):
+        text = re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+    typer.echo(text)
 
 
 def print_answer(content: Any, as_json: bool, *lines: str) -> None:
