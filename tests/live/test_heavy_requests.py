@@ -33,6 +33,7 @@ from volery.live.jobs import (
     task_count,
 )
 from volery.live.service import intake
+from volery.live.service.descriptions import encoded_at_once
 from volery.live.service.forecaster import RECORDED_MAX, _sketch
 from volery.live.service.intake import HERE_BYTES_MAX, Intake
 from volery.live.service.store import JobStore
@@ -150,7 +151,7 @@ def test_whoever_submits_many_different_tasks_lets_others_have_turns_while_they_
         assert receipt.tasks == listed
 
     asyncio.run(play())
-    assert store.described(0) == (0, job)
+    assert asyncio.run(store.descriptions.whole(0)) == job
     store.close()
     assert compared.total() == listed, "each task is compared once"
     assert max(compared.values()) < listed / 2
@@ -258,8 +259,9 @@ def test_a_job_of_before_equal_tasks_were_kept_once_is_known_by_its_key(tmp_path
     with contextlib.closing(JobStore(tmp_path / "jobs.sqlite")) as store:
         store.insert(1, 1, merged(keyed), 3, [], 0)
         store.commit()
-        assert store.describes(1, merged(keyed))
-        assert not store.describes(1, merged(msgspec.structs.replace(keyed, tasks=(TaskDescription(),) * 4)))
+        other = msgspec.structs.replace(keyed, tasks=(TaskDescription(),) * 4)
+        assert store.describes(1, encoded_at_once(merged(keyed)).digest)
+        assert not store.describes(1, encoded_at_once(merged(other)).digest)
 
 
 def test_the_demand_of_one_task_is_found_as_among_all(tmp_path: Path) -> None:

@@ -230,6 +230,20 @@ def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
         yield msgspec.structs.replace(first, count=first.count + more) if others else first
 
 
+PIECE_TASKS: Final = 250
+PIECE_BYTES: Final = 256 << 10
+
+
+def in_pieces(tasks: Sequence[TaskDescription]) -> Iterator[Sequence[TaskDescription]]:
+    """Tasks in pieces, each of which is encoded or decoded within a millisecond or two."""
+    first, size = 0, 0
+    for at, task in enumerate(tasks, 1):
+        size += len(task.stdin) + len(task.call) + sum(map(len, task.command)) + 100
+        if size > PIECE_BYTES or at - first == PIECE_TASKS or at == len(tasks):
+            yield tasks[first:at]
+            first, size = at, 0
+
+
 def with_tasks(job: JobDescription, tasks: Iterable[TaskDescription]) -> JobDescription:
     """A job with its tasks merged; the same object, where none of them were equal neighbours."""
     alike = tuple(tasks)

@@ -154,7 +154,7 @@ async def job_view(
     known = facts(
         ("name", name_of(job.name)),
         ("user", user_of(job.user)),
-        *submitted(queries.description(job.id)),
+        *submitted(await queries.description(job.id), job.tasks),
         ("state", state_of(job.state)),
         ("reason", name_of(job.reason) if job.reason else NOTHING),
         *([("scheduled", name_of(job.moved))] if job.moved else []),
@@ -184,7 +184,7 @@ async def job_view(
     return PageView(f"Job {job.id}", joined(parts), place=frame.JOBS, idle_s=0.0 if job.ended else 10.0)
 
 
-def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
+def submitted(description: JobDescription | None, task_count: int) -> list[tuple[str, Piece]]:
     """The command of a job, and further keys that say what it is; the values of its environment are not shown."""
     if description is None:
         return []
@@ -192,7 +192,8 @@ def submitted(description: JobDescription | None) -> list[tuple[str, Piece]]:
     first = next((one for one in tasks if one.command or one.call), description)
     words = first.command if isinstance(first.command, str) else shlex.join(first.command)
     kinds = len({one.command for one in tasks if one.command})
-    more = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else ""
+    is_first_of_many = len(tasks) == 1 and tasks[0].count < task_count
+    more = f" (of task 0; {whole(kinds)} different ones)" if kinds > 1 else " (of task 0)" if is_first_of_many else ""
     command = tag("code", name_of(words, COMMAND_SHOWN)) if words else escaped("a Python callable")
     known: list[tuple[str, Piece]] = [("command", joined((command, more)))]
     if description.env:

@@ -35,9 +35,13 @@ class UnwrittenError(Exception):
 
 
 class _Write:
-    __slots__ = ("_error", "_future", "_given", "_write")
+    __slots__ = ("_error", "_future", "_given", "_write", "after", "before")
 
-    def __init__(self, write: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+    def __init__(
+        self, write: Callable[[], Any], future: asyncio.Future[Any], before: Callable[[], None] | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.before, self.after = before, after
         self._write = write
         self._future = future
         self._given: Any = None
@@ -107,8 +111,13 @@ class BatchWriter:
         """Acknowledge an end (task, attempt) to an agent once the disk has it."""
         self._ends.add(agent, end)
 
-    async def written(self, write: Callable[[], T]) -> T:
+    async def written(
+        self, write: Callable[[], T], before: Callable[[], None] | None = None, after: Callable[[], None] | None = None
+    ) -> T:
         """The result of a write, once it is committed.
+
+        Args:
+            before, after: long statements of the same batch, which a thread executes.
 
         Raises:
             InputError: the writer is closed.
@@ -116,7 +125,7 @@ class BatchWriter:
         if self.closed:
             raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._writes.append(_Write(write, future))
+        self._writes.append(_Write(write, future, before, after))
         self._wake.set()
         return await future  # type: ignore[no-any-return]  # it is what `write` gives
 
@@ -180,12 +189,16 @@ class BatchWriter:
     async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
         began = time.perf_counter()
         self._store.begin(durable=bool(writes))
-        for write in writes:
-            write.make()
-        late = self._store.take_in(news, unix_now_us())
-        # The statements run here, in microseconds; only the wait for the disk is left to a thread. A thread that ran
-        # them would have to win the interpreter back from a busy loop after each.
+        # The statements run here, in microseconds; what takes long, and the wait for the disk, are left to a thread. One
+        # that ran all of them would have to win the interpreter back from a busy loop after each.
         loop = asyncio.get_running_loop()
+        for write in writes:
+            if write.before is not None:
+                await loop.run_in_executor(self._thread, write.before)
+            write.make()
+            if write.after is not None:
+                await loop.run_in_executor(self._thread, write.after)
+        late = self._store.take_in(news, unix_now_us())
         if writes:
             await loop.run_in_executor(self._thread, self._store.commit)
         else:

@@ -218,7 +218,11 @@ class JobService(Component):
                 self._numbers = number, first
             raise
         assign = self._submissions.failover.assign
-        receipts = await self.writer.written(lambda: admit(self._store, jobs, self.queries.now_us, assign))
+        long = [job.encoded for job in jobs if job.encoded.is_long]
+        receipts = await self.writer.written(
+            lambda: admit(self._store, jobs, self.queries.now_us, assign),
+            partial(self._store.keep, long) if long else None, partial(self._store.drop_unused, long) if long else None,
+        )  # fmt: skip
         for job, receipt in zip(jobs, receipts, strict=True):
             if not receipt.known:
                 self._submissions.admit(job)

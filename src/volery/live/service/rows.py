@@ -223,14 +223,6 @@ def is_indexed(query: JobQuery, order: JobOrder) -> bool:
     return order.by == "id" or (order.by == "user" and order.falling)
 
 
-class OpenJob(NamedTuple):
-    """A job that had not ended when the store was last closed."""
-
-    id: JobId
-    first_task: TaskId
-    description: JobDescription
-
-
 class JobRow(msgspec.Struct):
     """A job that is under way, as its row will be."""
 

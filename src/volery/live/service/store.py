@@ -16,12 +16,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
-from volery.live.jobs import JobDescription
+from volery.live.jobs import TASKS_MAX, JobDescription
 from volery.live.messages import TaskReport
+from volery.live.service.descriptions import DESCRIBED, DescriptionReader, EncodedDescription, encoded_at_once
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
 from volery.live.service.rows import (
     NOTHING,
@@ -29,12 +28,9 @@ from volery.live.service.rows import (
     ChangedRows,
     JobListings,
     JobRow,
-    OpenJob,
     UsageTable,
     UserCounters,
     counts_of,
-    digest_of,
-    encoded,
     key_of,
     state_after,
     task_status,
@@ -59,8 +55,6 @@ News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
 _JOB_COLUMNS: Final = ", ".join(name for name in JobRow.__struct_fields__ if name not in ("heard", "counted"))
-_DESCRIBED: Final = "FROM jobs JOIN descriptions ON descriptions.id = description"
-_decode: Final = msgspec.json.Decoder(JobDescription).decode
 _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
 
 
@@ -85,6 +79,7 @@ class JobStore:
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
         changed = ChangedRows(self._read)
+        self.descriptions = DescriptionReader(path, self._read)
         self.changes, self.revisions, self.tasks_at = changed.changes, changed.revisions, changed.tasks_at
         self.shares = ShareHistory(self._sql, self._read)
         self.assigned = AssignmentLedger(self._sql, self._read)
@@ -112,11 +107,6 @@ class JobStore:
 
     def close(self) -> None:
         self._database.close()
-
-    def described(self, number: JobId) -> tuple[TaskId, JobDescription] | None:
-        """The number of a job's first task, and what was asked for."""
-        row = self._read.execute(f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ?", (number,)).fetchone()
-        return (row[0], _decode(row[1])) if row else None
 
     def first_task(self, number: JobId) -> TaskId | None:
         row = self._read.execute("SELECT first_task FROM jobs WHERE id = ?", (number,)).fetchone()
@@ -186,22 +176,38 @@ class JobStore:
         query = "SELECT id, tasks FROM jobs WHERE key = ?"
         return self._sql.execute(query, (key_of(user, key),)).fetchone()  # type: ignore[no-any-return] # two numbers
 
-    def describes(self, number: JobId, description: JobDescription) -> bool:
-        """True if a job was submitted with exactly this description, merged (see `merged`)."""
-        digest = digest_of(encoded(description))
-        return bool(self._one(f"SELECT digest = ? {_DESCRIBED} WHERE jobs.id = ?", digest, number))
+    def describes(self, number: JobId, digest: bytes) -> bool:
+        """True if a job was submitted with exactly the description of this digest."""
+        return bool(self._one(f"SELECT digest = ? {DESCRIBED}", digest, number))
+
+    def keep(self, descriptions: Iterable[EncodedDescription]) -> None:
+        """Write descriptions into the batch that is under way; in a thread, where they are long."""
+        for content, digest in descriptions:
+            described(self._sql, content, digest)
+
+    def drop_unused(self, descriptions: Iterable[EncodedDescription]) -> None:
+        """Take those out again of which no job has come."""
+        unused = (
+            "DELETE FROM descriptions WHERE digest = ? "
+            "AND NOT EXISTS (SELECT 1 FROM jobs WHERE description = descriptions.id)"
+        )
+        self._sql.executemany(unused, ((one.digest,) for one in descriptions))
 
     def insert(
         self, number: JobId, first_task: TaskId, description: JobDescription, task_count: int,
-        obstacles: Sequence[tuple[int, str]], now_us: int,
+        obstacles: Sequence[tuple[int, str]], now_us: int, kept: EncodedDescription | None = None,
     ) -> None:  # fmt: skip
-        """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run."""
+        """Take a job in, merged (see `merged`), with the tasks (place and reason) that no machine can run.
+
+        Args:
+            kept: the description, if it is encoded already.
+        """
         if obstacles:
             self._sql.executemany(
                 "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",
                 ((number, place, reason, self._next_revision()) for place, reason in obstacles),
             )
-        content = described(self._sql, encoded(description))
+        content = described(self._sql, *(kept or encoded_at_once(description)))
         self._sql.execute(
             "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
             "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -408,24 +414,22 @@ class JobStore:
         row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
         return row[0] if row else None
 
-    def open_job(self, number: JobId) -> OpenJob | None:
-        """A job that has not ended; None where it has."""
-        query = f"SELECT first_task, content {_DESCRIBED} WHERE jobs.id = ? AND ended_us IS NULL"
-        row = self._read.execute(query, (number,)).fetchone()
-        return OpenJob(number, row[0], _decode(row[1])) if row else None
+    def begun(self, number: JobId, first: int = 0, end: int = TASKS_MAX) -> dict[int, tuple[int, int]]:
+        """The attempts of tasks between two places that have begun and not ended: place -> how many, and a number.
 
-    def begun(self, number: JobId) -> dict[int, tuple[int, int]]:
-        """The attempts of each task that has begun and not ended: place -> how many, and the number of the last.
-
-        The latter is the scheduler's own number.
+        The number is the scheduler's own, of the last attempt.
         """
         query = (
-            "SELECT place, attempt, launched FROM tasks "
-            "WHERE job = ? AND node != '' AND state NOT IN ('finished', 'failed', 'killed')"
+            "SELECT place, attempt, launched FROM tasks WHERE job = ? AND place >= ? AND place < ? "
+            "AND node != '' AND state NOT IN ('finished', 'failed', 'killed')"
         )
-        return {place: (attempt + 1, launched) for place, attempt, launched in self._read.execute(query, (number,))}
+        rows = self._read.execute(query, (number, first, end))
+        return {place: (attempt + 1, launched) for place, attempt, launched in rows}
 
-    def ended_places(self, number: JobId) -> set[int]:
-        """The places of a job's tasks that need not run again."""
-        query = "SELECT place FROM tasks WHERE job = ? AND state IN ('finished', 'failed', 'killed')"
-        return {row[0] for row in self._read.execute(query, (number,))}
+    def ended_places(self, number: JobId, first: int = 0, end: int = TASKS_MAX) -> set[int]:
+        """The places between two of a job's tasks that need not run again."""
+        query = (
+            "SELECT place FROM tasks WHERE job = ? AND place >= ? AND place < ? "
+            "AND state IN ('finished', 'failed', 'killed')"
+        )
+        return {place for (place,) in self._read.execute(query, (number, first, end))}

@@ -19,8 +19,9 @@ from volery.core.events import JobAccepted, JobDone, JobRejected, Preemption
 from volery.live.jobs import JobDescription, TaskDescription, merged
 from volery.live.messages import AttemptState, AttemptUsage, PreemptionReport, TaskReport
 from volery.live.service import rows
-from volery.live.service.forecast_inputs import reading
+from volery.live.service.descriptions import encoded_at_once
 from volery.live.service.rows import ORDERS, JobOrder, JobQuery, UserCounters, UserLoad
+from volery.live.service.schema import reading
 from volery.live.service.store import JobStore, News
 from volery.live.status import JobStatus, TaskUsage
 
@@ -70,6 +71,14 @@ def insert(store: JobStore, task_count: int = 2, number: int = 0, **words: str) 
 
 def report(place: int, state: AttemptState, at_us: int = 0, attempt: int = 0, **words: object) -> TaskReport:
     return TaskReport(FIRST + place, 0, attempt, "node/1", state, at_us, **words)  # type: ignore[arg-type]  # of each kind
+
+
+def description(store: JobStore, number: int) -> JobDescription | None:
+    return asyncio.run(store.descriptions.whole(number))
+
+
+def digest(description: JobDescription) -> bytes:
+    return encoded_at_once(description).digest
 
 
 def job(store: JobStore, number: int = 0) -> JobStatus:
@@ -216,8 +225,8 @@ def test_a_batch_that_is_rolled_back_never_was(tmp_path: Path) -> None:
     store.commit()
     assert (store.job(1), job(store).running, job(store).finished) == (None, 0, 1)
     assert store.changes(0, 9)[-1].revision == store.revision
-    assert store.describes(0, JobDescription(command="true", tasks=2, key="k"))
-    assert not store.describes(0, JobDescription(command="false", tasks=2, key="k"))
+    assert store.describes(0, digest(JobDescription(command="true", tasks=2, key="k")))
+    assert not store.describes(0, digest(JobDescription(command="false", tasks=2, key="k")))
     store.close()
 
 
@@ -234,11 +243,9 @@ def test_a_restart_keeps_everything(tmp_path: Path, store: JobStore) -> None:
     assert store.changes(0, 99) == before
     assert store.revision == revision
     assert store.next_numbers() == (2, FIRST + 3)
-    unfinished = [store.open_job(number) for number in store.open_ids()]
-    assert [(job.id, store.cancelling(job.id)) for job in unfinished if job] == [(0, False), (1, True)]
-    assert unfinished[0] is not None
-    assert unfinished[0].description == JobDescription(command="true", tasks=3, key="k")
-    assert store.open_job(2) is None
+    assert [(number, store.cancelling(number)) for number in store.open_ids()] == [(0, False), (1, True)]
+    assert description(store, 0) == JobDescription(command="true", tasks=3, key="k")
+    assert description(store, 2) is None
     assert store.ended_places(0) == {1}
     assert store.result(0, 1) == b"r"
     assert store.result(0, 2) == b""
@@ -480,7 +487,7 @@ def test_reports_never_rewrite_what_a_job_carries(tmp_path: Path) -> None:
     for place in range(50):
         store.take_in([report(place, "running"), report(place, "finished")], 0)
     assert (tmp_path / "jobs.sqlite-wal").stat().st_size < 50 * 40_000, "ten pages a batch at most, of 4 kB each"
-    assert store.described(0) == (FIRST, described)
+    assert (store.first_task(0), description(store, 0)) == (FIRST, described)
 
 
 def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
@@ -490,8 +497,8 @@ def test_equal_tasks_and_equal_jobs_are_kept_once(tmp_path: Path) -> None:
     store.insert(1, FIRST + 100_000, many, 100_000, [], 1_000)
     store.checkpoint(whole=True)
     assert (tmp_path / "jobs.sqlite").stat().st_size < 200_000
-    assert store.describes(1, many)
+    assert store.describes(1, digest(many))
     assert store._one("SELECT count(*) FROM descriptions") == 1
-    found = store.described(1)
+    found = description(store, 1)
     assert found is not None
-    assert found[1].tasks == (TaskDescription(count=100_000),)
+    assert found.tasks == (TaskDescription(count=100_000),)
