@@ -189,8 +189,8 @@ class BatchWriter:
     async def _write_batch(self, news: list[News], writes: list[_Write]) -> None:
         began = time.perf_counter()
         self._store.begin(durable=bool(writes))
-        # The statements run here, in microseconds; what takes long, and the wait for the disk, are left to a thread. One
-        # that ran all of them would have to win the interpreter back from a busy loop after each.
+        # The statements run here, in microseconds; what takes long, and the wait for the disk, are left to a thread.
+        # One that ran all of them would have to win the interpreter back from a busy loop after each.
         loop = asyncio.get_running_loop()
         for write in writes:
             if write.before is not None:

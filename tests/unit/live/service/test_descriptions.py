@@ -1,4 +1,4 @@
-"""A long description is written and read in pieces, and is the same as a short one; of a part only a part is decoded."""
+"""A long description is written and read in pieces, and is the same as a short one."""
 
 from __future__ import annotations
 
