@@ -14,10 +14,11 @@ from pathlib import Path
 from volery.core.capabilities import CrashRecovery
 from volery.core.component import Component, Deployment
 from volery.core.events import Cancel, Event, Fact, JobAccepted, JobDone, JobRejected, MoreTasks, Submit, TimerFired
-from volery.core.model import SUBMITTER, Address, Key, Message, Task, TaskId, Time
+from volery.core.model import SUBMITTER, Address, JobId, Key, Message, Task, TaskId, Time
 from volery.core.port import Problem
 from volery.live.config.constraints import Fleet
 from volery.live.config.machine import Machine
+from volery.live.messages import AttemptState, TaskReport, identity_of, number_of
 from volery.live.node.agent import NodeAgent
 from volery.live.service.job_service import job_service
 from volery.live.service.store import JobStore
@@ -55,6 +56,18 @@ class Loopback:
         self._counts: dict[int, int] = {}
         self._left: dict[int, set[TaskId]] = {}
 
+    def identity(self, number: int) -> JobId:
+        """What schedulers call a job."""
+        first = self.store.first_task(number)
+        assert first is not None
+        return identity_of(number, first)
+
+    def end(self, number: int, state: AttemptState, at_us: Time) -> TaskReport:
+        """A report of the first attempt at the first task of a job."""
+        first = self.store.first_task(number)
+        assert first is not None
+        return TaskReport(first, self.identity(number), 0, "node/0", state, at_us)
+
     def post(self, event: Event) -> None:
         asyncio.get_running_loop().call_soon(self.service.handle, event, "here", 0)
 
@@ -64,8 +77,8 @@ class Loopback:
                 if self._standins:
                     self.sent_to.append(to)
                 else:
-                    assert to == f"gm/{job.id}"
-                self.submitted.append(job.id)
+                    assert to == f"gm/{number_of(job.id)}"
+                self.submitted.append(number_of(job.id))
                 if self.silent:
                     return
                 if self._rejections:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from tests.live.federations import Federation, plan
 from volery.architectures.hydra.recovery import IDS
 from volery.architectures.megha.messages import ATTEMPTS
 from volery.core.errors import InputError
+from volery.live.config.federation import layout_digest
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.mailboxes import Inbox
 from volery.live.transport.broker import DOUBT_S, INCARNATION_MAX, BrokerTransport, FrameAssembly, pieces
@@ -54,7 +56,7 @@ def test_frames_arrive_whole_and_in_order(broker: str) -> None:
         await left.open("left", lambda sender, frame: None)
         await right.open("right", on_frame)
         async with asyncio.timeout(LIMIT_S):
-            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            await asyncio.gather(left.meet(["right"], LIMIT_S), right.meet(["left"], LIMIT_S))
             for frame in sent:
                 left.send("right", frame)
             await complete.wait()
@@ -81,6 +83,78 @@ def test_hosts_of_different_configurations_do_not_meet(broker: str) -> None:
     asyncio.run(scenario())
 
 
+def test_a_host_whose_file_differs_only_in_hosts_is_refused(broker: str) -> None:
+    async def scenario() -> None:
+        troubles: list[str] = []
+        left, right = (
+            BrokerTransport(broker, "layouts", "same", troubles.append, layout_digest(layout))
+            for layout in ({"gm": ["gm/0"], "lm": ["lm/0"]}, {"gm": ["gm/0", "lm/0"]})
+        )
+        await left.open("gm", lambda sender, frame: None)
+        with pytest.raises(InputError, match=r"host gm has other \[hosts\] in its file; start all hosts with the same"):
+            await right.open("lm", lambda sender, frame: None)
+        assert any("host lm has other [hosts]" in trouble for trouble in troubles)
+        earlier = BrokerTransport(broker, "layouts", "same", troubles.append)
+        await earlier.open("lm", lambda sender, frame: None)
+        assert not await earlier.meet(["gm"], LIMIT_S), "a host of the version before sends no digest"
+        for one in (left, right, earlier):
+            await one.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_with_another_file_keeps_nobody_away_who_belongs_here(broker: str) -> None:
+    """Its service manager may start it again and again."""
+
+    async def scenario() -> None:
+        troubles: list[str] = []
+        there, back = (BrokerTransport(broker, "strangers", "same", troubles.append) for _ in range(2))
+        await there.open("gm", lambda sender, frame: None)
+        stranger = BrokerTransport(broker, "strangers", "other", lambda trouble: None)
+        await stranger.connect("node")
+
+        async def greet() -> None:
+            while True:
+                stranger._greet(wants_answer=True)
+                await asyncio.sleep(0.01)
+
+        greeting = asyncio.create_task(greet())
+        await back.open("lm", lambda sender, frame: None)
+        assert not await back.meet(["gm"], LIMIT_S)
+        assert any("host node runs another configuration" in trouble for trouble in troubles)
+        greeting.cancel()
+        for one in (there, back, stranger):
+            await one.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(3))
+def test_a_host_that_waits_for_a_dead_one_ends_its_wait_though_a_hello_comes_at_its_end(
+    broker: str, turns: int
+) -> None:
+    async def scenario() -> None:
+        transport = BrokerTransport(broker, f"dead-{turns}", "same")
+        await transport.open("lm", lambda sender, frame: None)
+
+        async def greet_late() -> None:
+            await asyncio.sleep(0.05)
+            time.sleep(0.1)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            transport._changed.set()
+
+        waiting = asyncio.create_task(transport.meet(["dead"], 0.1))
+        greeting = asyncio.create_task(greet_late())
+        done, _ = await asyncio.wait({waiting}, timeout=LIMIT_S)
+        assert done, "it waits for ever"
+        assert waiting.result() == {"dead"}
+        await greeting
+        await transport.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_name_is_used_once(broker: str) -> None:
     async def scenario() -> None:
         first, second = (BrokerTransport(broker, "twice", "same", lambda trouble: None) for _ in range(2))
@@ -89,7 +163,7 @@ def test_a_name_is_used_once(broker: str) -> None:
             with pytest.raises(InputError, match="every host runs once"):
                 await second.open("gm", lambda sender, frame: None)
             lm = BrokerTransport(broker, "twice", "same", lambda trouble: None)
-            await asyncio.gather(first.meet(["lm"]), lm.open("lm", lambda sender, frame: None))
+            await asyncio.gather(first.meet(["lm"], LIMIT_S), lm.open("lm", lambda sender, frame: None))
         await lm.close()
         await first.close()
         await second.close()
@@ -261,13 +335,13 @@ def test_a_broker_that_was_restarted_is_used_again_and_the_loss_is_told(mortal_b
         await left.open("left", lambda sender, frame: None)
         await right.open("right", on_frame)
         async with asyncio.timeout(LIMIT_S):
-            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            await asyncio.gather(left.meet(["right"], LIMIT_S), right.meet(["left"], LIMIT_S))
             left.send("right", b"before")
             await until(lambda: heard == [b"before"])
             mortal_broker.kill()
             await until(lambda: sum("is lost" in trouble for trouble in troubles) == 2)
             await asyncio.to_thread(mortal_broker.start)
-            await asyncio.gather(left.meet(["right"]), right.meet(["left"]))
+            await asyncio.gather(left.meet(["right"], LIMIT_S), right.meet(["left"], LIMIT_S))
             while b"after" not in heard:
                 left.send("right", b"after")
                 await asyncio.sleep(0.05)

@@ -84,7 +84,7 @@ def test_jobs_of_a_global_master_that_never_comes_back_run_at_another_once(open_
         numbers = sent(client, command)
         gm.running.send_signal(signal.SIGKILL)
         moved = until_moved(client, numbers[0])
-        assert moved.moved.startswith("at gm/1 since epoch 1, because gm/0 does not answer since 2")
+        assert moved.moved.startswith("at gm/1 since epoch 1, because gm/0 does not answer and was given up at 2")
         numbers += [client.send({"command": command, "tasks": 6}).id for _ in range(2)]
         (open_folder / "go").touch()
         found = [ended(client, number) for number in numbers]

@@ -128,8 +128,8 @@ def test_a_late_acceptance_of_another_scheduler_does_not_keep_a_job_from_the_one
         it.service.handle(PeerLost("gm/2"), SUBMITTER, 0)  # a second move, which is not on the disk yet
         while not committing.is_set():
             await asyncio.sleep(0)
-        it.service.handle(TimerFired(0), SUBMITTER, 0)
-        it.service.handle(JobAccepted(0), "gm/0", 0)
+        it.service.handle(TimerFired(it.identity(0)), SUBMITTER, 0)
+        it.service.handle(JobAccepted(it.identity(0)), "gm/0", 0)
         disk.set()
         while it.sent_to != ["gm/0", "gm/1", "gm/1"]:
             await asyncio.sleep(0)
@@ -230,7 +230,7 @@ def test_what_is_another_hosts_is_submitted_once_that_is_heard_of_and_what_has_e
 
     async def scenario() -> None:
         async with loopback(tmp_path, elsewhere=("gm/0", "gm/1")) as it:
-            it.post(TaskReport(0, 0, 0, "node/0", "finished", 5))  # an end that a node host has kept
+            it.post(it.end(0, "finished", 5))  # an end that a node host has kept
             while it.service.queries.tasks(0, 0, 1)[0].state != "finished":
                 await changed(it)
             assert it.submitted == []
@@ -269,9 +269,9 @@ def test_a_job_that_has_ended_while_it_waited_to_be_submitted_again_is_not(
             await asyncio.sleep(0)
 
         async def busy(_: SubmitThrottle) -> None:
-            it.post(TaskReport(0, number, 0, "node/0", "running", 1))
-            it.post(TaskReport(0, number, 0, "node/0", "finished", 2))
-            it.post(JobDone(number))
+            it.post(it.end(number, "running", 1))
+            it.post(it.end(number, "finished", 2))
+            it.post(JobDone(it.identity(number)))
             await ended(it, number)
 
         monkeypatch.setattr(SubmitThrottle, "room", busy)
@@ -353,8 +353,9 @@ def test_a_job_whose_reports_never_come_ends_although_the_disk_was_full_when_it_
         it.silent = True
         it.service.writer.reports_late_s = 0.001
         number = await submit(it, command="true")
-        it.post(JobDone(number))
-        assert (await ended(it, number)).reason == "the ends of 1 tasks were not reported"
+        it.post(JobDone(it.identity(number)))
+        job = await ended(it, number)
+        assert (job.state, job.reason) == ("failed", "the ends of 1 tasks were not reported")
         assert tried == [number] * 2
 
     monkeypatch.setattr(JobStore, "give_up_waiting", full)
@@ -396,12 +397,17 @@ def test_nothing_more_of_a_hundred_thousand_tasks_is_sent_once_their_job_is_canc
         await it.service.cancel(number)
         written = len(sent)
         other = await submit(it, command="true", tasks=3 * TASKS_PER_TURN)
-        while not (isinstance(sent[-1], MoreTasks) and sent[-1].job == other and sent[-1].first == 2 * TASKS_PER_TURN):
+        while not (
+            isinstance(sent[-1], MoreTasks)
+            and sent[-1].job == it.identity(other)
+            and sent[-1].first == 2 * TASKS_PER_TURN
+        ):
             await asyncio.sleep(0)
         (order,) = [at for at, message in enumerate(sent) if isinstance(message, Cancel)]
         assert order <= written + 1, "the order passes all but what has been handed over"
         assert [type(message) for message in sent[order + 1 :]] == [Submit, MoreTasks, MoreTasks], "of the other job"
-        assert [message.job.id for message in sent if isinstance(message, Submit)] == [number, other]
+        begun = [message.job.id for message in sent if isinstance(message, Submit)]
+        assert begun == [it.identity(number), it.identity(other)]
 
     play(tmp_path, scenario)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.live.bench import LIMIT_S, gone, written
+from tests.live.chaos.roles import supervisor_process
 from tests.live.conftest import RUN_AS
 
 from volery.core.errors import InputError
@@ -19,6 +20,7 @@ from volery.core.model import Address, Task
 from volery.live.command import Command, encode_payload
 from volery.live.config.limits import NO_RULES, Isolation, NodeRules
 from volery.live.messages import TaskReport
+from volery.live.node import supervisor_client
 from volery.live.node.agent import NodeAgent
 from volery.live.node.executor import OnEnd
 from volery.live.node.supervisor_client import SupervisorClient, SupervisorLost
@@ -302,5 +304,50 @@ def test_a_host_that_was_silent_too_long_begins_anew_and_so_does_one_without_a_s
         async with last_incarnation(free_folder) as third:
             assert await third.open() == []
             await gone(int(pid))
+
+    asyncio.run(scenario())
+
+
+@asynccontextmanager
+async def stopped(folder: Path) -> AsyncIterator[None]:
+    """The supervisor of a state folder is stopped, and goes on afterwards."""
+    pid = supervisor_process(folder / "agent")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_host_does_not_wait_for_ever_for_a_supervisor_that_does_not_answer(
+    free_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        first = Host(free_folder)
+        await first.open()
+        first.start(0, "sh", "-c", f"echo $$ > {free_folder}/pid; sleep 1000")
+        await written(free_folder / "pid")
+        first.die()
+        async with stopped(free_folder):
+            monkeypatch.setattr(supervisor_client, "ANSWER_S", 0.2)
+            with pytest.raises(SupervisorLost, match=r"has not answered for 0\.2 s"):
+                await Host(free_folder).open()
+            monkeypatch.undo()
+        async with last_incarnation(free_folder) as second:
+            assert [task for _, task, _, _ in await second.open()] == [0], "what ran goes on"
+
+    asyncio.run(scenario())
+
+
+def test_a_host_ends_though_its_supervisor_does_not(
+    free_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        first = Host(free_folder)
+        await first.open()
+        async with stopped(free_folder):
+            monkeypatch.setattr(supervisor_client, "END_S", 0.2)
+            await first.agent.close()
+            assert "their supervisor goes on without this host" in caplog.text
 
     asyncio.run(scenario())

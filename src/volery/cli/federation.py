@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from volery.live.runtime.replay import Replayed
 
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log lines as JSON objects.")]
+GiveUpJobs = Annotated[
+    bool,
+    typer.Option("--give-up-jobs", help="Start with an older or empty store; jobs and ends that it lacks are lost."),
+]
 CLUSTER_PARAMETERS = ("lms", "groups")
 GM_PARAMETERS = ("gms", "distributors")
 OPEN_API = "  (no tokens: whoever uses this machine may do everything; volery token add)"
@@ -78,6 +82,7 @@ def up(
     api: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")] = DEFAULT_API,
     folder: Annotated[Path, typer.Option("-o", "--folder", help="For jobs, output and journals.")] = Path("federation"),
     run_as: Annotated[str, typer.Option(metavar="ACCOUNT", help="Whom tasks run as, where this is root.")] = "",
+    give_up_jobs: GiveUpJobs = False,
     log_json: LogJson = False,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +101,7 @@ def up(
             run_as=run_as,
         )  # fmt: skip
         federation = resolve(file, Path(), choose)
-    run_host(federation, ALL, as_json, log_json)
+    run_host(federation, ALL, as_json, log_json, give_up_jobs)
 
 
 def _refuse_beside_file(context: typer.Context) -> None:
@@ -130,7 +135,7 @@ def sizes_of(architecture: str, clusters: int, gms: int, nodes: int) -> dict[str
     return sizes
 
 
-def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
+def run_host(federation: Any, name: str, as_json: bool, log_json: bool, give_up_jobs: bool = False) -> None:
     """Run one host of a federation in this process until Ctrl-C.
 
     Raises:
@@ -151,7 +156,7 @@ def run_host(federation: Any, name: str, as_json: bool, log_json: bool) -> None:
         except (InputError, PipeClosedError) as error:  # a host is at work also where nobody reads that it is
             log.warning("the address of the API could not be printed: %s", error)
 
-    run_loop(serve(federation, name, tell))
+    run_loop(serve(federation, name, tell, give_up_jobs))
     log.info("host %s has ended", name)
 
 
@@ -250,7 +255,7 @@ def discover(
 
 
 HOST, RESULTS = "HOST", "results"
-OF_HOSTS: Final = ("-c", "--config", "--log-json")
+OF_HOSTS: Final = ("-c", "--config", "--log-json", "--give-up-jobs")
 OF_RESULTS: Final = ("--port", "--host")
 WITH_VALUE: Final = ("-c", "--config", "--port", "--host")
 
@@ -308,6 +313,7 @@ serve_app = typer.Typer(
 def host(
     context: typer.Context,
     config: Annotated[Path, option("The federation.", "-c", "--config", form="FEDERATION.toml")],
+    give_up_jobs: GiveUpJobs = False,
     log_json: LogJson = False,
     as_json: AsJson = False,
 ) -> None:
@@ -317,7 +323,7 @@ def host(
     """
     from volery.live.config.federation import read_federation
 
-    run_host(read_federation(config, choose), str(context.info_name), as_json, log_json)
+    run_host(read_federation(config, choose), str(context.info_name), as_json, log_json, give_up_jobs)
 
 
 serve_app.command(RESULTS)(browse)

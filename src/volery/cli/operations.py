@@ -71,7 +71,7 @@ def _node_row(node: NodeStatus, *, amounts: bool) -> list[str]:
 
 
 def hosts(api: Api = None, as_json: AsJson = False) -> None:
-    """List the hosts: what each holds, and whether it answers."""
+    """List the hosts: what each holds, whether it answers, and what it waits for if it has not opened."""
     with connected(api, as_json) as client:
         found = client.hosts()
     if as_json:
@@ -85,7 +85,8 @@ def _host_row(host: HostStatus) -> list[str]:
     from volery.live.status import held_by
 
     return [
-        host.name, host.state, moment(host.heard_us), f"{host.jobs:,}" if host.jobs else "",
+        host.name, ", ".join(filter(None, (host.state, host.wait))), moment(host.heard_us),
+        f"{host.jobs:,}" if host.jobs else "",
         held_by(host.components, host.nodes), "" if host.pid is None else str(host.pid), moment(host.started_us),
         host.version, str(host.incarnation or ""), host.hostname,
     ]  # fmt: skip

@@ -183,17 +183,24 @@ def print_results(
 
 
 def omission_rows(found: Omissions) -> list[tuple[str, str]]:
-    """The work that a run leaves out of a trace, as names and figures: in all, and by reason."""
+    """The omissions of a run as names and figures: in all by effect, and by reason."""
+    from volery.core.omissions import EFFECTS
     from volery.look.text import percent
-    from volery.report.notes import share
+    from volery.report.notes import TITLES, share
 
-    if not found.reasons:
-        return []
-    rows = [("left out of a run", share(found))]
-    for one in found.reasons:
-        held = f", {percent(one.machine_share)} of the machine time" if one.machine_share else ""
-        rows.append((f"left out: {one.reason}", f"{one.tasks:,} task{'s' if one.tasks > 1 else ''}{held}"))
+    rows = []
+    for effect in EFFECTS:
+        part = found.of(effect)
+        if part.reasons:
+            rows.append((TITLES[effect].lower(), share(part)))
+        for one in part.reasons:
+            held = f", {percent(one.machine_share)} of the machine time" if one.machine_share else ""
+            rows.append((f"{effect.replace('-', ' ')}: {one.reason}", f"{_tasks(one.tasks)}{held}"))
     return rows
+
+
+def _tasks(count: int) -> str:
+    return f"{count:,} task{'s' if count > 1 else ''}"
 
 
 def print_tables(results: Results) -> None:

@@ -1,12 +1,13 @@
-"""Work of a trace that a run leaves out, counted by reason, and in words why a task fits no machine.
+"""Counts of all that a run omits of a trace, by effect and reason, and in words why a task fits no machine.
 
-It is here because workload, metrics, report and live need it, and share nothing but core.
+A reader that drops or changes something, or cannot resolve it, counts it here, so that every run states it. The types
+are in core because workload, metrics, report and live need them, and share nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,7 +15,17 @@ from volery.core.model import Amounts, Cluster, TaskId
 from volery.core.trace import Trace
 
 LARGE: Final = 0.01
-"""A share of the machine time above which a run states in its first line what it leaves out."""
+"""A share of jobs, tasks, waits or machine time above which a run states in its first line what it omits."""
+Effect = Literal["left-out", "changed", "waits", "requests"]
+LEFT_OUT: Final = "left-out"
+"""Tasks that are not replayed."""
+CHANGED: Final = "changed"
+"""Tasks that are replayed otherwise than the source states."""
+WAITS: Final = "waits"
+"""Tasks that do not wait for all that the source states."""
+REQUESTS: Final = "requests"
+"""Tasks that ask for nothing of a resource, as the source does not state their request."""
+EFFECTS: Final[tuple[Effect, ...]] = (LEFT_OUT, WAITS, REQUESTS, CHANGED)
 UNITS: Final = {
     "cpu_milli": ("core-seconds", 1e-3), "memory_mb": ("MB-seconds", 1.0), "gpu_milli": ("GPU-seconds", 1e-3)
 }  # fmt: skip
@@ -32,15 +43,17 @@ def machine_unit(resources: Sequence[str]) -> tuple[str, float]:
 
 
 class Omission(msgspec.Struct, frozen=True):
-    """Tasks that are left out for one reason.
+    """Tasks of a trace that are omitted, in whole or in part, for one reason.
 
     Args:
         reason: in plain words, to be read after "left out:".
-        jobs: that lose a task for this reason.
-        tasks: how many are left out.
+        jobs: that have such a task.
+        tasks: how many there are.
         machine_time: of these tasks as far as it is known, in the unit of `Omissions`.
         machine_share: the same as a share of all machine time, 0 to 1.
         unmeasured: tasks among these whose machine time is not known, or only in part.
+        waits: of these tasks for others that are not heeded.
+        effect: on the tasks.
     """
 
     reason: str
@@ -49,17 +62,20 @@ class Omission(msgspec.Struct, frozen=True):
     machine_time: float = 0.0
     machine_share: float = 0.0
     unmeasured: int = 0
+    waits: int = 0
+    effect: Effect = LEFT_OUT
 
 
 class Omissions(msgspec.Struct, frozen=True):
-    """Work that is left out of a trace, and the size of the whole trace.
+    """All that a run omits of a trace, and the size of the whole trace.
 
     Args:
         jobs, tasks: of the trace, with those that are left out.
         machine_time: of all tasks where it is known, with those that are left out.
         unit: of machine time, for example "core-seconds".
         jobs_left_out: jobs of which no task is left.
-        reasons: why, the largest machine time first; empty: nothing is left out.
+        reasons: why, the largest machine time first; empty: nothing is omitted.
+        waits: of a task for another that the source states, with those that are not heeded.
     """
 
     jobs: int
@@ -68,26 +84,44 @@ class Omissions(msgspec.Struct, frozen=True):
     unit: str
     jobs_left_out: int = 0
     reasons: tuple[Omission, ...] = ()
+    waits: int = 0
+
+    def of(self, *effects: Effect) -> Omissions:
+        """The omissions that have one of these effects."""
+        reasons = tuple([one for one in self.reasons if one.effect in effects])
+        jobs = self.jobs_left_out if LEFT_OUT in effects else 0
+        return msgspec.structs.replace(self, reasons=reasons, jobs_left_out=jobs)
 
     @property
-    def tasks_left_out(self) -> int:
-        """Tasks that are left out, over all reasons."""
-        return sum(one.tasks for one in self.reasons)
+    def tasks_omitted(self) -> int:
+        """Tasks that are omitted, over all reasons; one may have several."""
+        return min(sum(one.tasks for one in self.reasons), self.tasks)
+
+    @property
+    def waits_omitted(self) -> int:
+        """Waits that are not heeded, over all reasons."""
+        return sum(one.waits for one in self.reasons)
 
     @property
     def machine_share(self) -> float:
-        """Share of the machine time that is left out, as far as it is known."""
-        return sum(one.machine_share for one in self.reasons)
+        """Share of the machine time that is omitted, as far as it is known."""
+        return min(sum(one.machine_share for one in self.reasons), 1.0)
 
     @property
     def unmeasured(self) -> int:
-        """Tasks that are left out and whose machine time is not known."""
+        """Tasks that are omitted and whose machine time is not known."""
         return sum(one.unmeasured for one in self.reasons)
 
     @property
     def is_large(self) -> bool:
-        """True if over 1 % of the machine time is left out, or over 1 % of all tasks with unknown machine time."""
-        return self.machine_share > LARGE or self.unmeasured > LARGE * self.tasks
+        """True if an effect concerns over 1 % of the jobs, tasks, waits or machine time."""
+        return any(self.of(effect)._is_large for effect in EFFECTS)
+
+    @property
+    def _is_large(self) -> bool:
+        jobs = max(self.jobs_left_out, sum(one.jobs for one in self.reasons))
+        counts = ((jobs, self.jobs), (self.tasks_omitted, self.tasks), (self.waits_omitted, self.waits))
+        return self.machine_share > LARGE or any(part > LARGE * whole for part, whole in counts)
 
 
 GB_MB = 1024

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-import cloudpickle
 import httpx2
 import msgspec
 
 from volery.core.errors import InputError
 from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
+from volery.live.pickles import dumps
 from volery.live.status import (
     DEFAULT_PORT,
     LOG_OFFSET,
@@ -152,7 +152,7 @@ def user_name() -> str:
 def calls(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], **words: Any) -> JobDescription:
     """A job that calls a function once per tuple of arguments; `words` are further keys of a job."""
     name = words.pop("name", getattr(function, "__name__", "call"))
-    tasks = tuple(TaskDescription(call=cloudpickle.dumps((function, given, {}))) for given in arguments)
+    tasks = tuple(TaskDescription(call=dumps((function, given, {}))) for given in arguments)
     return JobDescription(name=name, tasks=tasks, **words)
 
 

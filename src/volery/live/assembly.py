@@ -17,7 +17,7 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SUBMITTER, Address
 from volery.live.clock import unix_now_us
-from volery.live.config.federation import ALL, DISCOVERED, Federation, located
+from volery.live.config.federation import ALL, DISCOVERED, Federation, layout_digest, located
 from volery.live.config.limits import JournalSize
 from volery.live.config.plan import host_recovery, recovery_in_words
 from volery.live.messages import HostName
@@ -55,6 +55,7 @@ class LiveHost(NamedTuple):
 async def running(
     federation: Federation, name: HostName = ALL, front: MakeFrontend | None = None, recorder: Recorder | None = None,
     executor: Executor | None = None, make_host: type[Host] = Host, unreceived: UnreceivedReports | None = None,
+    gives_up_jobs: bool = False,
 ) -> AsyncIterator[LiveHost]:  # fmt: skip
     """Run a host; leaving the context ends what runs there, hands over what was sent, and closes the journal.
 
@@ -67,6 +68,7 @@ async def running(
         make_host: a kind of host that also measures itself.
         unreceived: ends of tasks that the host has reported and that were not received, from one of its incarnations
             in this process to the next.
+        gives_up_jobs: see `SubmitterSite`.
 
     Raises:
         InputError: there is no such host, or something that it needs cannot be had.
@@ -75,11 +77,11 @@ async def running(
     layout = _layout(federation, name, deployment)
     _demand_safe(federation, deployment, layout[name], front, executor)
     with host_lock(federation.folder, name):
-        transport = _transport(federation) if name != ALL else None
+        transport = _transport(federation, layout) if name != ALL else None
         try:
             incarnation = await _incarnation(federation, name, transport, layout)
             started = _started(federation, name, incarnation, layout, transport, front, recorder, executor, make_host,
-                               unreceived)  # fmt: skip
+                               unreceived, gives_up_jobs)  # fmt: skip
             async with started as at_work:
                 yield at_work
         finally:
@@ -88,7 +90,7 @@ async def running(
 
 
 async def _incarnation(
-    federation: Federation, name: HostName, transport: Transport | None, layout: Collection[HostName]
+    federation: Federation, name: HostName, transport: Transport | None, layout: Mapping[HostName, Collection[Address]]
 ) -> int:
     """The incarnation that a host begins: the next by its folder, or by what its peers have met.
 
@@ -98,7 +100,8 @@ async def _incarnation(
     known = next_incarnation(federation.folder, name)
     if transport is None:
         return known
-    begins = await transport.claim(name, known, [host for host in layout if host != name])
+    peers = [host for host in layout if host != name]
+    begins = await transport.claim(name, known, peers, patient=SUBMITTER in layout[name])
     if begins != known:
         told = "host %s begins incarnation %d, not %d as in its folder: other hosts have met its incarnation %d"
         log.warning(told, name, begins, known, begins - 1)
@@ -109,7 +112,7 @@ async def _incarnation(
 async def _started(
     federation: Federation, name: HostName, incarnation: int, layout: Mapping[HostName, tuple[Address, ...]],
     transport: Transport | None, make_front: MakeFrontend | None, recorder: Recorder | None, executor: Executor | None,
-    make_host: type[Host], unreceived: UnreceivedReports | None,
+    make_host: type[Host], unreceived: UnreceivedReports | None, gives_up_jobs: bool,
 ) -> AsyncIterator[LiveHost]:  # fmt: skip
     """A host whose name is claimed; arguments as for `running`."""
     folder, file, deployment = federation.folder, federation.file, federation.plan.build(incarnation)
@@ -123,7 +126,7 @@ async def _started(
     front = register = None
     if SUBMITTER in layout[name]:
         post = partial(inbox.post, SUBMITTER, source=SUBMITTER)
-        site = SubmitterSite(federation, deployment, post, layout, name, incarnation)
+        site = SubmitterSite(federation, deployment, post, layout, name, incarnation, transport, gives_up_jobs)
         front = (make_front or job_frontend)(site)
         hosted[SUBMITTER], register = front.component, front.register or site.register()
     persist_incarnation(folder, name, incarnation)
@@ -253,10 +256,12 @@ def _journal(
     return SegmentedJournal(federation.folder / "journal", header, federation.file.durability, size, components)
 
 
-def _transport(federation: Federation) -> Transport:
+def _transport(federation: Federation, layout: Mapping[HostName, Collection[Address]]) -> Transport:
     from volery.live.transport.broker import BrokerTransport
 
-    return BrokerTransport(federation.broker, federation.file.name, federation.plan.configuration)
+    return BrokerTransport(
+        federation.broker, federation.file.name, federation.plan.configuration, layout=layout_digest(layout)
+    )
 
 
 def job_frontend(site: SubmitterSite) -> Frontend:
@@ -265,11 +270,14 @@ def job_frontend(site: SubmitterSite) -> Frontend:
     return JobFrontend(site)
 
 
-async def serve(federation: Federation, name: HostName, tell: Callable[[LiveHost], None]) -> None:
+async def serve(
+    federation: Federation, name: HostName, tell: Callable[[LiveHost], None], gives_up_jobs: bool = False
+) -> None:  # fmt: skip
     """Run a host until SIGINT or SIGTERM, or until one of its components fails.
 
     Args:
         tell: called when everything is at work.
+        gives_up_jobs: see `SubmitterSite`.
 
     Raises:
         InputError: as `running`.
@@ -279,7 +287,7 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[LiveHost
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    arriving = loop.create_task(_until_stopped(federation, name, tell))
+    arriving = loop.create_task(_until_stopped(federation, name, tell, gives_up_jobs))
     waiting = loop.create_task(stopping.wait())
     await asyncio.wait((arriving, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -292,11 +300,13 @@ async def serve(federation: Federation, name: HostName, tell: Callable[[LiveHost
             raise
 
 
-async def _until_stopped(federation: Federation, name: HostName, tell: Callable[[LiveHost], None]) -> None:
+async def _until_stopped(
+    federation: Federation, name: HostName, tell: Callable[[LiveHost], None], gives_up_jobs: bool
+) -> None:  # fmt: skip
     unreceived: UnreceivedReports = {}
     while True:
         try:
-            async with running(federation, name, unreceived=unreceived) as at_work:
+            async with running(federation, name, unreceived=unreceived, gives_up_jobs=gives_up_jobs) as at_work:
                 gc.collect()
                 gc.freeze()
                 tell(at_work)

@@ -40,6 +40,7 @@ PIECES_MIN: Final = 30
 STAMPS: Final = 2_000
 STAMP_ROUNDS: Final = 50
 ROUNDS: Final = 2000
+MEET_S: Final = 10.0
 """Of a frame between two hosts."""
 
 Kind = tuple[str, str]
@@ -288,7 +289,7 @@ async def hop_us(first: Transport, second: Transport, frame: bytes) -> float:
     back = asyncio.Event()
     await first.open("first", lambda _sender, _frame: back.set())
     await second.open("second", lambda sender, arrived: second.send(sender, arrived))
-    await asyncio.gather(first.meet({"second"}), second.meet({"first"}))
+    await asyncio.gather(first.meet({"second"}, MEET_S), second.meet({"first"}, MEET_S))
     took = []
     for _ in range(ROUNDS):
         began = time.perf_counter_ns()

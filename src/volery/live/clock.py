@@ -52,6 +52,49 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
             began_s = time.perf_counter()
 
 
+async def is_set_within(event: asyncio.Event, limit_s: float) -> bool:
+    """Wait for an event, at most so long; true if it is set.
+
+    `asyncio.wait_for` swallows, up to Python 3.11, a cancellation that comes in the turn in which its event is set. A
+    limit around it, `asyncio.timeout`, cancels once: a wait in slices then goes on for ever. This wait swallows none.
+    """
+    if event.is_set():
+        return True
+
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((waiting,), timeout=limit_s)
+    finally:
+        waiting.cancel()
+    return event.is_set()
+
+
+async def ended_within(work: Coroutine[Any, Any, T], limit_s: float) -> T:
+    """The result of work that is waited for at most so long.
+
+    The work is cancelled when the limit is over, and nobody waits for its end: it may swallow the cancellation.
+
+    Raises:
+        TimeoutError: the limit is over.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task,), timeout=limit_s)
+    finally:
+        if not task.done():
+            task.cancel()
+            task.add_done_callback(_forget_end)
+    if not task.done():
+        raise TimeoutError
+    return task.result()
+
+
+def _forget_end(task: asyncio.Future[Any]) -> None:
+    """Take the exception of abandoned work, which the loop would log otherwise."""
+    if not task.cancelled():
+        task.exception()
+
+
 Clock = Callable[[], Time]
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import logging
+import sqlite3
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from volery.core.errors import InputError
 from volery.core.model import Address
+from volery.live.clock import unix_now_us
 from volery.live.config.federation import Federation
 from volery.live.config.tls import server_files
 from volery.live.dashboard.routes import window_routes
@@ -18,10 +23,17 @@ from volery.live.service.authentication import Authenticator, TokenFile
 from volery.live.service.forecaster import Forecaster
 from volery.live.service.http_server import ConnectionLimits
 from volery.live.service.job_service import KEPT_REPORTS_LATE_S, REPORTS_LATE_S, job_service
+from volery.live.service.marks import SUFFIX, MarkKeeper, StoreMark, decode_marks, demand_newest, read_mark
+from volery.live.service.schema import reading
 from volery.live.service.store import JobStore
 
 if TYPE_CHECKING:
     from volery.live.service.telemetry import JobTracer
+
+
+STORE: Final = "jobs.sqlite"
+
+log = logging.getLogger(__name__)
 
 
 class JobFrontend(Frontend):
@@ -34,17 +46,21 @@ class JobFrontend(Frontend):
     def __init__(self, site: SubmitterSite) -> None:
         federation, deployment = site.federation, site.deployment
         folder, file = federation.folder, federation.file
-        store = JobStore(folder / "jobs.sqlite")
+        self._site, self._path = site, folder / STORE
+        self._store = store = opened_store(self._path, self._kept_marks(), site.gives_up_jobs)
+        transport = site.transport
+        keeper = MarkKeeper(self._path, store.mark, transport.announce if transport is not None else _no_hosts)
         self._tracer = job_tracer(federation, store) if file.telemetry else None
         self._service = service = job_service(
             store, federation.fleet, deployment, site.post,
             KEPT_REPORTS_LATE_S if file.reports else REPORTS_LATE_S, site.agents, site.register,
-            self._tracer.on_report if self._tracer is not None else None,
+            self._tracer.on_report if self._tracer is not None else None, keeper.note,
         )  # fmt: skip
+        self._keeper = keeper
         super().__init__(service, service.nodes.register)
         self._elsewhere = site.elsewhere
         written = service.writer.written
-        self._archive = Archive(store, written, folder / "jobs.sqlite", folder / "archive", file.retention)
+        self._archive = Archive(store, written, self._path, folder / "archive", file.retention)
         limits = ConnectionLimits(file.api_connections, file.api_connections_per_address)
         self._forecaster = Forecaster(federation, dict(deployment.machines), service.queries.lost)
         self._server = ApiServer(
@@ -53,7 +69,21 @@ class JobFrontend(Frontend):
         )  # fmt: skip
         self.url, self.open_to_all = self._server.url, self._server.open_to_all
 
+    def _kept_marks(self) -> dict[str, StoreMark]:
+        """The marks of the store that are kept beside it, and by hosts that have answered so far."""
+        transport, beside = self._site.transport, read_mark(self._path.with_suffix(SUFFIX))
+        marks = {} if beside is None else {self._path.with_suffix(SUFFIX).name: beside}
+        return marks | (decode_marks(transport.kept_marks) if transport is not None else {})
+
     async def open(self) -> None:
+        """Serve users.
+
+        Raises:
+            InputError: a host that was met after the store was opened has the mark of a newer one.
+        """
+        demand_newest(self._path, self._store.mark(self._store.revision), self._kept_marks())
+        self._store.sync()
+        self._keeper.note(self._store.revision)
         await self._service.open(self._elsewhere)
         if self._tracer is not None:
             self._tracer.open(self._service.queries)
@@ -73,6 +103,43 @@ class JobFrontend(Frontend):
             await self._tracer.close()
         await self._server.close()
         self._forecaster.close()
+
+
+def opened_store(path: Path, marks: Mapping[str, StoreMark], gives_up_jobs: bool) -> JobStore:
+    """Open the store of jobs, which is to be as new as the marks that are kept of it.
+
+    Args:
+        gives_up_jobs: if it is older, go on without the jobs and the ends of tasks that it lacks.
+
+    Raises:
+        InputError: it is older or missing, cannot be opened, or is damaged.
+    """
+    if not (gives_up_jobs or _holds_jobs(path)):
+        demand_newest(path, None, marks)  # nothing is written then: a log that comes back still fits its file
+    store = JobStore(path)
+    try:
+        demand_newest(path, store.mark(store.revision), marks)
+    except InputError as error:
+        if not gives_up_jobs:
+            store.close()
+            raise
+        log.warning("%s: jobs that are not in it, and ends of tasks since, are given up (%s)", path, error.problem)
+        store.continue_from(marks.values(), unix_now_us())
+    return store
+
+
+def _holds_jobs(path: Path) -> bool:
+    """True if there is a store, or something that `JobStore` refuses with the reason."""
+    if not path.is_file():
+        return path.exists()
+    try:
+        with closing(reading(path)) as sql:
+            return bool(sql.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.Error:
+        return True
+
+
+def _no_hosts(_: bytes) -> None: ...
 
 
 def demand_safe_api(federation: Federation) -> None:

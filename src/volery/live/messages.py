@@ -15,6 +15,24 @@ from volery.core.why import Decision
 
 HostName = str
 
+NUMBER_BITS: Final = 32
+"""Of a job's or a task's identity the lower bits are its number, as people see it, and the upper ones its origin.
+
+Each start of the API has an origin of its own. So an identity means one job for ever, whatever becomes of the API's
+folder: one that was restored or emptied gives numbers again, and no identity.
+"""
+
+
+def number_of(identity: JobId | TaskId) -> int:
+    """The number that people see of a job or a task."""
+    return identity & ((1 << NUMBER_BITS) - 1)
+
+
+def identity_of(number: JobId, first_task: TaskId) -> JobId:
+    """The identity of a job: its number, and the origin of the identity of its first task."""
+    return first_task >> NUMBER_BITS << NUMBER_BITS | number
+
+
 AGENT: Final = "agent"
 """The role of a host's reporter; see `volery.live.node.runtime`."""
 
@@ -171,12 +189,14 @@ class HostReport(Message, frozen=True):
 
     Args:
         started_us: of its process, microseconds since 1970.
+        waits_for: the hosts without which it has not opened yet; empty once it has.
     """
 
     version: str
     hostname: str
     pid: int
     started_us: Time
+    waits_for: tuple[HostName, ...] = ()
 
 
 class HostHeartbeat(Message, frozen=True):

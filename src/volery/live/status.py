@@ -27,7 +27,7 @@ RESULTS_MAX: Final = 200
 JobState = Literal["pending", "running", "done", "failed", "cancelled"]
 TaskState = Literal["pending", "running", "finished", "failed", "killed", "cancelled", "unsatisfiable", "unknown"]
 NodeState = Literal["in use", "drained", "lost"]
-HostState = Literal["up", "lost", "unseen"]
+HostState = Literal["up", "opening", "lost", "unseen"]
 ENDED_JOBS: Final[frozenset[JobState]] = frozenset({"done", "failed", "cancelled"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
 
@@ -132,7 +132,10 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     state: Annotated[
         HostState,
-        Meta(description="up; lost: it does not answer; unseen: it has not answered since the API's host started"),
+        Meta(
+            description="up; opening: it runs, and waits for other hosts; lost: it does not answer; "
+            "unseen: it has not answered since the API's host started"
+        ),
     ]
     components: Annotated[tuple[str, ...], Meta(description="what it holds besides nodes; submitter: the API")]
     nodes: Annotated[int, Meta(description="how many it holds")]
@@ -143,6 +146,12 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     hostname: Annotated[str, Meta(description="of its machine; empty: unknown")] = ""
     pid: Annotated[int | None, Meta(description="of its process there")] = None
     started_us: UnixMicroseconds | None = None
+    waits_for: Annotated[tuple[str, ...], Meta(description="hosts without which it has not opened yet")] = ()
+
+    @property
+    def wait(self) -> str:
+        """Words for what it waits for, as `waits for gm-0`; empty once it has opened."""
+        return f"waits for {', '.join(self.waits_for)}" if self.state == "opening" else ""
 
 
 class UserStatus(msgspec.Struct, frozen=True, kw_only=True):

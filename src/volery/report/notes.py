@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from volery.core.events import GANG_TASKS_REFUSED, TAG_TASKS_GIVEN_UP
-from volery.core.omissions import Omissions
+from volery.core.omissions import CHANGED, EFFECTS, LEFT_OUT, REQUESTS, WAITS, Effect, Omissions
 from volery.look.text import MINUS, PLUS_MINUS, confidence, duration, percent, shortened
 from volery.metrics import RunSummary
 from volery.report.axes import bare_label
@@ -14,14 +14,15 @@ from volery.report.groups import RunGroup, methods
 from volery.report.schema import BUDGET, DECIDED, StudyEnd
 from volery.statistics import CONFIDENCE
 
-Kind = Callable[[RunSummary], Omissions | None]
-
 JUDGED: Final = "median, mean and p99 delay of all jobs"
-KINDS: Final[tuple[tuple[str, Kind], ...]] = (
-    ("Left out of the trace", lambda run: run.left_out),
-    ("Never run", lambda run: run.never_ran),
-    ("Run in one slot each", lambda run: run.in_one_slot),
-)
+TITLES: Final[dict[Effect, str]] = {
+    LEFT_OUT: "Left out of the trace",
+    WAITS: "Waits of the trace that are not heeded",
+    REQUESTS: "Requests that the trace does not state",
+    CHANGED: "Changed from the trace",
+}
+NEVER_RUN: Final = "Never run"
+IN_ONE_SLOT: Final = "Run in one slot each"
 LOAD_BY: Final = {
     "arrivals": "Load is set by the distances between arrivals: jobs and machines are the same at every load.",
     "machines": "Load is set by the number of machines, each with its constraints: jobs are the same at every load.",
@@ -119,51 +120,79 @@ def _range(seconds: Collection[float]) -> str:
 
 
 def warnings(groups: Sequence[RunGroup]) -> list[str]:
-    """Sentences that come first: what is left out where that is more than 1 % of the machine time."""
-    return [_sentence(name, found, several) for name, found, several in _kinds(groups) if found.is_large]
+    """Sentences that come first: what is omitted where that is more than 1 % of jobs, tasks, waits or machine time."""
+    return [_sentence(title, part, several) for title, part, several in _kinds(groups) if part.is_large]
 
 
 def omission_notes(groups: Sequence[RunGroup]) -> list[str]:
-    """Sentences about smaller shares that are left out, for below a table."""
-    return [_sentence(name, found, several) for name, found, several in _kinds(groups) if not found.is_large]
+    """Sentences about smaller shares that are omitted, for below a table."""
+    return [_sentence(title, part, several) for title, part, several in _kinds(groups) if not part.is_large]
+
+
+def omission_sentences(omissions: Omissions, *, large: bool) -> list[str]:
+    """A sentence per effect on a trace, of those above 1 % of jobs, tasks, waits or machine time, or of the others."""
+    parts = [(TITLES[effect], omissions.of(effect)) for effect in EFFECTS]
+    return [_sentence(title, part, False) for title, part in parts if part.reasons and part.is_large == large]
+
+
+def _omissions_of(run: RunSummary) -> Iterator[tuple[str, Omissions | None]]:
+    """The omissions of a run by title: of its trace by effect, and those of its own."""
+    for effect in EFFECTS:
+        yield TITLES[effect], None if run.left_out is None else run.left_out.of(effect)
+    yield NEVER_RUN, run.never_ran
+    yield IN_ONE_SLOT, run.in_one_slot
 
 
 def _kinds(groups: Sequence[RunGroup]) -> list[tuple[str, Omissions, bool]]:
-    """Per kind the runs' largest omission, and whether runs differ in it; kinds of which there is none are left out."""
-    found = []
-    for name, of in KINDS:
-        told = [one for group in groups for run in group.runs if (one := of(run)) is not None and one.reasons]
-        if told:
-            largest = max(told, key=lambda one: (one.machine_share, one.unmeasured, one.tasks_left_out))
-            found.append((name, largest, any(one != largest for one in told)))
-    return found
+    """Per title the runs' largest omission, and whether runs differ in it; titles that no run needs are left out."""
+    by_title: dict[str, list[Omissions]] = {}
+    for group in groups:
+        for run in group.runs:
+            for title, part in _omissions_of(run):
+                if part is not None and part.reasons:
+                    by_title.setdefault(title, []).append(part)
+
+    kinds = []
+    for title in (*TITLES.values(), NEVER_RUN, IN_ONE_SLOT):
+        if parts := by_title.get(title):
+            largest = max(parts, key=_size)
+            kinds.append((title, largest, any(part != largest for part in parts)))
+    return kinds
 
 
-def _sentence(name: str, found: Omissions, several: bool) -> str:
+def _size(part: Omissions) -> tuple[float, int, int, int]:
+    return part.machine_share, part.unmeasured, part.waits_omitted, part.tasks_omitted
+
+
+def _sentence(title: str, part: Omissions, several: bool) -> str:
     """One kind of omission with its numbers, as "Never run: 3 of 10 jobs (30.0 %), 25.0 % of the machine time: ..."."""
     most = "up to " if several else ""
-    return f"{name}: {most}{share(found)}: {reasons(found)}."
+    return f"{title}: {most}{share(part)}: {reasons(part)}."
 
 
-def share(found: Omissions) -> str:
-    """The number of jobs or tasks that are left out, and their share of the machine time."""
-    if found.jobs_left_out:
-        counted = f"{found.jobs_left_out:,} of {found.jobs:,} jobs ({percent(found.jobs_left_out / found.jobs)})"
-        in_part = sum(one.tasks for one in found.reasons) > found.jobs_left_out
-        counted += f", {found.tasks_left_out:,} of {found.tasks:,} tasks" if in_part else ""
+def share(part: Omissions) -> str:
+    """The number of waits, jobs or tasks that are omitted, and their share of the machine time."""
+    if part.waits_omitted:
+        jobs = sum(one.jobs for one in part.reasons)
+        where = f", in {jobs:,} of {part.jobs:,} jobs" if jobs else ""
+        return f"{part.waits_omitted:,} of {part.waits:,} waits ({percent(part.waits_omitted / part.waits)}){where}"
+    if part.jobs_left_out:
+        counted = f"{part.jobs_left_out:,} of {part.jobs:,} jobs ({percent(part.jobs_left_out / part.jobs)})"
+        in_part = part.tasks_omitted > part.jobs_left_out
+        counted += f", {part.tasks_omitted:,} of {part.tasks:,} tasks" if in_part else ""
     else:
-        counted = f"{found.tasks_left_out:,} of {found.tasks:,} tasks ({percent(found.tasks_left_out / found.tasks)})"
-    if not found.machine_share:
-        return f"{counted}, none of the machine time" + (" that is known" if found.unmeasured else "")
-    least = "at least " if found.unmeasured else ""
-    return f"{counted}, {least}{percent(found.machine_share)} of the machine time"
+        counted = f"{part.tasks_omitted:,} of {part.tasks:,} tasks ({percent(part.tasks_omitted / part.tasks)})"
+    if not part.machine_share:
+        return f"{counted}, none of the machine time" + (" that is known" if part.unmeasured else "")
+    least = "at least " if part.unmeasured else ""
+    return f"{counted}, {least}{percent(part.machine_share)} of the machine time"
 
 
-def reasons(found: Omissions) -> str:
+def reasons(part: Omissions) -> str:
     """Why, with counts where there is more than one reason."""
-    if len(found.reasons) == 1:
-        return found.reasons[0].reason
-    return "; ".join(f"{one.tasks:,} task{'s' if one.tasks > 1 else ''}: {one.reason}" for one in found.reasons)
+    if len(part.reasons) == 1:
+        return part.reasons[0].reason
+    return "; ".join(f"{one.tasks:,} task{'s' if one.tasks > 1 else ''}: {one.reason}" for one in part.reasons)
 
 
 def end_sentence(end: StudyEnd) -> str:

@@ -19,7 +19,8 @@ from volery.workload.formats import format_of, read_source
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import PLACES_MAX, Broken, TaskGraph
 from volery.workload.omissions import Mask, OmissionTally, Only, judge, true_mask
-from volery.workload.replay import amounts_of, resources_of
+from volery.workload.replay import amounts_of, resources_of, weighed_of
+from volery.workload.table import OMISSIONS
 
 RUNTIME_MAX_US: Final = 10 * 365 * 86_400 * SECOND
 """No task of a public trace has run ten years."""
@@ -126,6 +127,7 @@ class Examiner:
     def __init__(self, form: Format | None = None, only: Only = "ran") -> None:
         self._form, self._only = form, only
         self._resources: tuple[str, ...] = ()
+        self._weighed = ""
         self._tally: OmissionTally | None = None
         self.graph = TaskGraph()
         self.rows = 0
@@ -162,9 +164,10 @@ class Examiner:
             return
         if self._tally is None:
             self._resources = resources_of(self._form, batch)
-            self._tally = OmissionTally(self._resources, by_job=False)
+            self._weighed = weighed_of(batch, self._resources)
+            self._tally = OmissionTally(self._resources, by_job=False, weighed=self._weighed)
         amounts = amounts_of(batch, self._resources)
-        self._tally.add(batch, judge(batch, amounts, self._only), amounts)
+        self._tally.add(batch, judge(batch, amounts, self._only, self._weighed), amounts)
 
     def _count(self, rule: str, mask: Mask, lines: Integers) -> None:
         found = np.flatnonzero(mask)
@@ -217,7 +220,7 @@ class Examiner:
         return tuple(made)
 
     def diagnosis(self, path: Path, form: Format, noticed: Noticed, chosen: dict[str, str]) -> Diagnosis:
-        unknown = {name: rows for name, rows in self.unknown.items() if rows}
+        unknown = {name: rows for name, rows in self.unknown.items() if rows and name not in OMISSIONS}
         return Diagnosis(
             str(path), form.name, self.rows, self.findings(str(path), chosen), unknown, dict(+noticed), form.remarks,
             self.origin_us, None if self._tally is None else self._tally.omissions(),

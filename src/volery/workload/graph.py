@@ -166,14 +166,17 @@ class Arranged:
     Attributes:
         order: places of the rows.
         parents: per row of that order, places in the order.
-        unknown: how many ids of parents are no rows.
+        stated: how many ids of parents there are, those of rows that were passed over taken instead of these rows.
+        unknown: how many of them are no rows.
+        waiting: per row, whether it has an unknown one.
 
     Raises:
         CycleError: there is no such order.
     """
 
     def __init__(self, tasks: Sequence[str | None], parents: Sequence[Sequence[str]], gone: Gone) -> None:
-        self.unknown = 0
+        self.stated = self.unknown = 0
+        self.waiting: list[bool] = []
         rows_of: dict[str, list[int]] = {}
         for row, task in enumerate(tasks):
             if task is not None:
@@ -200,9 +203,10 @@ class Arranged:
 
     def _found(self, ids: Sequence[str], rows_of: Mapping[str, list[int]], gone: Gone) -> set[int]:
         found: set[int] = set()
-        open_ids, seen = list(ids), set(ids)
+        open_ids, seen, unknown_before = list(ids), set(ids), self.unknown
         while open_ids:
             one = open_ids.pop()
+            self.stated += one in rows_of or one not in gone
             if one in rows_of:
                 found.update(rows_of[one])
             elif one in gone:
@@ -211,6 +215,7 @@ class Arranged:
                 open_ids += more
             else:
                 self.unknown += 1
+        self.waiting.append(self.unknown > unknown_before)
         return found
 
 

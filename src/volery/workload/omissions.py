@@ -1,12 +1,15 @@
-"""Rows of a trace that cannot be replayed: the reason for each, and counts by reason.
+"""Rows of a trace that are not replayed, or otherwise than the source states: a reason for each, and counts by reason.
 
 A row is replayed when it held a machine, at a time and for a time that the source has, however it ended. With
 `only="finished"` it must have finished, too. A row that began before the trace is replayed from 0 with what was left.
+A request that the source does not state is no request: the row is replayed without, and counted. A reader gives a
+reason of its own in the columns `left_out` and `changed`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,11 +19,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from volery.core.model import AMOUNT_MAX, SECOND
-from volery.core.omissions import Omission, Omissions, machine_unit
+from volery.core.omissions import CHANGED, LEFT_OUT, REQUESTS, WAITS, Effect, Omission, Omissions, machine_unit
 
 Only = Literal["ran", "finished"]
 """Work that is replayed: all that ran, or only what finished."""
 REPLAYED: Final = "replayed"
+BY_READER: Final = "left out by the reader"
+"""It stands for the reason that the row itself states."""
 NO_JOB: Final = "no id of a job"
 NEVER_STARTED: Final = "never started, so held no machine"
 STILL_RUNNING: Final = "still running when the trace ends, so its end is not known"
@@ -29,14 +34,16 @@ NO_RUNTIME: Final = "no runtime"
 NEGATIVE_RUNTIME: Final = "a runtime below 0"
 NOT_FINISHED: Final = "ran but did not finish (--only finished)"
 NO_INSTANCES: Final = "no number of instances"
-NO_REQUEST: Final = "no request where most tasks have one"
 IMPOSSIBLE_REQUEST: Final = "a request below 0 or above what a machine can have"
 BEFORE_TRACE: Final = "ended before the trace begins"
 REASONS: Final = (
-    REPLAYED, NO_JOB, NEVER_STARTED, STILL_RUNNING, NO_SUBMISSION, NO_RUNTIME, NEGATIVE_RUNTIME, NOT_FINISHED,
-    NO_INSTANCES, NO_REQUEST, IMPOSSIBLE_REQUEST, BEFORE_TRACE,
+    REPLAYED, BY_READER, NO_JOB, NEVER_STARTED, STILL_RUNNING, NO_SUBMISSION, NO_RUNTIME, NEGATIVE_RUNTIME,
+    NOT_FINISHED, NO_INSTANCES, IMPOSSIBLE_REQUEST, BEFORE_TRACE,
 )  # fmt: skip
 """In this order the first that is true of a row is taken; REPLAYED where none is."""
+BEGAN_BEFORE: Final = "began before the trace, and begin with it here, with what was left of them"
+CONSTRAINED: Final = "constraints on the machine are not heeded"
+UNRESOLVED: Final = "wait for tasks that their job does not have"
 ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
 
 Mask = NDArray[np.bool_]
@@ -60,11 +67,12 @@ class Judged(NamedTuple):
     machine_us: NDArray[np.float64]
 
 
-def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
+def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only, weighed: str = "") -> Judged:
     """Decide which rows are replayed.
 
     Args:
         amounts: resource -> column of requests, of the resources that the trace asks for.
+        weighed: the resource that machine time is of; empty: the first.
     """
     submit_us, runtime_us = _numbers(batch.column("submit_us")), _numbers(batch.column("runtime_us"))
     no_runtime = _null(batch.column("runtime_us"))
@@ -77,6 +85,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
     starts = batch.column("start_us")
     unstarted = _null(starts) & no_runtime if starts.null_count < batch.num_rows else np.zeros(len(badly), np.bool_)
     masks = {
+        BY_READER: ~_null(batch.column("left_out")),
         NO_JOB: _null(batch.column("job")),
         NEVER_STARTED: waiting | (badly & (unstarted | (~no_runtime & (runtime_us == 0)))),
         STILL_RUNNING: running & no_runtime,
@@ -85,7 +94,6 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
         NEGATIVE_RUNTIME: runtime_us < 0,
         NOT_FINISHED: (badly | running) if only == "finished" else np.zeros(len(badly), np.bool_),
         NO_INSTANCES: ~true_mask(pc.greater_equal(batch.column("instances"), 1)),
-        NO_REQUEST: _any([_null(column) for column in amounts.values()], len(badly)),
         IMPOSSIBLE_REQUEST: _any([_impossible(column) for column in amounts.values()], len(badly)),
         BEFORE_TRACE: (before < 0) & (runtime_us + before <= 0),
     }
@@ -93,7 +101,7 @@ def judge(batch: pa.RecordBatch, amounts: dict[str, Any], only: Only) -> Judged:
     for place in range(len(REASONS) - 1, 0, -1):
         codes[masks[REASONS[place]]] = place
     unknown = no_runtime | masks[NEGATIVE_RUNTIME] | masks[NO_INSTANCES] | masks[IMPOSSIBLE_REQUEST]
-    held_us = np.where(unknown, np.nan, left_us * _weight(batch, amounts))
+    held_us = np.where(unknown, np.nan, left_us * weight_of(batch, amounts, weighed))
     held_us[(codes == REASONS.index(NEVER_STARTED)) | (~unknown & (left_us == 0))] = 0.0
     return Judged(codes, np.maximum(submit_us, 0), left_us, before < 0, held_us)
 
@@ -104,13 +112,14 @@ def finished_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.or_kleene(pc.is_null(status), pc.fill_null(pc.equal(status, "finished"), False)))
 
 
-def _weight(batch: pa.RecordBatch, amounts: dict[str, Any]) -> NDArray[np.float64]:
-    """Amount of the first resource that a row holds, all its instances together."""
+def weight_of(batch: pa.RecordBatch, amounts: dict[str, Any], weighed: str) -> NDArray[np.float64]:
+    """Amount of a resource that a row holds, all its instances together; of the first resource where none is named."""
     instances = np.asarray(pc.fill_null(batch.column("instances"), 1).to_numpy(zero_copy_only=False), np.float64)
-    for column in amounts.values():
-        asked = pc.cast(column, pa.float64())
-        return np.asarray(asked.to_numpy(zero_copy_only=False), np.float64) * instances
-    return instances
+    if not amounts:
+        return instances
+    column = amounts[weighed] if weighed else next(iter(amounts.values()))
+    asked = pc.cast(column[: batch.num_rows], pa.float64())
+    return np.asarray(asked.to_numpy(zero_copy_only=False), np.float64) * instances
 
 
 def _numbers(column: Any) -> Numbers:
@@ -135,24 +144,41 @@ def _any(masks: list[Mask], rows: int) -> Mask:
     return np.logical_or.reduce(masks) if masks else np.zeros(rows, np.bool_)
 
 
+class _Count:
+    """Tasks with one reason, and what they held."""
+
+    def __init__(self) -> None:
+        self.jobs: set[str] = set()
+        self.tasks = self.unmeasured = self.waits = 0
+        self.machine_us = 0.0
+
+
 class OmissionTally:
-    """Counts rows by reason as they go by.
+    """Counts rows by effect and reason as they go by.
 
     Args:
-        resources: that the trace asks for; the first gives the unit of machine time.
-        by_job: whether to count the jobs that lose a task, too, which takes memory for their ids.
+        resources: that the trace asks for.
+        by_job: whether to count the jobs of these rows, too, which takes memory for their ids.
+        weighed: the resource that machine time is of; empty: the first.
+
+    Attributes:
+        rows: that are left out.
+        cut_rows: that began before the trace, and are replayed.
+        stated: resource -> rows that state a request of it.
     """
 
-    def __init__(self, resources: tuple[str, ...], *, by_job: bool = True) -> None:
-        self._unit, self._scale = machine_unit(resources)
+    def __init__(self, resources: tuple[str, ...], *, by_job: bool = True, weighed: str = "") -> None:
+        self._weighed = weighed or next(iter(resources), "")
+        self._unit, self._scale = machine_unit((self._weighed,) if self._weighed else ())
         self._by_job = by_job
-        self._tasks, self._machine_us = [0] * len(REASONS), [0.0] * len(REASONS)
-        self._unmeasured = [0] * len(REASONS)
-        self._jobs: defaultdict[int, set[str]] = defaultdict(set)
+        self._counts: defaultdict[tuple[Effect, str], _Count] = defaultdict(_Count)
+        self._tasks, self._machine_us = 0, 0.0
+        self._waits = 0
         self._last_us = 0
         self._open = (0.0, 0.0)  # of rows that still run: the sum of what they hold, and that of it times their begin
         self.rows = 0
         self.cut_rows = 0
+        self.stated = dict.fromkeys(resources, 0)
 
     def add(self, batch: pa.RecordBatch, judged: Judged, amounts: dict[str, Any], counted: Mask | None = None) -> None:
         """Count the rows of a batch, or those of them that are marked."""
@@ -161,17 +187,49 @@ class OmissionTally:
         codes, held = judged.codes[:rows], judged.machine_us[:rows]
         instances = np.asarray(pc.fill_null(batch.column("instances"), 1).to_numpy(zero_copy_only=False), np.int64)
         instances = np.maximum(instances, 1)
-        for code in np.unique(codes[mask]).tolist():
+        self._tasks += int(instances[mask].sum())
+        self._machine_us += float(np.nansum(held[mask]))
+
+        def count(effect: Effect, reason: str, members: Mask) -> None:
+            if not members.any():
+                return
+            found = self._counts[effect, reason]
+            found.tasks += int(instances[members].sum())
+            found.unmeasured += int(instances[members & np.isnan(held)].sum())
+            found.machine_us += float(np.nansum(held[members]))
+            if self._by_job:
+                found.jobs |= set(batch.column("job").filter(pa.array(members)).to_pylist()) - {None}
+
+        for code in np.unique(codes[mask & (codes > 0)]).tolist():
             members = mask & (codes == code)
-            unknown = members & np.isnan(held)
-            self._tasks[code] += int(instances[members].sum())
-            self._unmeasured[code] += int(instances[unknown].sum())
-            self._machine_us[code] += float(np.nansum(held[members]))
-            if code and self._by_job:
-                self._jobs[code].update(set(batch.column("job").filter(pa.array(members)).to_pylist()) - {None})
+            if REASONS[code] == BY_READER:
+                self._count_texts(batch.column("left_out"), LEFT_OUT, members, count)
+            else:
+                count(LEFT_OUT, REASONS[code], members)
+
+        replayed = mask & (codes == 0)
+        count(CHANGED, BEGAN_BEFORE, replayed & judged.cut[:rows])
+        self._count_texts(batch.column("changed"), CHANGED, replayed, count)
+        constrained = batch.column("constraints")
+        if constrained.null_count < rows:
+            count(CHANGED, CONSTRAINED, replayed & true_mask(pc.greater(pc.list_value_length(constrained), 0)))
+        for name, column in amounts.items():
+            unknown = _null(column)[:rows]
+            self.stated[name] += int(np.count_nonzero(mask & ~unknown))
+            count(REQUESTS, unknown_request(name), replayed & unknown)
+
         self.rows += int(np.count_nonzero(mask & (codes > 0)))
-        self.cut_rows += int(np.count_nonzero(mask & (codes == 0) & judged.cut[:rows]))
+        self.cut_rows += int(np.count_nonzero(replayed & judged.cut[:rows]))
         self._watch_open(batch, mask & (codes == REASONS.index(STILL_RUNNING)), amounts)
+
+    def _count_texts(
+        self, texts: Any, effect: Effect, members: Mask, count: Callable[[Effect, str, Mask], None]
+    ) -> None:
+        """Count rows by the reasons that they state themselves."""
+        if texts.null_count == len(texts):
+            return
+        for reason in sorted(set(texts.filter(pa.array(members)).to_pylist()) - {None}):
+            count(effect, reason, members & true_mask(pc.equal(texts, reason)))
 
     def _watch_open(self, batch: pa.RecordBatch, members: Mask, amounts: dict[str, Any]) -> None:
         """Rows that still run have held their machine from their begin to the last time of the trace, at least."""
@@ -181,7 +239,7 @@ class OmissionTally:
         starts = pc.coalesce(batch.column("start_us"), batch.column("submit_us"))
         members = members & ~_null(starts)
         if members.any():
-            weight = _weight(batch, {name: one[: batch.num_rows] for name, one in amounts.items()})
+            weight = weight_of(batch, amounts, self._weighed)
             weight = np.where(weight >= 0, weight, 0.0)  # an unknown one is NaN
             began = _numbers(starts)
             self._open = (
@@ -189,25 +247,47 @@ class OmissionTally:
                 self._open[1] + float((weight * np.maximum(began, 0))[members].sum()),
             )
 
+    def add_waits(self, job: str, waits: int, unresolved: int, tasks: int) -> None:
+        """Count the waits of the tasks of a job.
+
+        Args:
+            waits: that the source states.
+            unresolved: how many of these are for tasks that the job does not have.
+            tasks: that have such a wait.
+        """
+        self._waits += waits
+        if unresolved:
+            found = self._counts[WAITS, UNRESOLVED]
+            found.jobs.add(job)
+            found.tasks += tasks
+            found.waits += unresolved
+
     def omissions(self, kept: AbstractSet[str] = frozenset()) -> Omissions:
-        """Work that was left out; after the last row.
+        """All that was omitted; after the last row.
 
         Args:
             kept: ids of the jobs of which something is replayed.
         """
-        machine_us = list(self._machine_us)
-        machine_us[REASONS.index(STILL_RUNNING)] = max(0.0, self._last_us * self._open[0] - self._open[1])
-        whole = sum(machine_us)
+        held_us = {key: found.machine_us for key, found in self._counts.items()}
+        open_us = max(0.0, self._last_us * self._open[0] - self._open[1])
+        whole = self._machine_us + open_us - held_us.get((LEFT_OUT, STILL_RUNNING), 0.0)
+        held_us |= {(LEFT_OUT, STILL_RUNNING): open_us}
         scale = self._scale / SECOND
+        unstated = {unknown_request(name) for name, rows in self.stated.items() if not rows}
         reasons = [
             Omission(
-                REASONS[code], len(self._jobs[code]), self._tasks[code], machine_us[code] * scale,
-                machine_us[code] / whole if whole else 0.0, self._unmeasured[code],
+                reason, len(found.jobs), found.tasks, held_us[effect, reason] * scale,
+                held_us[effect, reason] / whole if whole else 0.0, found.unmeasured, found.waits, effect,
             )
-            for code in range(1, len(REASONS))
-            if self._tasks[code]
+            for (effect, reason), found in self._counts.items()
+            if reason not in unstated  # a resource that no row states is none of this trace
         ]  # fmt: skip
-        reasons.sort(key=lambda one: (-one.machine_time, -one.tasks))
-        lost = set().union(*self._jobs.values()) - kept
+        reasons.sort(key=lambda one: (-one.machine_time, -one.tasks, one.reason))
+        lost = set().union(*(one.jobs for (effect, _), one in self._counts.items() if effect == LEFT_OUT)) - kept
         jobs = len(kept) + len(lost)
-        return Omissions(jobs, sum(self._tasks), whole * scale, self._unit, len(lost), tuple(reasons))
+        return Omissions(jobs, self._tasks, whole * scale, self._unit, len(lost), tuple(reasons), self._waits)
+
+
+def unknown_request(resource: str) -> str:
+    """The reason of tasks whose request of a resource the source does not state."""
+    return f"no request of {resource} is known, so that none is made"

@@ -5,7 +5,8 @@ The job is submitted with its first row; other rows are submitted at their own t
 for. A row stands for `instances` equal tasks. Where memory or processors are given as shares of the
 largest machine, that is taken to be a node of 64 cores and 16 GB (Thiyyakat et al., arXiv 2103.08413, section V-B).
 A row that held a machine is replayed for the time that it held it, with any status; other rows are counted by reason
-(`volery.workload.omissions`).
+(`volery.workload.omissions`). A task asks for the resources that count: those that a run names, or those that at least
+half of the first rows ask for. What a row does not state it does not ask for.
 
 A job has the highest priority and the latest deadline of its rows; the defaults are priority 0 and no deadline. A job
 that was due before its submission is due at once.
@@ -113,16 +114,23 @@ class _Job(NamedTuple):
     rows: list[_Row]
 
 
-def read_tasks(path: Path, form: Format, job_count: int | None = None, only: Only = "ran") -> tuple[Trace, Passed]:
+def read_tasks(
+    path: Path,
+    form: Format,
+    job_count: int | None = None,
+    only: Only = "ran",
+    resources: tuple[str, ...] | None = None,
+) -> tuple[Trace, Passed]:
     """Read the tasks of a file: all of them, or those of the first jobs to begin in it.
 
     Args:
         only: "ran" for all that held machines, "finished" for what finished alone.
+        resources: that count, of `RESOURCES`; None: those that at least half of the first rows ask for.
 
     Raises:
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
-    source = _Source(form, job_count, only)
+    source = _Source(form, job_count, only, resources)
     for batch in read_source(path, form, Noticed()):
         if not source.take(batch):
             break
@@ -131,7 +139,9 @@ def read_tasks(path: Path, form: Format, job_count: int | None = None, only: Onl
         why = "; ".join(f"{one.tasks:,} tasks: {one.reason}" for one in source.left_out.reasons) or "it has no rows"
         raise InputError(str(path), f"holds no task that can be replayed: {why}")
     jobs = _whole(source.jobs, source.links)
-    return _trace(path, form, jobs, source.resources or (), source.links, passed), passed
+    trace = _trace(path, form, jobs, source, passed)
+    passed.left_out = source.left_out
+    return trace, passed
 
 
 class _Source:
@@ -142,24 +152,28 @@ class _Source:
         resources: that the trace asks for; None before the first rows.
     """
 
-    def __init__(self, form: Format, job_count: int | None, only: Only) -> None:
+    def __init__(
+        self, form: Format, job_count: int | None, only: Only, resources: tuple[str, ...] | None = None
+    ) -> None:
         self._form, self._job_count, self._only = form, job_count, only
+        self.resources = resources
+        self._weighed = ""
         self._taken: set[str] = set()
         self._last_us = 0
         self._tally: OmissionTally | None = None
         self._passed = Passed()
         self.jobs: dict[tuple[str, int], list[_Row]] = {}
         self.links = _Links()
-        self.resources: tuple[str, ...] | None = None
 
     def take(self, batch: pa.RecordBatch) -> bool:
         """Take in the next rows; False where no further row can belong to the jobs that are wanted."""
         if self.resources is None:
             self.resources = resources_of(self._form, batch)
         if self._tally is None:
-            self._tally = OmissionTally(self.resources)
+            self._weighed = weighed_of(batch, self.resources)
+            self._tally = OmissionTally(self.resources, weighed=self._weighed)
         amounts = amounts_of(batch, self.resources)
-        judged = judge(batch, amounts, self._only)
+        judged = judge(batch, amounts, self._only, self._weighed)
         before, whole = self.links.rows, True
         full_at = 0 if self._full else None
         for job, arrival_us, row in _rows(batch, judged, amounts, self.links):
@@ -189,9 +203,14 @@ class _Source:
         return self._job_count is not None and len(self._taken if self.links.whole else self.jobs) >= self._job_count
 
     @property
+    def tally(self) -> OmissionTally:
+        """Counts of what is omitted."""
+        return self._tally or OmissionTally(())
+
+    @property
     def left_out(self) -> Omissions:
-        """Work that is not replayed, so far."""
-        return (self._tally or OmissionTally(())).omissions(self._taken)
+        """All that is omitted, so far."""
+        return self.tally.omissions(self._taken)
 
     @property
     def passed(self) -> Passed:
@@ -221,6 +240,12 @@ def amounts_of(batch: pa.RecordBatch, resources: Sequence[str]) -> dict[str, Any
         "gpu_milli": batch.column("gpu_milli"),
     }
     return {name: found[name] for name in resources}
+
+
+def weighed_of(batch: pa.RecordBatch, resources: tuple[str, ...]) -> str:
+    """The resource that machine time is of: the one that most of the first rows state, the first of several."""
+    amounts = amounts_of(batch, resources)
+    return min(resources, key=lambda name: amounts[name].null_count, default="")
 
 
 def resources_of(form: Format, batch: pa.RecordBatch) -> tuple[str, ...]:
@@ -260,7 +285,8 @@ def _rows(
             continue
         estimate = runtime_us if estimate_us is None else estimate_us
         units = tuple(
-            max(0 if name == "gpu_milli" else 1, round(value)) for name, value in zip(amounts, request, strict=True)
+            0 if value is None else max(0 if name == "gpu_milli" else 1, round(value))
+            for name, value in zip(amounts, request, strict=True)
         )  # nothing that runs takes no processor and no memory
         near, *wishes = others
         around = above or (), links.rows, near or ()
@@ -273,8 +299,9 @@ def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any
     return column.to_pylist() if column.null_count < batch.num_rows else repeat(otherwise)
 
 
-def _in_order(path: Path, job: _Job, links: _Links, passed: Passed) -> tuple[list[_Row], list[list[int]]]:
+def _in_order(path: Path, job: _Job, source: _Source, passed: Passed) -> tuple[list[_Row], list[list[int]]]:
     """A job's rows, parents first, and per row the places of its parents."""
+    links = source.links
     if job.name not in links.jobs:
         return job.rows, [[]] * len(job.rows)
     rows = sorted(job.rows, key=lambda row: row.number)
@@ -284,24 +311,28 @@ def _in_order(path: Path, job: _Job, links: _Links, passed: Passed) -> tuple[lis
         problem = f"job {job.name!r}: {error}; cut them with `volery trace convert --repair cycle=cut`"
         raise InputError(str(path), problem) from None
     passed.unknown_parents += arranged.unknown
+    tasks = sum(row.instances for row, waiting in zip(rows, arranged.waiting, strict=True) if waiting)
+    source.tally.add_waits(job.name, arranged.stated, arranged.unknown, tasks)
     return [rows[place] for place in arranged.order], arranged.parents
 
 
-def _trace(
-    path: Path, form: Format, jobs: list[_Job], resources: tuple[str, ...], links: _Links, passed: Passed
-) -> Trace:
+def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source, passed: Passed) -> Trace:
+    links, stated = source.links, source.tally.stated
+    resources = tuple([name for name in source.resources or () if stated[name]])
+    places_of = [k for k, name in enumerate(source.resources or ()) if stated[name]]
     first, duration_us, places, estimate_us, edges = longs(1), longs(), longs(), longs(), Edges()
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
     for job in jobs:
-        rows, parents = _in_order(path, job, links, passed)
+        rows, parents = _in_order(path, job, source, passed)
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
         if links.jobs:
             edges.add(first[-1], [row.instances for row in rows], parents)
         for row in rows:
             duration_us.extend(longs(row.instances, row.duration_us))
-            places.extend(longs(row.instances, number.setdefault(row.request, len(number))))
+            request = tuple([row.request[k] for k in places_of])
+            places.extend(longs(row.instances, number.setdefault(request, len(number))))
             if row.replicas:
                 replicas += [()] * (len(duration_us) - row.instances - len(replicas)) + [row.replicas] * row.instances
         first.append(len(duration_us))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from volery.core.errors import InputError
 from volery.workload.files import atomic_output
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of the schema; those before, which have fewer columns, are read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
@@ -52,10 +52,14 @@ SCHEMA: Final = pa.schema(
         pa.field("priority", pa.int64()),
         pa.field("deadline_us", pa.int64()),
         pa.field("task_submit_us", pa.int64()),
+        pa.field("left_out", pa.string()),
+        pa.field("changed", pa.string()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
-SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
+OMISSIONS: Final = ("left_out", "changed")
+"""Columns of what a reader omits; null is no lack of the source."""
+SINCE: Final = {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3} | dict.fromkeys(OMISSIONS, 4)
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
@@ -81,6 +85,8 @@ class TaskRow(msgspec.Struct, gc=False):
         priority: of its job, larger is more urgent.
         deadline_us: when its job should be done, microseconds on the source's clock.
         task_submit_us: when the task itself was submitted, where the source has one per task.
+        left_out: the reason of the reader for a row that must not be replayed; the row is counted.
+        changed: the difference from the source, of a row that is replayed otherwise than the source states.
     """
 
     job: str | None = None
@@ -107,6 +113,8 @@ class TaskRow(msgspec.Struct, gc=False):
     priority: int | None = None
     deadline_us: int | None = None
     task_submit_us: int | None = None
+    left_out: str | None = None
+    changed: str | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):

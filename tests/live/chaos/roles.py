@@ -98,7 +98,12 @@ def supervisor_of(folder: Path, host: str) -> int:
         folder: of the federation.
         host: with nodes.
     """
-    state = str(folder.resolve() / "agents" / host)
+    return supervisor_process(folder.resolve() / "agents" / host)
+
+
+def supervisor_process(folder: Path) -> int:
+    """The process number of the supervisor of a state folder; 0: there is none."""
+    state = str(folder)
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):

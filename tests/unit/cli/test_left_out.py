@@ -31,12 +31,23 @@ def work(trace: Path, cores: int = 4) -> tuple[str | Path, ...]:
     return ("compare", "oracle", "--trace", trace, "--workers", "1", "--capacity", f"cpu_milli={cores}000")
 
 
-def test_what_ran_is_replayed_and_what_never_started_is_told_below(command: Command, trace: Path) -> None:
+NEVER = "1 of {} jobs ({} %), none of the machine time: never started"
+
+
+def test_what_ran_is_replayed_and_many_that_never_started_are_told_first(command: Command, trace: Path) -> None:
+    ended = command(*work(trace), "--strict")
+    assert (ended.status, ended.err) == (3, "")
+    assert ended.out.startswith("Left out of the trace: " + NEVER.format(4, "25.0"))
+    assert command(*work(trace), "--json").json["runs"][0]["jobs"] == 3
+
+
+def test_less_than_a_hundredth_of_all_jobs_is_told_below_and_no_failure(command: Command, trace: Path) -> None:
+    more = (f"{k} 50 0 30 1 -1 -1 1 -1 -1 1 8 -1 -1 -1 -1 -1 -1\n" for k in range(5, 201))
+    trace.write_text(SWF + "".join(more))
     ended = command(*work(trace), "--strict")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("Delay and cost")
-    assert "Left out of the trace: 1 of 4 jobs (25.0 %), none of the machine time: never started" in ended.out
-    assert command(*work(trace), "--json").json["runs"][0]["jobs"] == 3
+    assert "Left out of the trace: " + NEVER.format(200, "0.5") in ended.out
 
 
 def test_only_finished_says_in_the_first_line_how_much_it_leaves_out(command: Command, trace: Path) -> None:
@@ -75,7 +86,9 @@ def test_a_study_file_asks_for_finished_jobs_alone(command: Command, trace: Path
 def test_work_that_no_machine_can_run_stands_in_the_first_line(command: Command, trace: Path) -> None:
     ended = command(*work(trace, cores=1), "--strict")
     assert ended.status == 3
-    assert ended.out.startswith("Never run: 2 of 3 jobs (66.7 %), 94.1 % of the machine time: no machine can run them")
+    assert ended.out.splitlines()[1].startswith(
+        "Never run: 2 of 3 jobs (66.7 %), 94.1 % of the machine time: no machine can run them"
+    )
 
 
 def test_work_that_never_ran_is_counted_in_resources_of_any_name(command: Command, tmp_path: Path) -> None:
@@ -92,7 +105,7 @@ def test_work_that_never_ran_is_counted_in_resources_of_any_name(command: Comman
 def test_jobs_of_many_cores_that_become_one_slot_stand_in_the_first_line(command: Command, trace: Path) -> None:
     ended = command(*work(trace), "--slot-request", "cpu_milli=1000", "--strict")
     assert ended.status == 3
-    assert ended.out.startswith(
+    assert ended.out.splitlines()[1].startswith(
         "Run in one slot each: 2 of 3 jobs (66.7 %), 94.1 % of the machine time: ask for more than one slot"
     )
 

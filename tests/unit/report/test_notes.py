@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from tests.unit.report.samples import sample_run
 
-from volery.core.omissions import Omission, Omissions
+from volery.core.omissions import CHANGED, LEFT_OUT, REQUESTS, WAITS, Omission, Omissions
 from volery.metrics.windows import WindowSummary
 from volery.report.groups import group_runs
-from volery.report.notes import end_rule, end_sentence, measured_notes, notes, omission_notes, warnings
+from volery.report.notes import TITLES, end_rule, end_sentence, measured_notes, notes, omission_notes, warnings
 from volery.report.schema import StudyEnd, StudyLook
 
 WIDE = Omission("gangs of more than 9", 1, 3, 30.0, 0.3)
@@ -58,8 +58,33 @@ def test_more_than_a_hundredth_that_is_left_out_comes_first(field: str, found: O
     assert told(found, field=field) == ([sentence], [])
 
 
+@pytest.mark.parametrize(
+    ("part", "share"),
+    [
+        (Omission("x", 1, 1), "1 of 1,000 tasks"),
+        (Omission("x", 0, 11), "11 of 1,000 tasks"),
+        (Omission("x", 0, 1, machine_share=0.011), "1.1 % of the machine time"),
+        (Omission("x", 0, 1, waits=1, effect=WAITS), "1 of 50 waits (2.0 %)"),
+        (Omission("x", 0, 11, effect=REQUESTS), "11 of 1,000 tasks"),
+        (Omission("x", 0, 11, effect=CHANGED), "11 of 1,000 tasks"),
+    ],
+)
+def test_a_hundredth_of_jobs_tasks_waits_or_machine_time_is_enough(part: Omission, share: str) -> None:
+    (sentence,), rest = told(msgspec.structs.replace(left_out(part), waits=50))
+    assert share in sentence
+    assert sentence.startswith(TITLES[part.effect])
+    assert rest == []
+
+
+def test_effects_are_judged_apart_and_the_small_ones_are_below() -> None:
+    parts = Omission("x", 0, 6), Omission("y", 0, 7, effect=CHANGED), Omission("z", 0, 11, effect=REQUESTS)
+    first, rest = told(left_out(*parts))
+    assert [sentence.split(":")[0] for sentence in first] == [TITLES[REQUESTS]]
+    assert [sentence.split(":")[0] for sentence in rest] == [TITLES[LEFT_OUT], TITLES[CHANGED]]
+
+
 def test_less_is_a_note_with_the_largest_share_of_any_run() -> None:
-    small = msgspec.structs.replace(WIDE, machine_share=0.001)
+    small = msgspec.structs.replace(WIDE, jobs=0, machine_share=0.001)
     first, rest = told(left_out(small), left_out(msgspec.structs.replace(small, machine_share=0.005)), None)
     assert first == []
     assert rest == [

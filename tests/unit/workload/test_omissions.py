@@ -8,23 +8,24 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from volery.core.omissions import Omissions
+from volery.core.omissions import CHANGED, LEFT_OUT, REQUESTS, Omissions
 from volery.workload import load_workload
 from volery.workload.convert import convert
 from volery.workload.doctor import examine
 from volery.workload.omissions import (
     BEFORE_TRACE,
+    BEGAN_BEFORE,
     IMPOSSIBLE_REQUEST,
     NEGATIVE_RUNTIME,
     NEVER_STARTED,
     NO_INSTANCES,
-    NO_REQUEST,
     NO_RUNTIME,
     NOT_FINISHED,
     STILL_RUNNING,
     OmissionTally,
     Only,
     judge,
+    unknown_request,
 )
 from volery.workload.table import SCHEMA
 
@@ -69,7 +70,7 @@ def test_jobs_that_failed_or_were_killed_after_their_start_are_replayed(tmp_path
     durations, left = read(tmp_path, SWF)
     assert durations == [30, 10, 20]
     assert counts(left) == {NEVER_STARTED: 2}
-    assert (left.jobs, left.jobs_left_out, left.machine_share, left.is_large) == (5, 2, 0.0, False)
+    assert (left.jobs, left.jobs_left_out, left.machine_share, left.is_large) == (5, 2, 0.0, True)
     assert (round(left.machine_time, 6), left.unit) == (230.0, "core-seconds")
 
 
@@ -102,16 +103,18 @@ def test_a_row_that_began_before_the_trace_is_replayed_with_what_was_left_of_it(
     rows = "-50,30,1,1,1,Terminated,100,0.1\n-50,-10,2,1,1,Terminated,100,0.1\n10,20,3,1,1,Terminated,100,0.1\n"
     durations, left = read(tmp_path, AZURE_LIKE + rows)
     assert durations == [30, 10]
-    assert counts(left) == {BEFORE_TRACE: 1}
-    assert left.machine_share == 0.0
+    assert counts(left.of(LEFT_OUT)) == {BEFORE_TRACE: 1}
+    assert counts(left.of(CHANGED)) == {BEGAN_BEFORE: 1}
+    assert left.of(LEFT_OUT).machine_share == 0.0
 
 
-def test_a_row_without_a_request_or_runtime_is_counted_though_its_machine_time_is_unknown(tmp_path: Path) -> None:
+def test_a_row_without_a_request_is_replayed_and_counted_though_its_machine_time_is_unknown(tmp_path: Path) -> None:
     rows = "0,100,1,1,1,Terminated,100,0.1\n0,,2,1,1,Terminated,100,0.1\n0,9,3,1,1,Terminated,,\n"
     durations, left = read(tmp_path, AZURE_LIKE + rows + "5,9,4,1,1,Terminated,100,0.1\n")
-    assert durations == [100, 4]
-    assert counts(left) == {NO_RUNTIME: 1, NO_REQUEST: 1}
-    assert left.unmeasured == 2
+    assert durations == [100, 9, 4]
+    assert counts(left.of(LEFT_OUT)) == {NO_RUNTIME: 1}
+    assert counts(left.of(REQUESTS)) == {unknown_request("cpu_milli"): 1, unknown_request("memory_mb"): 1}
+    assert left.of(LEFT_OUT, REQUESTS).unmeasured == 3
     assert left.is_large
 
 

@@ -82,7 +82,7 @@ def test_alibaba_2017_rows_of_a_job_that_begin_together_are_one_job(tmp_path: Pa
     [
         (DURATIONS, [1_500_000] * 2, (500, NODE_MEMORY_MB // 4), 0),
         (V2018, [2_000_000] * 4, (500, NODE_MEMORY_MB // 4), 0),
-        (GOOGLE_2019, [2_000_000], (NODE_CPU_MILLI // 2, NODE_MEMORY_MB // 4), 1),
+        (GOOGLE_2019.replace("None", "0.25"), [2_000_000] * 2, (NODE_CPU_MILLI // 2, NODE_MEMORY_MB // 4), 0),
         (GOOGLE_2011, [5_000_000, 7_000_000], (NODE_CPU_MILLI // 2, NODE_MEMORY_MB // 4), 0),
     ],
 )
@@ -255,8 +255,8 @@ def test_what_half_of_the_tasks_ask_for_is_a_resource(tmp_path: Path) -> None:
     rows = "a,2000,512,1,500,LS,Succeeded,0,9,1\nb,0,256,0,0,LS,Succeeded,1,9,2\nc,,256,0,0,LS,Succeeded,2,9,2\n"
     trace, passed = read(tmp_path, pods + rows)
     assert trace.resources == ("cpu_milli", "memory_mb", "gpu_milli")
-    assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (1, 256, 0)]
-    assert passed.rows == 1
+    assert [trace.requests[k] for k in trace.request] == [(2000, 512, 500), (1, 256, 0), (0, 256, 0)]
+    assert passed.rows == 0
 
 
 def placed_table(path: Path) -> Path:

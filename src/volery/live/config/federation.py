@@ -21,6 +21,7 @@ The API runs on the host `api`. Every host reads the same file and must get the 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -156,6 +157,12 @@ class Federation(msgspec.Struct, frozen=True):
 def located(hosts: Mapping[HostName, Iterable[Address]]) -> dict[Address, HostName]:
     """The host of each address."""
     return {address: host for host, addresses in hosts.items() for address in addresses}
+
+
+def layout_digest(hosts: Mapping[HostName, Iterable[Address]]) -> str:
+    """SHA-256 of the components of each host, in any order; two hosts fit together only when theirs are equal."""
+    content = sorted((host, sorted(addresses)) for host, addresses in hosts.items())
+    return hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()
 
 
 def split(addresses: Iterable[Address], hosts: Mapping[HostName, Iterable[str]]) -> dict[HostName, tuple[Address, ...]]:

@@ -214,8 +214,9 @@ def _host(host: HostStatus) -> Sequence[Piece]:
     held: Piece = held_by(host.components, host.nodes)
     if host.nodes:
         held = link(address(frame.NODES, {"host": host.name}), held)
+    state = joined((state_of(host.state), tag("span", f" {host.wait}"))) if host.wait else state_of(host.state)
     return (
-        host.name, state_of(host.state), held, whole(host.jobs) if host.jobs else NOTHING, moment(host.heard_us),
+        host.name, state, held, whole(host.jobs) if host.jobs else NOTHING, moment(host.heard_us),
         host.hostname or NOTHING, NOTHING if host.pid is None else str(host.pid), moment(host.started_us),
         host.version or NOTHING, host.incarnation or NOTHING,
     )  # fmt: skip

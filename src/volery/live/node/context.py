@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from volery.core.model import Address, Task
 from volery.core.records import INCARNATION_ATTEMPTS
 from volery.live.command import decode_payload
+from volery.live.messages import number_of
 from volery.live.node.confinement import Confinement
 from volery.live.node.descendants import Descendants, ProcessLedger
 from volery.live.node.output import OutputRotation
@@ -105,9 +106,9 @@ class AttemptFolders:
         Raises:
             OSError: it cannot be made.
         """
-        job = self.root / str(task.job)
+        job = self.root / str(number_of(task.job))
         for free in count(number):
-            folder = job / f"{task.id}.{free}"
+            folder = job / f"{number_of(task.id)}.{free}"
             try:
                 try:
                     folder.mkdir()
@@ -157,8 +158,8 @@ def attempt_number(payload: bytes, attempt: int, by_incarnation: bool) -> int:
 def attempt_environment(node: Address, task: Task, number: int, index: int) -> dict[str, str]:
     """The variables with the numbers of a task; `number` is the attempt's, `index` its place in the job."""
     return {
-        "VOLERY_JOB": str(task.job),
-        "VOLERY_TASK": str(task.id),
+        "VOLERY_JOB": str(number_of(task.job)),
+        "VOLERY_TASK": str(number_of(task.id)),
         "VOLERY_INDEX": str(index),
         "VOLERY_ATTEMPT": str(number),
         "VOLERY_NODE": node,

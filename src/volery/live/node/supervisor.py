@@ -184,6 +184,9 @@ class Channel(asyncio.BufferedProtocol):
             self._transport.close()
 
 
+CONNECT_S: Final = 10.0
+
+
 def socket_in(folder: int, connect: bool) -> socket.socket:
     """A socket in a folder, by its descriptor: the path of a socket may have 107 bytes only.
 
@@ -194,6 +197,7 @@ def socket_in(folder: int, connect: bool) -> socket.socket:
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if connect:
+            opened.settimeout(CONNECT_S)  # one that is stopped takes a few connections, and then none
             opened.connect(path)
         else:
             opened.bind(path)

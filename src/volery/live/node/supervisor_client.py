@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -17,6 +18,7 @@ import msgspec
 from volery.core.errors import InputError
 from volery.core.events import Adopted
 from volery.core.model import Address, Task, TaskId
+from volery.live.clock import is_set_within
 from volery.live.config.limits import NO_RULES, NodeRules
 from volery.live.messages import TaskReport
 from volery.live.node.executor import OnEnd, Report
@@ -38,6 +40,11 @@ from volery.live.node.supervisor import (
 )
 
 TICKS_PER_LEASE: Final = 9
+START_S: Final = 60.0
+ANSWER_S: Final = 30.0
+"""A supervisor that runs answers in milliseconds, or when what was ended for its lease is gone."""
+END_S: Final = 60.0
+"""Tasks have their own times of grace; those that are longer go on with the supervisor alone."""
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +113,11 @@ class SupervisorClient:
             lambda: Channel(FromSupervisor, self._take, self._hung_up), sock=opened
         )
         self._send(TakeOver(self._lease_s))
-        held = await self._held
+        await asyncio.wait((self._held,), timeout=ANSWER_S)
+        if not self._held.done():
+            self._held.cancel()
+            raise SupervisorLost(f"its task supervisor has not answered for {ANSWER_S:g} s")
+        held = self._held.result()
         self.held = held.held
         if self.held:
             log.info("%s", self.held)
@@ -138,7 +149,8 @@ class SupervisorClient:
             self.kill(task, attempt)
         if self._strays and not self._gone.is_set():
             self._none_strays.clear()  # ends of other attempts may have set it
-            await self._none_strays.wait()
+            if not await is_set_within(self._none_strays, END_S):
+                raise SupervisorLost(f"{len(self._strays)} attempts on {names[:200]} have not ended within {END_S:g} s")
 
     def _connected(self) -> Any:
         self._state.mkdir(parents=True, exist_ok=True)
@@ -165,6 +177,10 @@ class SupervisorClient:
         with suppress(BrokenPipeError), started.stdin as given:  # arguments are seen by all users of the machine
             given.write(msgspec.json.encode((self._run_as, self._rules)))
         with started.stdout as told:
+            answer = select.poll()
+            answer.register(told, select.POLLIN)
+            if not answer.poll(1000 * START_S):
+                started.kill()
             ready = told.readline()
         self._child = started.pid
         started.returncode = 0  # it may outlive this program: the object is not to look after it
@@ -220,7 +236,10 @@ class SupervisorClient:
         self._stop_ticking()
         keep = self._lease_s > 0
         self._send(Shutdown(keep))
-        await self._gone.wait()
+        if not await is_set_within(self._gone, END_S):
+            log.error("tasks have not ended within %g s: their supervisor goes on without this host", END_S)
+            self._channel.close()
+            return
         if self._child and not keep:
             with suppress(ChildProcessError):
                 await asyncio.to_thread(os.waitpid, self._child, 0)

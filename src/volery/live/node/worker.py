@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
-import cloudpickle
 import msgspec
 
 from volery.live.command import Raised
+from volery.live.pickles import dumps
 
 LENGTH: Final = struct.Struct("<I")
 RESULT_BYTES_MAX: Final = 512 * 1024
@@ -63,7 +63,7 @@ def answer(request: CallRequest) -> CallAnswer:
     os.environ.update(request.environment)
     try:
         function, arguments, named = pickle.loads(request.pickled)  # noqa: S301 - running users' code is the purpose
-        result = cloudpickle.dumps(function(*arguments, **named))
+        result = dumps(function(*arguments, **named))
     except BaseException as error:  # SystemExit and KeyboardInterrupt are answers, too
         traceback.print_exc()
         return CallAnswer(_pickled_error(error), f"{type(error).__name__}: {error}")
@@ -78,11 +78,11 @@ def _pickled_error(error: BaseException) -> bytes:
     called = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, called))[-TRACEBACK_MAX:]
     try:
-        pickled: bytes = cloudpickle.dumps(Raised(error, text))
+        pickled: bytes = dumps(Raised(error, text))
         pickle.loads(pickled)  # noqa: S301 - our own bytes: many exceptions pickle but do not come back
     except Exception:
-        pickled = cloudpickle.dumps(RuntimeError(text))
-    return pickled if len(pickled) <= RESULT_BYTES_MAX else cloudpickle.dumps(RuntimeError(text[-1000:]))
+        pickled = dumps(RuntimeError(text))
+    return pickled if len(pickled) <= RESULT_BYTES_MAX else dumps(RuntimeError(text[-1000:]))
 
 
 def _answer_in(folder: str, request: CallRequest) -> CallAnswer:

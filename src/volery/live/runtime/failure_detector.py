@@ -9,9 +9,13 @@ Coming back takes two steps. DOWN > READY when the peer has seen the outage and 
 watching pair, the master, gets PeerBack. READY > UP when the peer is READY, too: the second, the node, gets it. So a
 node never takes up a lease that its master still counts as broken. A new incarnation of the peer is up at once.
 
+A host beats from the moment at which it begins to open, so that its peers do not give it up while it waits for others;
+it gives up nobody itself before it has opened.
+
 For operators each host also sends the API's host a message a second, and that one keeps a register of all hosts, which
 decides nothing. A host counts as lost after `MISSED_MAX` checks in a row without a message. Checks are counted, and not
-seconds, so that a pause of the API's host makes no other host lost.
+seconds, so that a pause of the API's host makes no other host lost. A host that has not opened names those that it
+waits for.
 """
 
 from __future__ import annotations
@@ -24,9 +28,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 import volery
 from volery.core.events import PeerBack, PeerLost
-from volery.core.model import SECOND, Address, Message, Time
+from volery.core.model import SECOND, SUBMITTER, Address, Message, Time
 from volery.live.clock import unix_now_us
 from volery.live.config.plan import HEARTBEATS_PER_DETECTION, patience_us
 from volery.live.messages import HostHeartbeat, HostName, HostReport
@@ -42,6 +48,8 @@ log = logging.getLogger(__name__)
 REMEMBERED: Final = 64
 FIRST_MEETING_S: Final = 10.0
 """Hosts wait so long for each other in their first incarnations."""
+UNWATCHED_MEETING_S: Final = 60.0
+"""Hosts of a design that does not recover from their failure wait so long: frames for one that comes later are kept."""
 
 
 class WatchedPair(NamedTuple):
@@ -58,14 +66,17 @@ class WatchList(NamedTuple):
     pairs: Mapping[HostName, Iterable[WatchedPair]]
     detection_us: Time
 
-    def meeting_s(self, incarnation: int) -> float:
-        """The time in seconds that a host which starts waits for the others.
 
-        Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
-        incarnations nothing is lost by waiting, and hosts that start late are not given up.
-        """
-        limit_s = self.detection_us / SECOND
-        return max(limit_s, FIRST_MEETING_S) if incarnation == 1 else limit_s
+def meeting_s(watches: WatchList | None, incarnation: int) -> float:
+    """The time in seconds that a host which opens waits for the others.
+
+    Where hosts are expected to fail, one that comes back cannot wait for another that is away. In their first
+    incarnations nothing is lost by waiting, and hosts that start late are not given up.
+    """
+    if watches is None:
+        return UNWATCHED_MEETING_S
+    limit_s = watches.detection_us / SECOND
+    return max(limit_s, FIRST_MEETING_S) if incarnation == 1 else limit_s
 
 
 class PeerNews(NamedTuple):
@@ -79,41 +90,53 @@ class PeerNews(NamedTuple):
 class _Peer:
     """One peer; the numbers are those of the beats with which this host entered its states."""
 
-    __slots__ = ("began", "heard", "name", "number", "pairs", "proof", "sent", "state", "up_since")
+    __slots__ = ("began", "heard", "is_absent", "name", "number", "pairs", "proof", "sent", "state", "up_since")
 
-    def __init__(self, name: HostName, pairs: tuple[WatchedPair, ...], now: Time) -> None:
+    def __init__(self, name: HostName, pairs: tuple[WatchedPair, ...]) -> None:
         self.name = name
         self.pairs = pairs
         self.number = self.heard = 0
         self.sent: deque[tuple[int, Time]] = deque(maxlen=REMEMBERED)
-        self.proof = now
+        self.proof: Time = 0
         self.state = UP
+        self.is_absent = False
         self.began = self.up_since = 0
 
 
 class FailureDetector:
     """All peers of a host that it shares watching pairs with.
 
-    Args:
-        now: the time of the start; no peer is given up before `patience_us` from then.
-
     Attributes:
         news: events for components; the host that handles them clears it.
         deadline_us: when the next peer will be given up, unless it proves that it runs.
     """
 
-    def __init__(
-        self,
-        watches: WatchList,
-        now: Time,
-        send: Callable[[HostName, HostHeartbeat], None],
-    ) -> None:
+    def __init__(self, watches: WatchList, send: Callable[[HostName, HostHeartbeat], None]) -> None:
         self.period_us = max(1, watches.detection_us // HEARTBEATS_PER_DETECTION)
         self.patience_us = patience_us(watches.detection_us)
         self.news: list[PeerNews] = []
-        self._peers = {peer: _Peer(peer, tuple(listed), now) for peer, listed in watches.pairs.items()}
+        self._peers = {peer: _Peer(peer, tuple(listed)) for peer, listed in watches.pairs.items()}
         self._send = send
-        self.deadline_us = now + self.patience_us
+        self._is_watching = False
+        self.deadline_us: Time = 0
+
+    def watch(self, now: Time, absent: Collection[HostName] = ()) -> None:
+        """Begin to give up peers, none before `patience_us` from now.
+
+        Args:
+            absent: hosts that have not answered while this one opened. The submitter gets PeerLost of their components
+                at once, so that it assigns them no jobs; others wait, as their own PeerLost may make tasks run again.
+        """
+        self._is_watching = True
+        for peer in self._peers.values():
+            if peer.state != DOWN:
+                peer.proof = now
+            if peer.name in absent and peer.state == UP:
+                peer.is_absent = True
+                self.news += [
+                    PeerNews(pair.local, PeerLost(pair.remote), now) for pair in peer.pairs if pair.local == SUBMITTER
+                ]
+        self._set_deadline(now)
 
     def beat(self, now: Time) -> None:
         self.look(now)
@@ -127,7 +150,7 @@ class FailureDetector:
 
     def look(self, now: Time) -> None:
         """Give up each peer without a recent proof that it runs."""
-        if now <= self.deadline_us:
+        if not self._is_watching or now <= self.deadline_us:
             return
         for peer in self._peers.values():
             if peer.state != DOWN and now > peer.proof + self.patience_us:
@@ -135,6 +158,8 @@ class FailureDetector:
         self._set_deadline(now)
 
     def _set_deadline(self, now: Time) -> None:
+        if not self._is_watching:
+            return
         proofs = [peer.proof for peer in self._peers.values() if peer.state != DOWN]
         self.deadline_us = min(proofs, default=now) + self.patience_us
 
@@ -185,8 +210,9 @@ class FailureDetector:
         if peer is None:
             return
         self.look(now)
-        if known or peer.state != UP:
+        if known or peer.state != UP or peer.is_absent:
             self.news += [PeerNews(pair.local, PeerBack(pair.remote), now) for pair in peer.pairs]
+        peer.is_absent = False
         peer.heard, peer.state, peer.proof, peer.up_since = 0, UP, now, peer.number + 1
         self._set_deadline(now)
 
@@ -262,6 +288,15 @@ class HostRegister:
             log.warning("host %s (%s) answers again", host, _held(entry))
             self._count_lost()
 
+    def miss(self, hosts: Collection[HostName]) -> None:
+        """Count hosts as lost that have not answered while this one opened."""
+        for host in hosts:
+            entry = self._entries.get(host)
+            if entry is not None and entry.told is None and entry.missed < MISSED_MAX:
+                entry.missed = MISSED_MAX
+                log.error("%s", self.absent_words(host, entry.others))
+        self._count_lost()
+
     def check(self) -> None:
         """Count a check without a message for every other host, and log each that becomes lost."""
         for host, entry in self._entries.items():
@@ -289,6 +324,8 @@ class HostRegister:
         jobs = sum(assigned.get(address, 0) for address in entry.others)
         name = f"{', '.join(components)} (host {host})" if components else f"host {host} ({_held(entry)})"
         verb = "have" if len(components) > 1 else "has"
+        if self._is_opening(entry):
+            return f"{name} {verb} not opened yet, waiting for {', '.join(self._waits_for(entry))}"
         since = (
             f"{verb} not answered since {utc(entry.heard_us)}" if entry.heard_us is not None
             else f"{verb} never answered since this API started at {utc(self._began_us)}"
@@ -296,8 +333,25 @@ class HostRegister:
         return f"{name} {since}" + (f"; {jobs:,} jobs are assigned to it" if jobs else "")
 
     def absent(self) -> list[str]:
-        gone = [(host, entry) for host, entry in self._entries.items() if entry.missed >= MISSED_MAX]
+        gone = [
+            (host, entry) for host, entry in self._entries.items()
+            if entry.missed >= MISSED_MAX or self._is_opening(entry)
+        ]  # fmt: skip
         return [self.absent_words(host, entry.others) for host, entry in gone]
+
+    def unanswering(self, component: Address) -> str:
+        """One sentence about the host of a component that does not answer; empty while it does."""
+        for host, entry in self._entries.items():
+            if component in entry.others and (entry.missed >= MISSED_MAX or self._is_opening(entry)):
+                return self.absent_words(host, [component])
+        return ""
+
+    @staticmethod
+    def _waits_for(entry: _Entry) -> tuple[HostName, ...]:
+        return () if entry.told is None else entry.told.waits_for
+
+    def _is_opening(self, entry: _Entry) -> bool:
+        return entry.missed < MISSED_MAX and bool(self._waits_for(entry))
 
     @property
     def lost_nodes(self) -> frozenset[Address]:
@@ -316,12 +370,14 @@ class HostRegister:
     def _status(self, host: HostName, entry: _Entry, assigned: Mapping[Address, int]) -> HostStatus:
         told = entry.told
         state: HostState = "unseen" if told is None else "lost" if entry.missed >= MISSED_MAX else "up"
+        if self._is_opening(entry):
+            state = "opening"
         return HostStatus(
             name=host, state=state, components=entry.others, nodes=len(entry.nodes),
             jobs=sum(assigned.get(address, 0) for address in entry.others), heard_us=entry.heard_us,
             version=told.version if told is not None else "", incarnation=entry.incarnation,
             hostname=told.hostname if told is not None else "", pid=told.pid if told is not None else None,
-            started_us=told.started_us if told is not None else None,
+            started_us=told.started_us if told is not None else None, waits_for=self._waits_for(entry),
         )  # fmt: skip
 
 
@@ -344,13 +400,26 @@ class Presence:
         self._told = this_host()
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, send: Callable[[HostName, Message], None]) -> None:
-        """Begin; `send` sends a message that is not repeated when it is lost."""
-        self._timer = asyncio.get_running_loop().call_later(PRESENCE_S, self.start, send)  # a failure ends nothing
-        if self._register is not None:
+    def start(
+        self, send: Callable[[HostName, Message], None], absent: Callable[[], Collection[HostName]] = tuple
+    ) -> None:  # fmt: skip
+        """Begin, as soon as the host can send, and before it has opened.
+
+        Args:
+            send: sends a message that is not repeated when it is lost.
+            absent: gives the hosts that this one waits for; none once it has opened.
+        """
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(PRESENCE_S, self.start, send, absent)  # a failure ends nothing
+        if self._register is None:
+            send(self._to, structs.replace(self._told, waits_for=tuple(sorted(absent()))))
+        elif not absent():
             self._register.check()
-        else:
-            send(self._to, self._told)
+
+    def opened(self, absent: Collection[HostName]) -> None:
+        """Note that this host has opened, without some hosts that have not answered."""
+        if self._register is not None:
+            self._register.miss(absent)
 
     def receive(self, host: HostName, told: HostReport, incarnation: int) -> None:
         if self._register is not None:

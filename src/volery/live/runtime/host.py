@@ -34,12 +34,12 @@ from volery.live.messages import (
 )
 from volery.live.node.executor import Executor, OnEnd
 from volery.live.runtime import port as effect_kinds
-from volery.live.runtime.failure_detector import FailureDetector, Presence, WatchList
+from volery.live.runtime.failure_detector import FailureDetector, Presence, WatchList, meeting_s
 from volery.live.runtime.journal import RAISED, Entry, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox, IngressFilter, LiveTimer, Mailbox
 from volery.live.runtime.port import Effect, LivePort, checksum
 from volery.live.transport.delivery import Codec, CodecError, Delivery, LaterIncarnation, Parcel
-from volery.live.transport.transport import Transport
+from volery.live.transport.transport import Transport, absent_peers
 
 EVENTS_PER_TURN: Final = 4096
 """Others get the event loop after so many."""
@@ -78,6 +78,7 @@ class Host:
     Attributes:
         facts: what the components have reported.
         failed: the exception that has stopped the host, once there is one.
+        waits_for: the hosts without which it has not opened yet.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Host:
         self._watches = watches
         self._presence = presence
         self._watch: FailureDetector | None = None
+        self.waits_for: frozenset[HostName] = frozenset()
         self._beating: asyncio.TimerHandle | None = None
         self._on_new_incarnation: Callable[[HostName, bool], None] | None = None
         self._pool: Pool | None = None
@@ -133,23 +135,33 @@ class Host:
         self._ingress = IngressFilter(name, self._mailboxes, self._where)
 
     async def open(self, on_new_incarnation: Callable[[HostName, bool], None] | None = None) -> None:
-        """Connect to the others and wait until they are there; nothing is handled before `start`.
+        """Connect to the others and wait for them, within limits; nothing is handled before `start`.
 
         Args:
             on_new_incarnation: is called per incarnation of another host: its name, and if an earlier one was known.
         """
         self._on_new_incarnation = on_new_incarnation
         self._loop = asyncio.get_running_loop()
-        if self._transport is not None:
-            assert self._codec is not None
-            self._delivery = Delivery(
-                self._incarnation, self._codec, self._transport.send, self._take, self._take_aside, self._meet
-            )
-            await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
-            limit_s = self._watches.meeting_s(self._incarnation) if self._watches is not None else None
-            with suppress(TimeoutError):
-                async with asyncio.timeout(limit_s):
-                    await self._transport.meet(set(self._where.values()) - {self.name})
+        if self._transport is None:
+            return
+        assert self._codec is not None
+        deliver, take = self._transport.send, self._take
+        self._delivery = Delivery(self._incarnation, self._codec, deliver, take, self._take_aside, self._meet)
+        await self._transport.open(self.name, self._arrived, self._delivery.known_incarnation)
+        self.waits_for = peers = frozenset(self._where.values()) - {self.name}
+        # The others repeat what this incarnation has missed, into its inbox, and do not give it up while it waits.
+        for peer in sorted(peers):
+            self._delivery.send(peer, [])
+        if self._presence is not None:
+            self._presence.start(self._aside, lambda: self.waits_for)
+        if self._watches is not None and self._watches.pairs:
+            self._watch = FailureDetector(self._watches, self._aside)
+            self._beat()
+        limit_s = meeting_s(self._watches, self._incarnation)
+        async for absent in absent_peers(self._transport, peers, limit_s):
+            self.waits_for = absent
+            if absent:
+                log.info("host %s waits for %s, %g s at most", self.name, ", ".join(sorted(absent)), limit_s)
 
     def start(self, adopted: Iterable[tuple[Address, Adopted]] = ()) -> None:
         """Start the components.
@@ -158,7 +170,7 @@ class Host:
             adopted: attempts of an earlier incarnation that still run, by node.
         """
         self._loop = asyncio.get_running_loop()
-        now = self.now()
+        self._turn_us = now = self.now()
         for address, event in adopted:
             self._components[address].handle(event, address, now)
             self._entries.append((address, address, event, checksum(self._effects)))
@@ -172,17 +184,13 @@ class Host:
         self.inbox.start(self._turn)
         self._commit(now)
         self.inbox.wake()
-        if self._delivery is not None:
-            for peer in sorted({*self._where.values()} - {self.name}):
-                self._delivery.send(peer, [])  # so that the peer repeats what this incarnation has missed
-            assert self._transport is not None
+        absent, self.waits_for = self.waits_for, frozenset()
+        if self._transport is not None:
             self._transport.begun(self._incarnation, self._superseded)
+        if self._watch is not None:
+            self._watch.watch(now, absent)
         if self._presence is not None:
-            self._presence.start(self._aside)
-        watches = self._watches
-        if watches is not None and watches.pairs and self._delivery is not None:
-            self._watch = FailureDetector(watches, now, self._aside)
-            self._beat()
+            self._presence.opened(absent)
 
     def ended(self, address: Address) -> OnEnd:
         return self._mailboxes[address].ended

@@ -12,6 +12,7 @@ from volery.live.config.federation import Federation
 from volery.live.messages import HostName
 from volery.live.node.runtime import reporter_of
 from volery.live.runtime.failure_detector import HostRegister
+from volery.live.transport.transport import Transport
 
 Post = Callable[[Event], None]
 """Hands an event to the submitter in its host's next turn."""
@@ -23,6 +24,8 @@ class SubmitterSite(NamedTuple):
     Args:
         post: hands an event to the submitter.
         layout: host -> addresses of its components.
+        transport: to the other hosts; None: there are none.
+        gives_up_jobs: take a store that is older than it was, or is missing; see `volery.live.service.marks`.
     """
 
     federation: Federation
@@ -31,6 +34,8 @@ class SubmitterSite(NamedTuple):
     layout: Mapping[HostName, tuple[Address, ...]]
     name: HostName
     incarnation: int
+    transport: Transport | None = None
+    gives_up_jobs: bool = False
 
     def _others(self) -> list[tuple[HostName, Address]]:
         return [(host, address) for host, listed in self.layout.items() if host != self.name for address in listed]

@@ -104,8 +104,10 @@ def operations(
     jobs, tasks = _JobEndpoints(service), _TaskEndpoints(service.queries, outputs)
 
     async def healthz(_: Request) -> Response:
-        """The state of the API, and the revision of the last change."""
-        return as_json(Health("ok", volery.__version__, service.queries.revision))
+        """The state of the API, and the revision of the last change; status 503 where it takes no jobs, and why."""
+        problem = service.problem
+        state = f"takes no jobs: {problem}" if problem else "ok"
+        return as_json(Health(state, volery.__version__, service.queries.revision), 503 if problem else 200)
 
     paging = {"limit": f"at most so many, up to {LIMIT_MAX:,}"}
     one_job, one_task = "/jobs/{id:number}", "/jobs/{id:number}/tasks/{index:number}"

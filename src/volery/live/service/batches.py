@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from volery.core.errors import InputError
 from volery.core.model import Address, JobId, Message, TaskId
-from volery.live.clock import unix_now_us
+from volery.live.clock import is_set_within, unix_now_us
 from volery.live.messages import ReportsStored
 from volery.live.service.store import JobStore, News
 
@@ -28,6 +28,10 @@ Written = Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]]
 """Writes in the next batch, and returns what that gave when it is committed."""
 
 log = logging.getLogger(__name__)
+
+
+class ClosedError(InputError):
+    """The store takes nothing more before the next start of the API."""
 
 
 class UnwrittenError(Exception):
@@ -71,18 +75,21 @@ class BatchWriter:
 
     Args:
         store: of jobs; the writer closes it.
+        on_durable: is called with the revision up to which the disk has all changes, whenever it has more.
 
     Attributes:
         closed: whether it takes nothing more.
+        problem: why the store cannot be written just now, or any more; empty where it can.
         reports_late_s: a job that is answered waits so long for reports of its tasks.
         commits, commit_s: batches that were written, and the time that took, in seconds.
     """
 
     def __init__(
         self, store: JobStore, order: Callable[[Address, Message], None], on_commit: Callable[[], None],
-        reports_late_s: float,
+        reports_late_s: float, on_durable: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         self.closed = False
+        self.problem = ""
         self.commits = 0
         self.commit_s = 0.0
         self._store = store
@@ -90,8 +97,9 @@ class BatchWriter:
         self._on_commit = on_commit
         self.reports_late_s = reports_late_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="commits")
-        self._checkpoints = Checkpoints(store.checkpoint)
-        self._ends = Acknowledgements(store.sync, self._acknowledge)
+        self._on_durable = on_durable or _nobody_asks
+        self._checkpoints = Checkpoints(store.checkpoint, lambda: self._on_durable(store.revision))
+        self._ends = Acknowledgements(self._sync, self._acknowledge)
         self._news: list[News] = []
         self._writes: list[_Write] = []
         self._wake = asyncio.Event()
@@ -120,10 +128,11 @@ class BatchWriter:
             before, after: long statements of the same batch, which a thread executes.
 
         Raises:
-            InputError: the writer is closed.
+            ClosedError: the writer is closed.
         """
         if self.closed:
-            raise InputError("jobs", "the federation is shutting down, or its store has failed; try again later")
+            reason = f"its store has failed: {self.problem}" if self.problem else "it is shutting down"
+            raise ClosedError("jobs", f"the federation takes nothing more, because {reason}; ask again later")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._writes.append(_Write(write, future, before, after))
         self._wake.set()
@@ -161,6 +170,7 @@ class BatchWriter:
                 await self._write_batch(news, writes)
             except sqlite3.OperationalError as error:  # a full disk, for example: it may pass
                 log.error("the store of jobs could not be written, and is tried again: %s", error)
+                self.problem = str(error)
                 self._store.roll_back()
                 self._news[:0] = news
                 self._ends.failed(ends)
@@ -172,17 +182,26 @@ class BatchWriter:
                 self._wake.set()
             except sqlite3.Error as error:
                 log.critical("the store of jobs cannot be written, and takes nothing more: %s", error)
-                self.closed = True
+                self.closed, self.problem = True, str(error)
                 for write in (*writes, *self._writes):
-                    write.fail(error)
+                    write.fail(ClosedError("jobs", f"the store of jobs has failed, and takes nothing more: {error}"))
                 self._committed.set()
                 return
             else:
+                self.problem = ""
                 self._ends.committed(ends, durable=bool(writes))
             self._committed.set()
             self._committed = asyncio.Event()
 
-    def _acknowledge(self, ends: Ends) -> None:
+    def _sync(self) -> int:
+        """Sync what is committed to the disk, and return its revision; in any thread."""
+        revision = self._store.revision
+        self._store.sync()
+        return revision
+
+    def _acknowledge(self, ends: Ends, revision: int | None) -> None:
+        if revision is not None:
+            self._on_durable(revision)
         for agent, attempts in ends.items():
             self._order(agent, ReportsStored(tuple(attempts)))
 
@@ -201,6 +220,7 @@ class BatchWriter:
         late = self._store.take_in(news, unix_now_us())
         if writes:
             await loop.run_in_executor(self._thread, self._store.commit)
+            self._on_durable(self._store.revision)  # before anybody has a receipt
         else:
             self._store.commit()
         self.commits += 1
@@ -224,6 +244,9 @@ class BatchWriter:
             self._wake.set()
 
 
+def _nobody_asks(_: int) -> None: ...
+
+
 IDLE_S: Final = 1.0
 """A log that nothing was written to for so long is moved as a whole, and its file emptied."""
 PAUSE_S: Final = 0.25
@@ -233,12 +256,17 @@ LOG_PAGES_MAX: Final = 16_384
 
 
 class Checkpoints:
-    """Checkpoints of a database that is written in batches."""
+    """Checkpoints of a database that is written in batches.
 
-    def __init__(self, checkpoint: Callable[[bool], int]) -> None:
+    Args:
+        on_whole: is called once all that is committed is moved to its place, and on the disk.
+    """
+
+    def __init__(self, checkpoint: Callable[[bool], int], on_whole: Callable[[], None]) -> None:
         self._checkpoint = checkpoint
+        self._on_whole = on_whole
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
-        self._moving: asyncio.Future[int] | None = None
+        self._moving: asyncio.Future[int | None] | None = None
         self._moved_s = 0.0
         self._written = True
         """Whether the log's file may hold something; at the start, what an earlier incarnation has left."""
@@ -247,16 +275,17 @@ class Checkpoints:
         """Wait until there is something to write; while there is nothing, the log is moved and its file emptied."""
         loop = asyncio.get_running_loop()
         while self._written and not something.is_set():
-            try:
-                async with asyncio.timeout(IDLE_S):
-                    await something.wait()
-            except TimeoutError:
-                if self._moving is not None:
-                    await self._moving
-                    self._moving = None
-                await loop.run_in_executor(self._thread, self._move, False)
-                if not something.is_set():
-                    self._written = bool(await loop.run_in_executor(self._thread, self._move, True))
+            if await is_set_within(something, IDLE_S):
+                return
+            if self._moving is not None:
+                await self._moving
+                self._moving = None
+            await loop.run_in_executor(self._thread, self._move, False)
+            if not something.is_set():
+                pages = await loop.run_in_executor(self._thread, self._move, True)
+                self._written = bool(pages)
+                if pages == 0:
+                    self._on_whole()
         await something.wait()
 
     async def after_batch(self) -> None:
@@ -268,20 +297,23 @@ class Checkpoints:
                 self._moving = loop.run_in_executor(self._thread, self._move, False)
         elif self._moving.done():
             pages, self._moving = self._moving.result(), None
-            if pages > LOG_PAGES_MAX:
+            if pages is not None and pages > LOG_PAGES_MAX:
                 await loop.run_in_executor(self._thread, self._move, True)
             self._moved_s = loop.time()
 
-    def _move(self, whole: bool) -> int:
+    def _move(self, whole: bool) -> int | None:
+        """The pages that are left in the log; None: it could not be moved."""
         try:
             return self._checkpoint(whole)
         except sqlite3.Error as error:  # a full disk, for example: it stays in the log, and writes go on
             log.warning("the database could not be tidied, and keeps its log: %s", error)
-            return 0
+            return None
 
     def close(self) -> None:
-        """Wait for the checkpoint that is under way."""
+        """Wait for the checkpoint that is under way, and move what is left; nothing may be written any more."""
         self._thread.shutdown()
+        if self._move(True) == 0:
+            self._on_whole()
 
 
 SYNC_PAUSE_S: Final = 0.25
@@ -300,11 +332,11 @@ class Acknowledgements:
     are ends acknowledged; a commit that waits for the disk brings along what was committed before it.
 
     Args:
-        sync: brings what is committed to the disk; called in a thread.
-        send: acknowledges ends to the agents that have reported them.
+        sync: brings what is committed to the disk, and returns its revision; called in a thread.
+        send: acknowledges ends to the agents that have reported them; after a sync it gets its revision.
     """
 
-    def __init__(self, sync: Callable[[], None], send: Callable[[Ends], None]) -> None:
+    def __init__(self, sync: Callable[[], int], send: Callable[[Ends, int | None], None]) -> None:
         self._sync = sync
         self._send = send
         self._heard: Ends = {}
@@ -347,20 +379,20 @@ class Acknowledgements:
     async def _bring(self) -> None:
         bringing, self._committed = self._committed, {}
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
+            revision = await asyncio.get_running_loop().run_in_executor(self._thread, self._sync)
         except OSError as error:
             log.error("the log of the store could not be brought to the disk, and is tried again: %s", error)
             _add(bringing, self._committed)
             self._committed = bringing
         else:
-            self._send(bringing)
+            self._send(bringing, revision)
         self._syncing = None
         if self._committed and not self._closed:
             self._soon()
 
     def _acknowledge(self) -> None:
         committed, self._committed = self._committed, {}
-        self._send(committed)
+        self._send(committed, None)
 
     async def close(self) -> None:
         """Acknowledge nothing more; an agent reports its ends to the next incarnation again."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from volery.core.model import SECOND, Address, JobId, Message, Time
 from volery.live.clock import unix_now_us
 from volery.live.service.batches import UnwrittenError, Written
 from volery.live.service.ledgers import AssignmentLedger
+from volery.look.text import utc
 
 AGAIN_S: Final = 0.5
 """Between two tries to write a move down."""
@@ -63,7 +63,9 @@ class Failover:
         self._order = order
         self._submit_again = submit_again
         self._kept_max = KEPT_MIN
-        self._since: dict[Address, float] = {}
+        self._since_us: dict[Address, Time] = {}
+        self._relieved_before = {move.origin for move in book.moves()}
+        """Schedulers whose jobs were moved before this start, and that have not answered since."""
         self._timers: dict[Address, asyncio.TimerHandle] = {}
         self._moving: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()
@@ -111,7 +113,8 @@ class Failover:
         """Send moves to schedulers that have restarted, or answer again, before they are sent jobs."""
         for entry in entries:
             if entry in self._standins:
-                self._since.pop(entry, None)
+                self._since_us.pop(entry, None)
+                self._relieved_before.discard(entry)
                 self._assignments.back(entry)
                 self._send_greeting(entry)
 
@@ -134,15 +137,15 @@ class Failover:
         if isinstance(event, PeerBack):
             self.greet([entry])
         elif self._assignments.is_moving and entry in self._standins:
-            self._since.setdefault(entry, time.time())
-            self._assignments.lost(entry)
-            self._wait(entry)
+            self._since_us.setdefault(entry, unix_now_us())
+            if not self._assignments.is_lost(entry):  # else its grace runs already, or is over
+                self._assignments.lost(entry)
+                self._wait(entry, 0 if entry in self._relieved_before else self._assignments.grace_us)
 
-    def _wait(self, entry: Address) -> None:
+    def _wait(self, entry: Address, grace_us: Time) -> None:
         if (timer := self._timers.pop(entry, None)) is not None:
             timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timers[entry] = loop.call_later(self._assignments.grace_us / SECOND, self._maybe_move, entry)
+        self._timers[entry] = asyncio.get_running_loop().call_later(grace_us / SECOND, self._maybe_move, entry)
 
     def _maybe_move(self, origin: Address) -> None:
         self._timers.pop(origin, None)
@@ -155,11 +158,11 @@ class Failover:
             self._moving.add(moving)
             moving.add_done_callback(self._moving.discard)
         elif self._assignments.is_lost(origin):  # nobody answers who could take its jobs
-            self._wait(origin)
+            self._wait(origin, self._assignments.grace_us)
 
     async def _move(self, move: Reassignment, jobs: Sequence[JobId]) -> None:
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._since.get(move.origin, time.time())))
-        reason = f"{move.origin} does not answer since {since}"
+        given_up = utc(self._since_us.get(move.origin, unix_now_us()))
+        reason = f"{move.origin} does not answer and was given up at {given_up}"
         note = f"at {move.heir} since epoch {move.epoch}, because {reason}"
         try:
             async with self._writing:  # a later move of the same jobs is written later, whatever fails

@@ -187,6 +187,10 @@ def exposition(service: JobService, traffic: Traffic, more: Iterable[Meter] = ()
         *_meter("volery_host_up", "gauge", "whether a host answers", [
             ({"host": host.name}, int(host.state == "up")) for host in hosts
         ]),
+        *_meter("volery_host_waits", "gauge", "whether a host has not opened yet and waits for another", [
+            ({"host": host.name, "for": peer}, 1) for host in hosts if host.state == "opening"
+            for peer in host.waits_for
+        ]),
         *_meter("volery_host_last_heard_timestamp_seconds", "gauge", "when a host was last heard, Unix time", [
             ({"host": host.name}, host.heard_us / SECOND) for host in hosts if host.heard_us is not None
         ]),

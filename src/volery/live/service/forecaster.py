@@ -19,7 +19,7 @@ import statistics
 import sys
 import threading
 import time
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from starlette.responses import Response
 
 from volery.core.forecast import MomentQuantiles, PreemptedJob
 from volery.core.model import SECOND, Address, JobId, Time
-from volery.live.clock import in_slices, unix_now_us
+from volery.live.clock import ended_within, in_slices, unix_now_us
 from volery.live.config.federation import Federation
 from volery.live.jobs import JobDescription, TaskDescription, demands, merged, task_count
 from volery.live.service.authentication import Principal
@@ -193,14 +193,9 @@ async def ask_lab(question: ForecastRequest) -> ForecastReply:
     """Answer a request in a process of its own, which is ended after `LIMIT_S`."""
     lab = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
-        async with asyncio.timeout(LIMIT_S):
-            answered, complaint = await lab.communicate(msgspec.msgpack.encode(question))
+        answered, complaint = await ended_within(_answer_of(lab, msgspec.msgpack.encode(question)), LIMIT_S)
     except TimeoutError:
         return ForecastReply(0, 0, None, f"the lab has not come to an end within {LIMIT_S:g} s")
-    except RuntimeError:  # uvloop raises it where the process ends before it has read the question
-        assert lab.stderr is not None
-        answered, complaint = b"", await lab.stderr.read()
-        await lab.wait()
     finally:
         if lab.returncode is None:
             lab.kill()
@@ -209,6 +204,17 @@ async def ask_lab(question: ForecastRequest) -> ForecastReply:
         log.error("a forecast failed: %s", complaint.decode(errors="replace")[-2000:])
         return ForecastReply(0, 0, None, "the lab has failed; the log of the API's host says how")
     return msgspec.msgpack.decode(answered, type=ForecastReply)
+
+
+async def _answer_of(lab: Process, question: bytes) -> tuple[bytes, bytes]:
+    """The output and the errors of the process, once it has ended."""
+    try:
+        return await lab.communicate(question)
+    except RuntimeError:  # uvloop raises it where the process ends before it has read the question
+        assert lab.stderr is not None
+        complaint = await lab.stderr.read()
+        await lab.wait()
+        return b"", complaint
 
 
 def seen(preempts: tuple[PreemptedJob, ...], who: Principal) -> tuple[PreemptedJob, ...]:

@@ -6,6 +6,7 @@ It has the address `SUBMITTER` on its host like any component, and is not journa
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -92,7 +93,7 @@ class JobService(Component):
         self._capacity = capacity
         self._order = order
         self._observe = observe
-        self._numbers = store.next_numbers()
+        self._numbers = store.first_numbers()
 
     # What the host calls.
 
@@ -162,6 +163,15 @@ class JobService(Component):
     }
 
     # What the API calls.
+
+    @property
+    def problem(self) -> str:
+        """Why no jobs are taken just now; empty where they are."""
+        try:
+            self._store.demand_files()
+        except sqlite3.OperationalError as error:
+            return str(error)
+        return self.writer.problem
 
     async def open(self, elsewhere: Collection[Address] = ()) -> None:
         """Begin to write, and to submit what had not ended when the store was last closed; ended tasks stay ended.
@@ -270,7 +280,7 @@ def job_service(
     store: JobStore, fleet: Fleet, deployment: Deployment, post: Callable[[Event], None],
     reports_late_s: float = REPORTS_LATE_S, agents: Mapping[Address, Address] = {},
     register: Callable[[Callable[[], Mapping[Address, int]]], HostRegister] | None = None,
-    observe: Callable[[TaskReport], None] | None = None,
+    observe: Callable[[TaskReport], None] | None = None, on_durable: Callable[[int], None] | None = None,
 ) -> JobService:  # fmt: skip
     """Assemble a job service.
 
@@ -282,6 +292,7 @@ def job_service(
         agents: node -> the reporter of its host, where that is another one.
         register: makes the register of hosts, given what counts assigned jobs; None: hosts are not known.
         observe: is called with each report of an attempt.
+        on_durable: see `BatchWriter`.
     """
     order, book, counts = partial(_order, post), DecisionBook(), AttemptCounts()
 
@@ -289,7 +300,7 @@ def job_service(
         counts.note()
         feed.on_commit()
 
-    writer = BatchWriter(store, order, on_commit, reports_late_s)
+    writer = BatchWriter(store, order, on_commit, reports_late_s, on_durable)
     feed = EventFeed(store, writer)
     recovery, shares = deployment.capability(CrashRecovery), deployment.capability(DueShares) or DueShares()
     standins, detection_us = (recovery.standins, recovery.detection_us) if recovery is not None else ((), 0)
@@ -302,7 +313,7 @@ def job_service(
     sharing = UserShares(
         shares.guaranteed, shares.under, shares.weight_subscribers, store.shares, writer.written, order
     )
-    queries = JobQueries(store, fleet, table, counts, submissions.failover.entry, sharing, book, feed, capacity)
+    queries = JobQueries(store, fleet, table, counts, writer, submissions.failover.entry, sharing, book, feed, capacity)
     outputs = OutputRequests(order, agents)
     return JobService(
         store, fleet, table, counts, writer, submissions, queries, outputs, book, capacity, order, observe

@@ -7,7 +7,7 @@ is a number, a user and the number of the file that has its record; its number a
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from volery.core.assignment import Owner
@@ -17,16 +17,17 @@ from volery.live.messages import PreemptionReport
 from volery.live.service.rows import JobListings
 from volery.live.status import PreemptionStatus, SharePart, WeightChange
 
-_TABLES: Final = """
+_SHARES: Final = """
 CREATE TABLE IF NOT EXISTS reweighs (
   number INTEGER PRIMARY KEY, name TEXT NOT NULL, weight INTEGER NOT NULL, was INTEGER NOT NULL, by TEXT NOT NULL,
-  at_us INTEGER NOT NULL);
+  at_us INTEGER NOT NULL, checksum INTEGER);
 CREATE INDEX IF NOT EXISTS reweighs_by_name ON reweighs (name, number);
 CREATE TABLE IF NOT EXISTS preemptions (
   number INTEGER PRIMARY KEY, at_us INTEGER NOT NULL, by TEXT NOT NULL, reason TEXT NOT NULL, task INTEGER NOT NULL,
   job INTEGER NOT NULL, place INTEGER NOT NULL, attempt INTEGER NOT NULL, user TEXT NOT NULL,
   for_job INTEGER NOT NULL, for_place INTEGER NOT NULL, for_user TEXT NOT NULL,
-  loss_due INTEGER, loss_before INTEGER, loss_after INTEGER, gain_due INTEGER, gain_before INTEGER, gain_after INTEGER);
+  loss_due INTEGER, loss_before INTEGER, loss_after INTEGER, gain_due INTEGER, gain_before INTEGER, gain_after INTEGER,
+  checksum INTEGER);
 CREATE UNIQUE INDEX IF NOT EXISTS preemptions_of_task ON preemptions (task, attempt, at_us);
 CREATE INDEX IF NOT EXISTS preemptions_of_job ON preemptions (job, number);
 CREATE INDEX IF NOT EXISTS preemptions_of_place ON preemptions (job, place);
@@ -45,6 +46,8 @@ _LISTED: Final = (
     "loss_after, gain_due, gain_before, gain_after"
 )
 NOBODY: Final = -1
+CONTINUED: Final = "a newer store, which is lost"
+"""Stands for who has made changes of which only the outcome is known."""
 
 
 class ShareHistory:
@@ -58,8 +61,6 @@ class ShareHistory:
     def __init__(self, write: sqlite3.Connection, read: sqlite3.Connection) -> None:
         self._write = write
         self._read = read
-        for statement in _TABLES.split(";"):
-            write.execute(statement)
 
     def weights(self) -> tuple[int, dict[str, int]]:
         """The number of changes, and the present weights by name."""
@@ -74,6 +75,15 @@ class ShareHistory:
         )
         assert row.lastrowid is not None
         return row.lastrowid
+
+    def continue_from(self, reweighs: int, weights: Mapping[str, int], at_us: Time) -> None:
+        """Take over the weights of a newer store, after so many changes; who made those is lost."""
+        number, own = self.weights()
+        if reweighs > number:
+            rows = [(reweighs + more, name, weight, own.get(name, weight), CONTINUED, at_us)
+                    for more, (name, weight) in enumerate(sorted(weights.items()), 1)]  # fmt: skip
+            query = "INSERT INTO reweighs (number, name, weight, was, by, at_us) VALUES (?, ?, ?, ?, ?, ?)"
+            self._write.executemany(query, rows)
 
     def changes(self, name: str | None, limit: int) -> list[WeightChange]:
         """Changes of weights, or of one, the last one first."""
@@ -155,11 +165,11 @@ def _status(
 
 _MOVES: Final = (
     "CREATE TABLE IF NOT EXISTS moves (epoch INTEGER PRIMARY KEY, origin TEXT NOT NULL, heir TEXT NOT NULL, "
-    "at_us INTEGER NOT NULL)"
+    "at_us INTEGER NOT NULL, checksum INTEGER)"
 )
 _ASSIGNMENTS: Final = (
     "CREATE TABLE IF NOT EXISTS assignments (job INTEGER PRIMARY KEY, entry TEXT NOT NULL, epoch INTEGER NOT NULL, "
-    "note TEXT NOT NULL)"
+    "note TEXT NOT NULL, checksum INTEGER)"
 )
 
 
@@ -181,6 +191,11 @@ class AssignmentLedger:
             Reassignment(*row) for row in self._read.execute("SELECT epoch, origin, heir FROM moves ORDER BY epoch")
         ]
 
+    def continue_from(self, moves: Iterable[Reassignment], at_us: int) -> None:
+        """Take over the moves of a newer store: schedulers know them, and no epoch is given twice."""
+        query = "INSERT OR IGNORE INTO moves (epoch, origin, heir, at_us) VALUES (?, ?, ?, ?)"
+        self._write.executemany(query, ((move.epoch, move.origin, move.heir, at_us) for move in moves))
+
     def owners(self) -> list[tuple[JobId, Owner]]:
         """Open jobs that are not at their usual scheduler."""
         query = (
@@ -197,14 +212,16 @@ class AssignmentLedger:
     def note(self, jobs: Iterable[JobId], owner: Owner, note: str) -> None:
         """Write down where jobs are now, and why; a job whose own batch was rolled back is left out."""
         query = (
-            "INSERT OR REPLACE INTO assignments SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
+            "INSERT OR REPLACE INTO assignments (job, entry, epoch, note) "
+            "SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE id = ?1)"
         )
         self._write.executemany(query, ((job, *owner, note) for job in jobs))
 
     def add(self, move: Reassignment, jobs: Iterable[JobId], note: str, at_us: int) -> None:
         """Write down a move with the jobs that it concerns."""
         self._write.execute(
-            "INSERT OR REPLACE INTO moves VALUES (?, ?, ?, ?)", (move.epoch, move.origin, move.heir, at_us)
+            "INSERT OR REPLACE INTO moves (epoch, origin, heir, at_us) VALUES (?, ?, ?, ?)",
+            (move.epoch, move.origin, move.heir, at_us),
         )
         self.note(jobs, Owner(move.heir, move.epoch), note)
 
@@ -212,12 +229,14 @@ class AssignmentLedger:
 TABLES: Final = (
     """
 CREATE TABLE IF NOT EXISTS archived (
-  job INTEGER PRIMARY KEY, user TEXT NOT NULL, file INTEGER NOT NULL, tasks INTEGER NOT NULL)
+  job INTEGER PRIMARY KEY, user TEXT NOT NULL, file INTEGER NOT NULL, tasks INTEGER NOT NULL, checksum INTEGER)
 """,
     "CREATE INDEX IF NOT EXISTS archived_by_file ON archived (file)",
-    "CREATE TABLE IF NOT EXISTS used (job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS used "
+    "(job INTEGER NOT NULL, task INTEGER NOT NULL, revision INTEGER NOT NULL, checksum INTEGER)",
     _MOVES,
     _ASSIGNMENTS,
+    *_SHARES.split(";"),
 )
 JOBS_PER_FILE: Final = 1_000
 TASKS_PER_FILE: Final = 200_000
@@ -258,6 +277,10 @@ class ArchiveLedger:
         row = self._sql.execute("SELECT max(job), max(task), max(revision) FROM used").fetchone()
         return ArchivedKey(*(value or 0 for value in row))
 
+    def forbid(self, first: ArchivedKey) -> None:
+        """Give no number and no revision below these."""
+        self._sql.execute("INSERT INTO used (job, task, revision) VALUES (?, ?, ?)", first)
+
     def of(self, job: JobId) -> ArchivedJob | None:
         """The user of an archived job, and the number of its file."""
         row = self._read.execute("SELECT user, file FROM archived WHERE job = ?", (job,)).fetchone()
@@ -294,12 +317,14 @@ class ArchiveLedger:
     def leave(self, jobs: Sequence[JobId], file: int, used: ArchivedKey) -> None:
         """Take the rows of jobs out, in the batch that is under way; those of their tasks follow by `clear`."""
         self._sql.execute("DELETE FROM used")
-        self._sql.execute("INSERT INTO used VALUES (?, ?, ?)", used)
+        self._sql.execute("INSERT INTO used (job, task, revision) VALUES (?, ?, ?)", used)
         for number in jobs:
             row = self._sql.execute("DELETE FROM jobs WHERE id = ? RETURNING user, tasks, description", (number,))
             ((user, tasks, description),) = row.fetchall()
             self._sql.execute("DELETE FROM assignments WHERE job = ?", (number,))
-            self._sql.execute("INSERT INTO archived VALUES (?, ?, ?, ?)", (number, user, file, tasks))
+            self._sql.execute(
+                "INSERT INTO archived (job, user, file, tasks) VALUES (?, ?, ?, ?)", (number, user, file, tasks)
+            )
             self._sql.execute(
                 "DELETE FROM descriptions WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE description = ?1)",
                 (description,),

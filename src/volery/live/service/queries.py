@@ -18,6 +18,7 @@ from volery.core.model import Address, Amounts, JobId, Message, Time
 from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
+from volery.live.service.batches import BatchWriter
 from volery.live.service.events import EventFeed
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.reports import AttemptCounts, DecisionBook, History, NodeTable, Sample, candidates, counted
@@ -65,7 +66,7 @@ class JobQueries:
     takes_orders = True
 
     def __init__(
-        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts,
+        self, store: JobStore, fleet: Fleet, nodes: NodeTable, counts: AttemptCounts, writer: BatchWriter,
         assigned: Callable[[JobId, str], Address], sharing: UserShares, book: DecisionBook,
         feed: EventFeed, capacity: CapacityQueries | None = None,
     ) -> None:  # fmt: skip
@@ -83,6 +84,7 @@ class JobQueries:
         self._store = store
         self._fleet = fleet
         self._table = nodes
+        self._writer = writer
         self._assigned = assigned
         self._book = book
         self._capacity = capacity
@@ -168,12 +170,20 @@ class JobQueries:
         task = self._store.tasks(number, place, 1)[0]
         again = self.sharing.why_again(number, place, task.attempt) if task.state == "pending" else ""
         return Why(
-            job=number, index=place, state=task.state, reason=again or task.reason or job.reason,
+            job=number, index=place, state=task.state,
+            reason=again or task.reason or job.reason or self._unreported(job),
             waiting=0 if job.ended else job.tasks - _reported(job),
             funnel=counted(self._candidates(await self._wanted(number, place))),
             decisions=self._book.steps(first_task + place, {at: node for node, at in self._table.machines.items()}),
             explained=self._book.heard, absent=() if job.ended else self.absent(),
         )  # fmt: skip
+
+    def _unreported(self, job: JobStatus) -> str:
+        """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
+        if job.ended or not self._store.is_answered(job.id):
+            return ""
+        missing, late_s = job.tasks - _reported(job) + job.running, self._writer.reports_late_s
+        return f"its scheduler has finished it, but {missing} ends are not reported; it fails after {late_s:g} s"
 
     async def _wanted(self, number: JobId, place: int) -> TaskDemand:
         part = await self._store.descriptions.part(number, place)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -22,7 +23,7 @@ from volery.core.errors import InputError
 from volery.core.model import JobId
 from volery.live.jobs import JobDescription
 from volery.live.service.authentication import Principal, Role, Sessions, is_foreign
-from volery.live.service.batches import UnwrittenError
+from volery.live.service.batches import ClosedError, UnwrittenError
 from volery.live.service.intake import Intake
 from volery.live.service.ledgers import ArchivedJob
 from volery.live.service.outputs import AwayError
@@ -55,7 +56,8 @@ class NotAllowedError(NotThereError):
 
 
 _STATUSES: Final = (
-    (ConflictError, 409), (AwayError, 504), (InputError, 422), (NotAllowedError, 403), (NotThereError, 404),
+    (ConflictError, 409), (AwayError, 504), (ClosedError, 503), (InputError, 422), (NotAllowedError, 403),
+    (NotThereError, 404),
 )  # fmt: skip
 
 
@@ -165,6 +167,8 @@ def guarded(operation: Operation, sessions: Sessions, traffic: Traffic) -> Endpo
             response = await answer(request)
         except UnwrittenError as error:
             response = refusal("jobs", f"{error}; nothing was changed, ask again", 503)
+        except sqlite3.Error as error:
+            response = refusal("jobs", f"the store of jobs cannot be read: {error}; see the log of the API", 503)
         except (InputError, NotThereError) as error:
             response = refusal(error.place, error.problem, status_of(error))
         traffic.answers[operation.method, operation.path, response.status_code] += 1

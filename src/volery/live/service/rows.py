@@ -12,7 +12,8 @@ import msgspec
 
 from volery.core.model import JobId, TaskId, Time
 from volery.live.jobs import JobDescription
-from volery.live.messages import TaskReport
+from volery.live.messages import TaskReport, identity_of
+from volery.live.service.checksums import row_checksum
 from volery.live.status import JobState, JobStatus, TaskState, TaskStatus, TaskUsage
 
 NOTE_COLUMN: Final = "ifnull((SELECT note FROM assignments WHERE assignments.job = jobs.id), '') AS moved"
@@ -227,10 +228,14 @@ class JobRow(msgspec.Struct):
     """A job that is under way, as its row will be."""
 
     id: JobId
+    key: str | None
+    description: int
     first_task: TaskId
+    name: str
     user: str
     tasks: int
     unsatisfiable: int
+    submitted_us: Time
     answered: bool = False
     cancelling: bool = False
     state: JobState = "pending"
@@ -246,6 +251,10 @@ class JobRow(msgspec.Struct):
     """Per task, whether it may have a row; None: each may."""
     counted: Counts = NOTHING
     """What it adds to its user's load."""
+
+    @property
+    def identity(self) -> JobId:
+        return identity_of(self.id, self.first_task)
 
     def count(self, state: TaskState, by: int) -> None:
         if state == "running":
@@ -264,10 +273,13 @@ class JobRow(msgspec.Struct):
         return counts_of(self.state, self.tasks - self.running - ended, self.running)
 
     def row(self, revision: int) -> tuple[Any, ...]:
-        return (
-            self.answered, self.cancelling, self.state, self.reason, self.running, self.finished, self.failed,
-            self.killed, self.started_us, self.ended_us, revision, self.id,
+        """All columns of `CHECKED`, with the next revision, and the row's checksum."""
+        row = (
+            self.id, self.key, self.description, self.first_task, int(self.answered), int(self.cancelling), self.name,
+            self.user, self.state, self.reason, self.tasks, self.running, self.finished, self.failed, self.killed,
+            self.unsatisfiable, self.submitted_us, self.started_us, self.ended_us, revision,
         )  # fmt: skip
+        return (*row, row_checksum(row))
 
 
 def state_after(report: TaskReport, job: JobRow) -> TaskState:
@@ -358,9 +370,12 @@ class UserCounters:
 USAGES_TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS usages (job INTEGER NOT NULL, place INTEGER NOT NULL, attempt INTEGER NOT NULL, "
     "cpu_us INTEGER, memory_peak_bytes INTEGER, out_of_memory INTEGER NOT NULL, held TEXT NOT NULL, "
-    "PRIMARY KEY (job, place)) WITHOUT ROWID"
+    "checksum INTEGER, PRIMARY KEY (job, place)) WITHOUT ROWID"
 )
-_WRITE: Final = "INSERT OR REPLACE INTO usages VALUES (?, ?, ?, ?, ?, ?, ?)"
+_WRITE: Final = (
+    "INSERT OR REPLACE INTO usages (job, place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held, checksum) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _READ: Final = (
     "SELECT place, attempt, cpu_us, memory_peak_bytes, out_of_memory, held FROM usages "
     "WHERE job = ? AND place >= ? AND place < ?"
@@ -383,7 +398,8 @@ class UsageTable:
     def note(self, job: JobId, place: int, report: TaskReport) -> None:
         if (used := report.usage) is not None:
             peak = used.memory_peak_bytes
-            self._rows.append((job, place, report.number, used.cpu_us, peak, used.out_of_memory, used.held))
+            row = (job, place, report.number, used.cpu_us, peak, int(used.out_of_memory), used.held)
+            self._rows.append((*row, row_checksum(row)))
 
     def write(self) -> None:
         if self._rows:

@@ -2,7 +2,8 @@
 
 A commit appends to the write-ahead log and, where it is durable, waits for the disk once. Checkpoints move the log to
 its place and wait for the disk twice; they have a connection of their own, so that they run in another thread, beside
-commits, and no submission waits for them. Format 1 is brought to format 2: descriptions leave the rows of jobs.
+commits, and no submission waits for them. Format 1 is brought to format 2: descriptions leave the rows of jobs. Format
+2 is brought to format 3: every row gets a checksum.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import secrets
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,15 +25,17 @@ from volery.core.records import INCARNATION_ATTEMPTS
 from volery.live.files import opened_lock
 from volery.live.jobs import JobDescription, merged
 from volery.live.service import ledgers
+from volery.live.service.checksums import FORMATS_TABLE, add_checksums, add_triggers, schema_checksum, schema_damage
 from volery.live.service.rows import USAGES_TABLE, digest_of, encoded
 
-VERSION: Final = 2
+VERSION: Final = 3
 LOG_BYTES: Final = 64 << 20
 """When a log that was longer is used again, its file is cut to this."""
 BUSY_MS: Final = 50
 """A checkpoint that others read beside is given up after so long, and tried again later: commits wait for it."""
 TABLES: Final = (
-    "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL)",
+    "CREATE TABLE descriptions (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, content BLOB NOT NULL, "
+    "checksum INTEGER)",
     """
 CREATE TABLE jobs (
   id INTEGER PRIMARY KEY, key TEXT UNIQUE, description INTEGER NOT NULL, first_task INTEGER NOT NULL,
@@ -39,7 +43,8 @@ CREATE TABLE jobs (
   name TEXT NOT NULL, user TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending', reason TEXT NOT NULL DEFAULT '',
   tasks INTEGER NOT NULL, running INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0, killed INTEGER NOT NULL DEFAULT 0, unsatisfiable INTEGER NOT NULL DEFAULT 0,
-  submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL)
+  submitted_us INTEGER NOT NULL, started_us INTEGER, ended_us INTEGER, revision INTEGER NOT NULL,
+  checksum INTEGER)
 """,
     "CREATE INDEX jobs_by_revision ON jobs (revision)",
     "CREATE INDEX jobs_by_description ON jobs (description)",
@@ -51,17 +56,20 @@ CREATE TABLE tasks (
   job INTEGER NOT NULL, place INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '',
   attempt INTEGER NOT NULL DEFAULT 0, node TEXT NOT NULL DEFAULT '', exit_code INTEGER,
   started_us INTEGER, ended_us INTEGER, folder TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL,
-  result BLOB NOT NULL DEFAULT x'', launched INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (job, place)) WITHOUT ROWID
+  result BLOB NOT NULL DEFAULT x'', launched INTEGER NOT NULL DEFAULT -1, checksum INTEGER,
+  PRIMARY KEY (job, place)) WITHOUT ROWID
 """,
     "CREATE INDEX tasks_by_revision ON tasks (revision)",
 )
 _ADDED: Final = (
-    "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS drained (node TEXT PRIMARY KEY, checksum INTEGER) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS jobs_by_user ON jobs (user, id)",
     "CREATE INDEX IF NOT EXISTS jobs_open ON jobs (user) WHERE ended_us IS NULL",
     "CREATE INDEX IF NOT EXISTS jobs_by_end ON jobs (ended_us) WHERE ended_us IS NOT NULL",
+    FORMATS_TABLE,
     USAGES_TABLE,
     *ledgers.TABLES,
+    "CREATE TABLE IF NOT EXISTS store (name TEXT NOT NULL, checksum INTEGER)",
 )
 
 log = logging.getLogger(__name__)
@@ -74,6 +82,7 @@ class Database:
         path: of the file; made where it is missing. One of format 1 is brought to this one.
 
     Attributes:
+        store: the name of the store, which a copy has as well; no other store has it.
         write: the connection that writes; its commits never checkpoint.
         read: one that sees what is committed.
 
@@ -83,6 +92,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._log = path.with_name(path.name + "-wal")
+        self._opened: dict[Path, tuple[int, int]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # It holds commands and their environment, which nobody else may read.
@@ -99,12 +109,38 @@ class Database:
             self.read = _connected(path, "query_only = 1")
             self._moving = _connected(path, "synchronous = FULL")
             self._moving.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            self.store = self._named()
+            files = (path, path.with_suffix(".lock"), self._log, path.with_name(path.name + "-shm"))
+            self._opened = {file: identity for file in files if (identity := _file_identity(file)) is not None}
         except OSError:
             os.close(self._lock)
             raise InputError(str(path), "another federation uses this store of jobs; give each its own") from None
         except sqlite3.Error as error:
             os.close(self._lock)
             raise InputError(str(path), f"the store of jobs cannot be opened: {error}; move it away") from None
+
+    def _named(self) -> str:
+        row = self.write.execute("SELECT name FROM store").fetchone()
+        if row is None:
+            row = (secrets.token_hex(8),)
+            self.write.execute("INSERT INTO store (name) VALUES (?)", row)
+        return str(row[0])
+
+    def continue_store(self, name: str) -> None:
+        """Take the name of the store that this one continues, in the batch that is under way."""
+        self.write.execute("UPDATE store SET name = ?", (name,))
+        self.store = name
+
+    def demand_files(self) -> None:
+        """Refuse to write to files that nobody would find again.
+
+        Raises:
+            sqlite3.OperationalError: one was removed or replaced. It may come back: the connections have the old one.
+        """
+        for file, opened in self._opened.items():
+            if _file_identity(file) != opened:
+                problem = f"{file} was removed or replaced while this program uses it"
+                raise sqlite3.OperationalError(f"{problem}; put it back, or stop the API and restore a backup")
 
     def checkpoint(self, whole: bool) -> int:
         """Move the log to its place; in any thread, but one at a time.
@@ -145,6 +181,15 @@ class Database:
         os.close(self._lock)
 
 
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """The device and the number of a file; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def _connected(path: Path, pragma: str) -> sqlite3.Connection:
     """A connection to a file.
 
@@ -164,25 +209,50 @@ def _prepare(sql: sqlite3.Connection, path: Path) -> None:
     """Make the tables of this version where there are none, or bring those of an earlier version to it.
 
     Raises:
-        sqlite3.Error: another version has written the file, or the disk is full; the file is as it was.
+        sqlite3.Error: another version has written the file, it is damaged, or the disk is full; the file is as it was.
     """
-    (version,) = sql.execute("PRAGMA user_version").fetchone()
+    version = _version(sql)
     if version == 0:
         sql.execute("PRAGMA auto_vacuum = INCREMENTAL")
         sql.execute("PRAGMA journal_mode = WAL")
-        sql.execute("BEGIN")
-        for statement in (*TABLES, *_TASKS, *_ADDED):
+    if version == 1:
+        log.info("the store of jobs %s is brought from format 1 to %d, which is done once", path, VERSION)
+        migrate(sql, TABLES, 2)
+    if version in (1, 2):
+        for statement in _ADDED:
             sql.execute(statement)
+        _add_launched(sql)
+    sql.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in (*TABLES, *_TASKS) if version == 0 else ():
+            sql.execute(statement)
+        for statement in _ADDED:
+            sql.execute(statement)
+        if version in (1, 2):
+            log.info("the rows of the store of jobs %s get checksums, which is done once", path)
+            add_checksums(sql)
+        add_triggers(sql)
+        sql.execute("INSERT OR REPLACE INTO formats (format, tables) VALUES (?, ?)", (VERSION, schema_checksum(sql)))
         sql.execute(f"PRAGMA user_version = {VERSION}")
         sql.execute("COMMIT")
-    elif version == 1:
-        log.info("the store of jobs %s is brought from format 1 to %d, which is done once", path, VERSION)
-        migrate(sql, TABLES, VERSION)
-    elif version != VERSION:
+    except BaseException:
+        sql.execute("ROLLBACK")
+        raise
+
+
+def _version(sql: sqlite3.Connection) -> int:
+    """The format of a file, of this version or an earlier one; 0: it is new.
+
+    Raises:
+        sqlite3.DatabaseError: another version has written the file, or its format or its schema is damaged.
+    """
+    (version,) = sql.execute("PRAGMA user_version").fetchone()
+    problem = schema_damage(sql, version)
+    if problem:
+        raise sqlite3.DatabaseError(problem)
+    if version not in range(VERSION + 1):
         raise sqlite3.DatabaseError(f"it was written by another version (format {version}, this one writes {VERSION})")
-    for statement in _ADDED:
-        sql.execute(statement)
-    _add_launched(sql)
+    return int(version)
 
 
 def _add_launched(sql: sqlite3.Connection) -> None:

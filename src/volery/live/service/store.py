@@ -12,16 +12,18 @@ are gone as well, and run again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from volery.core.events import JobAccepted, JobDone, JobRejected
 from volery.core.model import NEVER, Address, JobId, TaskId, Time
 from volery.live.jobs import TASKS_MAX, JobDescription
-from volery.live.messages import TaskReport
+from volery.live.messages import TaskReport, number_of
+from volery.live.service.checksums import CHECKED, check_row, row_checksum
 from volery.live.service.descriptions import DESCRIBED, DescriptionReader, EncodedDescription, encoded_at_once
 from volery.live.service.ledgers import ArchivedKey, ArchiveLedger, AssignmentLedger, ShareHistory
+from volery.live.service.marks import StoreMark, first_of_start
 from volery.live.service.rows import (
     NOTHING,
     TASK_COLUMNS,
@@ -39,12 +41,16 @@ from volery.live.service.schema import Database, described
 from volery.live.status import TaskState, TaskStatus
 
 _UPDATE_JOB: Final = (
-    "UPDATE jobs SET answered = ?, cancelling = ?, state = ?, reason = ?, running = ?, finished = ?, failed = ?, "
-    "killed = ?, started_us = ?, ended_us = ?, revision = ? WHERE id = ?"
+    "UPDATE jobs SET answered = ?5, cancelling = ?6, state = ?9, reason = ?10, running = ?12, finished = ?13, "
+    "failed = ?14, killed = ?15, started_us = ?18, ended_us = ?19, revision = ?20, checksum = ?21 WHERE id = ?1"
+)
+"""By the numbers of columns in `CHECKED`."""
+_WRITE_JOB: Final = (
+    f"INSERT INTO jobs ({', '.join(CHECKED['jobs'])}, checksum) VALUES (?{', ?' * len(CHECKED['jobs'])})"  # noqa: S608 - ours
 )
 _WRITE_TASK: Final = (
-    "INSERT OR REPLACE INTO tasks (job, place, state, reason, attempt, node, exit_code, started_us, ended_us, folder, "
-    "revision, result, launched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT OR REPLACE INTO tasks ({', '.join(CHECKED['tasks'])}, checksum) "  # noqa: S608 - ours
+    f"VALUES (?{', ?' * len(CHECKED['tasks'])})"
 )
 _FINAL: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "unsatisfiable"})
 """No report of another attempt changes it: at most one attempt succeeds."""
@@ -54,7 +60,9 @@ _REFUSED: Final = "refused for now: "
 News = TaskReport | JobAccepted | JobRejected | JobDone
 
 
-_JOB_COLUMNS: Final = ", ".join(name for name in JobRow.__struct_fields__ if name not in ("heard", "counted"))
+_JOB_FIELDS: Final = CHECKED["jobs"][:-1]
+"""Of a `JobRow`: each change gets a revision of its own."""
+_READ_JOB: Final = f"SELECT {', '.join(CHECKED['jobs'])}, checksum FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - ours
 _UNHEARD: Final[tuple[TaskState, int, int, Time | None]] = ("pending", NEVER, NEVER, None)
 
 
@@ -75,6 +83,7 @@ class JobStore:
         self._sql, self._read = self._database.write, self._database.read
         self._durable = True
         self.checkpoint, self.sync = self._database.checkpoint, self._database.sync
+        self.demand_files = self._database.demand_files
         listed = JobListings(self._read)
         self.job, self.jobs, self.search = listed.job, listed.jobs, listed.search
         self.places, self.allocations_us = listed.places, listed.allocations_us
@@ -116,26 +125,64 @@ class JobStore:
         row = self._read.execute("SELECT cancelling FROM jobs WHERE id = ?", (number,)).fetchone()
         return bool(row and row[0])
 
+    def is_answered(self, number: JobId) -> bool:
+        """True if the scheduler of a job has finished it; reports of its tasks may come later."""
+        row = self._read.execute("SELECT answered FROM jobs WHERE id = ?", (number,)).fetchone()
+        return bool(row and row[0])
+
     def drained(self) -> set[Address]:
         return {node for (node,) in self._read.execute("SELECT node FROM drained")}
 
     def drain(self, node: Address, drained: bool) -> None:
         """Note that nothing is to be placed on a node, or something again."""
-        note = "INSERT OR IGNORE INTO drained VALUES (?)" if drained else "DELETE FROM drained WHERE node = ?"
+        note = "INSERT OR IGNORE INTO drained (node) VALUES (?)" if drained else "DELETE FROM drained WHERE node = ?"
         self._sql.execute(note, (node,))
 
     def next_numbers(self) -> tuple[JobId, TaskId]:
         """The first job and task number that have never been used."""
-        row = self._sql.execute(
-            "SELECT ifnull(max(id) + 1, 0), ifnull(max(first_task + tasks), 0) FROM jobs"
-        ).fetchone()
+        query = "SELECT id + 1, first_task + tasks FROM jobs ORDER BY id DESC LIMIT 1"  # numbers grow together
+        row = self._sql.execute(query).fetchone() or (0, 0)
         gone = self.retired.used()
         return max(row[0], gone.job), max(row[1], gone.task)
+
+    def first_numbers(self) -> tuple[JobId, TaskId]:
+        """The first job and task number of a start of the API; the task's has an origin that no earlier start had."""
+        job, task = self.next_numbers()
+        return job, first_of_start(task)
+
+    def mark(self, revision: int) -> StoreMark:
+        """The mark of all that is committed up to a revision."""
+        reweighs, weights = self.shares.weights()
+        return StoreMark(
+            self._database.store, ArchivedKey(*self.next_numbers(), revision), tuple(self.assigned.moves()), reweighs,
+            weights, tuple(sorted(self.drained())),
+        )  # fmt: skip
+
+    def continue_from(self, marks: Collection[StoreMark], now_us: Time) -> None:
+        """Take the place of a newer store of which these marks are left: its numbers are not given again.
+
+        The orders in the marks are taken over, since schedulers follow them; jobs and ends of tasks are lost.
+        """
+        self.begin(durable=True)
+        for mark in sorted(marks, key=lambda mark: mark.first.revision):
+            self._database.continue_store(mark.store)
+            self.retired.forbid(mark.first)
+            self.assigned.continue_from(mark.moves, now_us)
+            self.shares.continue_from(mark.reweighs, mark.weights, now_us)
+            for node in mark.drained:
+                self.drain(node, True)
+        self._revision = max(self._revision, self.retired.used().revision)
+        self.commit()
 
     # Writing.
 
     def begin(self, durable: bool) -> None:
-        """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds."""
+        """Begin a batch; whether its commit waits for the disk, or is a matter of microseconds.
+
+        Raises:
+            sqlite3.OperationalError: the store's files were removed or replaced.
+        """
+        self.demand_files()
         assert not self._sql.in_transaction, "the batch before has not been committed"
         if durable is not self._durable:
             self._sql.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -203,18 +250,16 @@ class JobStore:
             kept: the description, if it is encoded already.
         """
         if obstacles:
-            self._sql.executemany(
-                "INSERT INTO tasks (job, place, state, reason, revision) VALUES (?, ?, 'unsatisfiable', ?, ?)",
-                ((number, place, reason, self._next_revision()) for place, reason in obstacles),
+            self._write_tasks(
+                (number, place, "unsatisfiable", reason, 0, "", None, None, None, "", self._next_revision(), b"", -1)
+                for place, reason in obstacles
             )
         content = described(self._sql, *(kept or encoded_at_once(description)))
-        self._sql.execute(
-            "INSERT INTO jobs (id, key, description, first_task, name, user, reason, tasks, unsatisfiable, "
-            "submitted_us, revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (number, key_of(description.user, description.key), content, first_task,
-             description.name, description.user, obstacles[0][1] if obstacles else "", task_count, len(obstacles),
-             now_us, self._next_revision()),
+        job = JobRow(
+            number, key_of(description.user, description.key), content, first_task, description.name, description.user,
+            task_count, len(obstacles), now_us, reason=obstacles[0][1] if obstacles else "",
         )  # fmt: skip
+        self._sql.execute(_WRITE_JOB, job.row(self._next_revision()))
         self._changed_jobs.add(number)
         pending = task_count - len(obstacles)
         self._tally.change(description.user, NOTHING, counts_of("pending", pending, 0))
@@ -242,9 +287,10 @@ class JobStore:
             The jobs that are answered although some of their tasks have not been reported to the end.
         """
         for item in news:
-            if type(item) is JobAccepted and item.job not in self._refused:
+            number = number_of(item.job)
+            if type(item) is JobAccepted and number not in self._refused:
                 continue  # nothing new: most jobs are taken at once
-            job = self._job_under_way(item.job)
+            job = self._job_under_way(number, item.job)
             if job is None:
                 continue
             match item:
@@ -277,24 +323,29 @@ class JobStore:
         self._settle(job, now_us, wait=False)
         self._write_changes()
 
-    def _job_under_way(self, number: JobId) -> JobRow | None:
-        """A job that has not ended, to be changed."""
+    def _job_under_way(self, number: JobId, identity: JobId | None = None) -> JobRow | None:
+        """A job that has not ended, to be changed; where an identity is given, only the job that has it."""
         job = self._under_way.get(number)
         if job is None:
-            query = f"SELECT {_JOB_COLUMNS} FROM jobs WHERE id = ? AND ended_us IS NULL"  # noqa: S608 - our columns
-            row = self._sql.execute(query, (number,)).fetchone()
+            row = self._sql.execute(_READ_JOB, (number,)).fetchone()
             if row is None:
                 return None
-            job = self._under_way[number] = JobRow(*row)
+            check_row("jobs", row)  # its next checksum would hide the damage
+            job = self._under_way[number] = JobRow(**dict(zip(_JOB_FIELDS, row, strict=False)))
             job.counted = job.load()
             if job.state == "pending" and not job.unsatisfiable:
                 job.heard = bytearray(job.tasks)
+        if identity not in (None, job.identity):
+            return None  # it had this number in a folder that is no longer there
         self._changed[number] = job
         return job
 
+    def _write_tasks(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        self._sql.executemany(_WRITE_TASK, ((*row, row_checksum(row)) for row in rows))
+
     def _write_changes(self) -> None:
         """Write the rows of this batch, each once."""
-        self._sql.executemany(_WRITE_TASK, self._rows.values())
+        self._write_tasks(self._rows.values())
         self._usages.write()
         changed = self._changed.values()
         self._changed_jobs.update(self._changed)
@@ -354,7 +405,7 @@ class JobStore:
         heard = job.finished + job.failed + job.killed + job.unsatisfiable
         if wait and (job.running or (heard < job.tasks and not job.cancelling)):
             return False
-        well = job.finished == heard
+        well = job.finished == job.tasks
         job.state = "cancelled" if job.cancelling else "done" if well else "failed"
         job.running, job.ended_us = 0, now_us
         if job.cancelling:
@@ -410,7 +461,7 @@ class JobStore:
         return self._read.execute("SELECT id, user FROM jobs INDEXED BY jobs_open WHERE ended_us IS NULL").fetchall()
 
     def open_user(self, number: JobId) -> str | None:
-        """The user of a job that has not ended; None where it has. `open_job` reads its description, which is long."""
+        """The user of a job that has not ended; None where it has."""
         row = self._read.execute("SELECT user FROM jobs WHERE id = ? AND ended_us IS NULL", (number,)).fetchone()
         return row[0] if row else None
 

@@ -22,6 +22,7 @@ from volery.live.clock import in_slices, unix_now_us
 from volery.live.command import decode_payload, encode_payload
 from volery.live.config.constraints import Fleet
 from volery.live.jobs import JobDescription, TaskDemand, demands, merged_tasks, plan, submission, with_tasks
+from volery.live.messages import identity_of, number_of
 from volery.live.service.batches import BatchWriter, UnwrittenError
 from volery.live.service.descriptions import EncodedDescription, encoded_in_slices
 from volery.live.service.events import PLACES
@@ -87,15 +88,16 @@ class JobSubmissions:
         else:
             self._held[job.number] = sent
 
-    def submit_rejected(self, number: JobId) -> None:
+    def submit_rejected(self, identity: JobId) -> None:
         """Submit a job again that its scheduler has rejected."""
-        if (sent := self._sent.get(number)) is not None:
+        if (sent := self._sent.get(number_of(identity))) is not None and sent.identity == identity:
             self._submit(sent)
 
-    def accepted(self, number: JobId, *, done: bool) -> None:
+    def accepted(self, identity: JobId, *, done: bool) -> None:
         """Forget a job that its scheduler has accepted, or has finished."""
-        if done or self.failover.is_settled:
-            self._sent.pop(number, None)  # not what waits for a move: it was another scheduler that has accepted it
+        sent = self._sent.get(number_of(identity))
+        if sent is not None and sent.identity == identity and (done or self.failover.is_settled):
+            del self._sent[sent.number]  # not what waits for a move: it was another scheduler that has accepted it
 
     def assigned(self) -> dict[Address, int]:
         """Component -> how many jobs that have not ended are assigned to it."""
@@ -123,7 +125,10 @@ class JobSubmissions:
         if self._held is not None:
             self._held.pop(number, None)
         self._feed.drop(number)
-        self.failover.send(lambda: self._order(self.failover.entry(number, user), Cancel(number)))
+        first_task = self._store.first_task(number)
+        assert first_task is not None, "a job that is cancelled is in the store"
+        order = Cancel(identity_of(number, first_task))
+        self.failover.send(lambda: self._order(self.failover.entry(number, user), order))
 
     async def _resubmit(self, numbers: Sequence[JobId], is_meant: Callable[[Address], bool] = lambda _: True) -> None:
         """Submit jobs of such entries again, the oldest first, as fast as they are sent."""
@@ -162,7 +167,7 @@ class JobSubmissions:
             self._submit(Submission(number, first_task, description, self._fleet, count, ended, begun, True))
         else:
             self._sent.pop(number, None)
-            self._writer.note(JobDone(number))
+            self._writer.note(JobDone(identity_of(number, first_task)))
 
     async def _progress(self, number: JobId, tasks: int) -> tuple[set[int], dict[int, tuple[int, int]]]:
         """The places of a job's tasks that have ended, and the attempts of those that have begun (see `begun`)."""
@@ -196,21 +201,25 @@ class Submission(NamedTuple):
     begun: Mapping[int, tuple[int, int]] = MappingProxyType({})
     again: bool = False
 
+    @property
+    def identity(self) -> JobId:
+        return identity_of(self.number, self.first)
+
     def messages(self, epoch: int) -> Iterator[Message]:
         """The messages that submit it, made as they are taken; each call begins from the first one.
 
         Args:
             epoch: since which its scheduler has it.
         """
-        everything = plan(self.description, self.number, self.first, self.fleet)
+        everything = plan(self.description, self.identity, self.first, self.fleet)
         tasks = still_to_run((task for task, _ in everything), self.ended, self.begun)
-        messages = submission(self.number, tasks, self.left, self.description.user, TASKS_PER_TURN)
+        messages = submission(self.identity, tasks, self.left, self.description.user, TASKS_PER_TURN)
         first = next(messages)
         assert isinstance(first, Submit)
         yield msgspec.structs.replace(first, epoch=epoch)
         if self.again and self._was_sent_in_parts(first.job):
             # A scheduler that has the job takes nothing from `Submit`, and may lack some of these tasks.
-            yield MoreTasks(self.number, 0, first.job.tasks, left=self.left)
+            yield MoreTasks(self.identity, 0, first.job.tasks, left=self.left)
         yield from messages
 
     def _was_sent_in_parts(self, job: Job) -> bool:

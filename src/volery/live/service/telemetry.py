@@ -27,7 +27,7 @@ from opentelemetry.trace import Span, Status, StatusCode, set_span_in_context
 
 import volery
 from volery.core.model import SECOND, JobId, TaskId, Time
-from volery.live.messages import TaskReport
+from volery.live.messages import TaskReport, identity_of, number_of
 from volery.live.service.queries import JobQueries
 from volery.live.service.store import JobStore
 from volery.live.status import JobStatus, NodeState
@@ -113,9 +113,10 @@ class Telemetry:
 
     def attempt(self, store: JobStore, report: TaskReport) -> None:
         """Add the report of an attempt to the span of its job."""
-        job = self._jobs.get(report.job) or self._begun(store, report.job)
+        number = number_of(report.job)
+        job = self._jobs.get(number) or self._begun(store, number)
         key, at_ns = (report.task, report.attempt), report.at_unix_us * _NS
-        if job is None:
+        if job is None or identity_of(number, job.first_task) != report.job:
             return
         if report.state == "running":
             if key not in self._attempts:  # it may be reported again

@@ -12,13 +12,13 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
 
 from volery.core.errors import InputError
+from volery.live.clock import ended_within, is_set_within
 from volery.live.config.tls import BrokerAccess
 from volery.live.messages import HostName
 from volery.live.transport.nats import NatsClient, NatsError
@@ -30,11 +30,14 @@ WHOLE: Final = bytes([FIRST | LAST])
 HELLO_S: Final = 0.5
 """A host that waits for others sends a hello this often: one that came too late answers then."""
 OPEN_S: Final = 6.0
+FLUSH_AGAIN_S: Final = 0.1
 DOUBT_S: Final = 1.0
 CLAIM_S: Final = 0.25
 """How long a host that starts waits for another process with its name to answer."""
 CLAIM_FIRST_S: Final = 2.0
-"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one."""
+"""In its first incarnation a host waits at most so long for all peers: one of them may have met a later one.
+
+The host of the API always does: one of them may keep the mark of a newer store of jobs."""
 CLAIM_AGAIN_S: Final = 5.0
 """Where a peer has met a later incarnation, the other process may run and be slow to answer."""
 INCARNATION_MAX: Final = 1 << 22
@@ -56,6 +59,9 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
         incarnation: of the sender, once it has begun; 0 before.
         holds: the sender has claimed its name.
         known: by host, the latest incarnation that the sender has met.
+        mark: of the sender, see `Transport.announce`; empty: it has none.
+        marks: by host, the mark that the sender keeps of it.
+        layout: digest of the hosts and their components; empty: an earlier version, which sends none.
     """
 
     configuration: str
@@ -64,6 +70,9 @@ class _Hello(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int = 0
     holds: bool = False
     known: dict[HostName, int] = {}
+    mark: bytes = b""
+    marks: dict[HostName, bytes] = {}
+    layout: str = ""
 
 
 def pieces(frame: bytes, payload_max: int) -> Iterator[bytes]:
@@ -109,6 +118,7 @@ class BrokerTransport:
         federation: frames of other federations on the same broker are ignored.
         configuration: hosts that were started with another one are refused.
         on_trouble: is called, with words, when the connection is lost or another host does not fit.
+        layout: digest of the hosts and their components; hosts that were started with another one are refused, too.
 
     Attributes:
         make_client: makes the connection; a measurement takes one that measures itself.
@@ -119,9 +129,10 @@ class BrokerTransport:
 
     def __init__(
         self, broker: str | BrokerAccess, federation: str, configuration: str,
-        on_trouble: Callable[[str], None] | None = None,
+        on_trouble: Callable[[str], None] | None = None, layout: str = "",
     ) -> None:  # fmt: skip
         _demand_name("federation", federation)
+        self._layout = layout
         self._access = broker if isinstance(broker, BrokerAccess) else BrokerAccess(broker)
         self._url = self._access.url
         self._federation = federation
@@ -137,12 +148,17 @@ class BrokerTransport:
         self._on_later: OnLater | None = None
         self._doubted_at = -DOUBT_S
         self._met: set[HostName] = set()
+        self._mark = b""
+        self._marks: dict[HostName, bytes] = {}
+        self.kept_marks: dict[HostName, bytes] = {}
         self._misfit = ""
         self._changed = asyncio.Event()
         self._assemblies: dict[HostName, FrameAssembly] = {}
         self._subjects: dict[HostName, bytes] = {}
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
+    ) -> int:  # fmt: skip
         """Connect under a name that no other process uses; see `Transport`.
 
         Raises:
@@ -153,24 +169,23 @@ class BrokerTransport:
             await self.connect(name)
         loop = asyncio.get_running_loop()
         began, greeted = loop.time(), -HELLO_S
-        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers)):
+        while not self._misfit and (now := loop.time()) < (until := began + self._claim_s(incarnation, peers, patient)):
             if now >= greeted + HELLO_S:
                 greeted = now
                 self._greet(wants_answer=True)
             self._changed.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), min(until, greeted + HELLO_S) - now)
+            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
         if self._misfit:
             await self.close()
             raise InputError(f"host {name}", self._misfit)
         self._holds = True
         return incarnation if self._remembered < incarnation else self._remembered + 1
 
-    def _claim_s(self, incarnation: int, peers: Collection[HostName]) -> float:
+    def _claim_s(self, incarnation: int, peers: Collection[HostName], patient: bool) -> float:
         """The time to wait for answers to a claim, in seconds."""
         if 0 < incarnation <= self._remembered:
             return CLAIM_AGAIN_S
-        return CLAIM_FIRST_S if incarnation == 1 and not self._met.issuperset(peers) else CLAIM_S
+        return CLAIM_FIRST_S if (incarnation == 1 or patient) and not self._met.issuperset(peers) else CLAIM_S
 
     def measure(self, kind: type[NatsClient]) -> None:
         """Use a client that also measures itself, from now on: its methods are added to a connection that is open."""
@@ -191,8 +206,7 @@ class BrokerTransport:
                 self._url, f"volery {self._federation} {name}", self._trouble, **self._access.options(name)
             )
             client.subscribe(self._subject("hello", "*"), self._greeted)
-            async with asyncio.timeout(OPEN_S):
-                await client.open()
+            await ended_within(client.open(), OPEN_S)
         except (OSError, NatsError) as error:
             raise InputError(f"broker {self._url}", _why_not(error)) from None
         self._client = client
@@ -208,25 +222,44 @@ class BrokerTransport:
         assert self._client is not None
         self._on_frame, self._known_incarnation = on_frame, known_incarnation or self._known_incarnation
         self._client.subscribe(self._subject("to", name, "*"), self._receive)
-        await self._client.flush()
+        try:
+            await ended_within(self._subscribed(self._client), OPEN_S)
+        except OSError as error:
+            raise InputError(f"broker {self._url}", _why_not(error)) from None
 
-    async def meet(self, peers: Iterable[HostName]) -> None:
-        """Say hello until all these hosts have answered.
+    async def _subscribed(self, client: NatsClient) -> None:
+        """Wait until the broker has read the subscriptions; a connection that is lost meanwhile comes back."""
+        while True:
+            try:
+                await client.flush()
+            except OSError:
+                await asyncio.sleep(FLUSH_AGAIN_S)
+            else:
+                return
+
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        """Send hellos until all these hosts have answered, for at most so long; see `Transport`.
 
         Raises:
             InputError: one of them was started with another configuration, or uses this host's name.
         """
-        wanted = set(peers)
-        self._greet(wants_answer=True)
-        while self._misfit or not wanted <= self._met:
-            self._changed.clear()
+        loop = asyncio.get_running_loop()
+        until, greeted = loop.time() + limit_s, -HELLO_S
+        while absent := frozenset(peers) - self._met:
             if self._misfit:
-                raise InputError(f"host {self._name}", self._misfit)
-            try:
-                await asyncio.wait_for(self._changed.wait(), HELLO_S)
-            except TimeoutError:
-                log.info("host %s waits for %s", self._name, ", ".join(sorted(wanted - self._met)))
+                break
+            now = loop.time()
+            if now >= until:
+                return absent
+            if now >= greeted + HELLO_S:
+                greeted = now
                 self._greet(wants_answer=True)
+            self._changed.clear()
+            await is_set_within(self._changed, min(until, greeted + HELLO_S) - now)
+
+        if self._misfit:
+            raise InputError(f"host {self._name}", self._misfit)
+        return absent
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Publish a frame; it is lost where the broker is away."""
@@ -246,6 +279,11 @@ class BrokerTransport:
         self._incarnation, self._on_later = incarnation, on_later
         self._greet(wants_answer=False)
 
+    def announce(self, mark: bytes) -> None:
+        """See `Transport`: every host receives hellos."""
+        self._mark = mark
+        self._greet(wants_answer=False)
+
     def doubt(self) -> None:
         """Ask, at most once a second."""
         now = asyncio.get_running_loop().time()
@@ -262,8 +300,13 @@ class BrokerTransport:
     def _subject(self, *parts: str) -> str:
         return ".".join(("volery", self._federation, *parts))
 
-    def _greet(self, wants_answer: bool, known: Mapping[HostName, int] = {}) -> None:
-        hello = _Hello(self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, {**known})
+    def _greet(self, wants_answer: bool, asker: HostName = "") -> None:
+        known = {asker: self._known_incarnation(asker)} if asker else {}
+        marks = {asker: self._marks[asker]} if asker in self._marks else {}
+        hello = _Hello(
+            self._configuration, wants_answer, self._nonce, self._incarnation, self._holds, known, self._mark, marks,
+            self._layout,
+        )  # fmt: skip
         if self._client is not None:
             self._client.publish(self._subject("hello", self._name).encode(), msgspec.msgpack.encode(hello))
 
@@ -285,15 +328,20 @@ class BrokerTransport:
             return
         if sender == self._name:
             self._receive_own(hello)
-        elif hello.configuration != self._configuration:
-            self._refuse(f"host {sender} runs another configuration; start all hosts with the same file")
+        elif difference := self._difference(hello):
+            # One that has no name yet is refused by those that have: it must not keep a host away that belongs here.
+            self._refuse(f"host {sender} {difference}; start all hosts with the same file", is_final=hello.holds)
         else:
             self._met.add(sender)
+            if hello.mark:
+                self._marks[sender] = hello.mark
+            if (mark := hello.marks.get(self._name)) and not self._mark:  # else it is of this incarnation
+                self.kept_marks[sender] = mark
             if not self._holds:  # a host that runs is never ended, or renumbered, by what another host sends
                 self._remember(sender, hello.known.get(self._name, 0))
         self._changed.set()
         if hello.wants_answer:
-            self._greet(wants_answer=False, known={sender: self._known_incarnation(sender)})
+            self._greet(wants_answer=False, asker=sender)
 
     def _remember(self, sender: HostName, incarnation: int) -> None:
         if incarnation < INCARNATION_MAX:
@@ -311,8 +359,15 @@ class BrokerTransport:
         elif self._incarnation and hello.incarnation == self._incarnation:
             self._on_trouble(f"another process uses the name {self._name}, too; stop one of them, every host runs once")
 
-    def _refuse(self, misfit: str) -> None:
-        self._misfit = misfit
+    def _difference(self, hello: _Hello) -> str:
+        """Words for what differs in the file of the sender; empty where it fits."""
+        if hello.configuration != self._configuration:
+            return "runs another configuration"
+        return "has other [hosts] in its file" if hello.layout not in ("", self._layout) and self._layout else ""
+
+    def _refuse(self, misfit: str, *, is_final: bool = True) -> None:
+        if is_final:
+            self._misfit = misfit
         if self._holds:  # else it is raised, and logged once
             self._on_trouble(misfit)
 

@@ -21,6 +21,7 @@ import msgspec
 
 import volery
 from volery.core.errors import InputError
+from volery.live.clock import ended_within
 
 PORT: Final = 4222
 CONNECT_S: Final = 2.0
@@ -132,6 +133,10 @@ class _Wire(asyncio.Protocol):
     def pong(self) -> asyncio.Future[None]:
         """A future that is set when the server has read all that was written before."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.lost.done():  # nobody would ever answer
+            waiting.set_exception(ConnectionResetError("the server has hung up"))
+            waiting.exception()
+            return waiting
         self.pongs.append(waiting)
         self.write(b"PING\r\n")
         return waiting
@@ -188,17 +193,18 @@ class NatsClient:
         self._staying = asyncio.get_running_loop().create_task(self._stay())
 
     async def _connect(self) -> _Wire:
-        loop = asyncio.get_running_loop()
         wire = _Wire(self)
-        async with asyncio.timeout(CONNECT_S):
-            await loop.create_connection(lambda: wire, self._host, self._port)
-            try:
-                await self._shake_hands(wire)
-            except BaseException:
-                if wire.transport is not None:
-                    wire.transport.abort()
-                raise
+        try:
+            await ended_within(self._connected(wire), CONNECT_S)
+        except BaseException:
+            if wire.transport is not None:
+                wire.transport.abort()
+            raise
         return wire
+
+    async def _connected(self, wire: _Wire) -> None:
+        await asyncio.get_running_loop().create_connection(lambda: wire, self._host, self._port)
+        await self._shake_hands(wire)
 
     async def _shake_hands(self, wire: _Wire) -> None:
         loop = asyncio.get_running_loop()
@@ -313,9 +319,8 @@ class NatsClient:
         wire, lost = self._wire, None
         if wire is not None and not wire.lost.done():
             lost = wire.lost
-            with suppress(OSError, TimeoutError):
-                async with asyncio.timeout(CONNECT_S):
-                    await self.flush()
+            with suppress(OSError):
+                await ended_within(self.flush(), CONNECT_S)
         self._wire = None
         if wire is not None and wire.transport is not None:
             wire.transport.close()

@@ -7,9 +7,10 @@ hosts and bytes; what is in a frame is the codec's business.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from typing import Final, Protocol
 
+from volery.live.clock import is_set_within
 from volery.live.messages import HostName
 
 OnFrame = Callable[[HostName, bytes], None]
@@ -25,12 +26,15 @@ KnownIncarnation = Callable[[HostName], int]
 class Transport(Protocol):
     """The connection of one host to all others; frames from one host arrive in the order in which they were sent."""
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
+    ) -> int:  # fmt: skip
         """Connect under a name that no other process uses, before this host sends or receives any frame.
 
         Args:
             incarnation: the incarnation that the host is about to begin, as stored on its own disk.
             peers: the hosts that may have met a later one.
+            patient: wait some seconds for all peers, whatever the incarnation: they may keep marks of this host.
 
         Returns:
             That incarnation, or the one after the latest that a peer has met.
@@ -49,8 +53,8 @@ class Transport(Protocol):
             InputError: as `claim`.
         """
 
-    async def meet(self, peers: Iterable[HostName]) -> None:
-        """Wait until all these hosts can be sent to."""
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        """Wait until all these hosts can be sent to, at most so long; those that cannot are returned."""
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Send a frame; never waits. Order is kept per receiver."""
@@ -63,11 +67,32 @@ class Transport(Protocol):
             on_later: is called when a later incarnation of the host announces itself, in another process.
         """
 
+    def announce(self, mark: bytes) -> None:
+        """Have the other hosts keep a mark of this host, in place of the one before, as long as they run."""
+
+    @property
+    def kept_marks(self) -> Mapping[HostName, bytes]:
+        """The marks of this host that other hosts keep, of an earlier incarnation, by host."""
+
     def doubt(self) -> None:
         """Ask under this host's own name for a later incarnation; another host's word is no proof."""
 
     async def close(self) -> None:
         """Send what is queued, and disconnect."""
+
+
+MEETING_SLICE_S: Final = 1.0
+
+
+async def absent_peers(
+    transport: Transport, peers: Collection[HostName], limit_s: float
+) -> AsyncIterator[frozenset[HostName]]:
+    """Wait for peers, at most so long; yield those that are not there, now and then and at the end."""
+    loop, absent = asyncio.get_running_loop(), frozenset(peers)
+    until = loop.time() + limit_s
+    while absent and (left_s := until - loop.time()) > 0:
+        absent = await transport.meet(absent, min(left_s, MEETING_SLICE_S))
+        yield absent
 
 
 class Memory:
@@ -89,7 +114,9 @@ class MemoryTransport:
         self._medium = medium
         self._name = ""
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:  # noqa: ARG002 - nobody else is asked
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False  # noqa: ARG002 - nobody else is asked
+    ) -> int:  # fmt: skip
         """Return the incarnation as given: a name is taken once here."""
         return incarnation
 
@@ -101,11 +128,13 @@ class MemoryTransport:
         self._medium.receivers[name] = on_frame
         self._medium.changed.set()
 
-    async def meet(self, peers: Iterable[HostName]) -> None:
-        wanted = set(peers)
-        while not wanted <= self._medium.receivers.keys():
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limit_s
+        while (absent := frozenset(peers) - self._medium.receivers.keys()) and (left_s := until - loop.time()) > 0:
             self._medium.changed.clear()
-            await self._medium.changed.wait()
+            await is_set_within(self._medium.changed, left_s)
+        return absent
 
     def send(self, to: HostName, frame: bytes) -> None:
         """Hand the frame over soon; it is lost where the host has left."""
@@ -118,6 +147,13 @@ class MemoryTransport:
 
     def begun(self, incarnation: int, on_later: OnLater) -> None:
         """Do nothing: a name is taken once here, there is no other incarnation."""
+
+    def announce(self, mark: bytes) -> None:
+        """Do nothing: hosts of one process end together."""
+
+    @property
+    def kept_marks(self) -> Mapping[HostName, bytes]:
+        return {}
 
     def doubt(self) -> None:
         """Do nothing: there is nobody to ask."""

@@ -7,9 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from volery.core.events import PeerBack, PeerLost
-from volery.core.model import Time
+from volery.core.model import SUBMITTER, Time
 from volery.live.messages import HostHeartbeat
-from volery.live.runtime.failure_detector import FailureDetector, PeerNews, WatchedPair, WatchList, watched_by
+from volery.live.runtime.failure_detector import (
+    FIRST_MEETING_S,
+    UNWATCHED_MEETING_S,
+    FailureDetector,
+    PeerNews,
+    WatchedPair,
+    WatchList,
+    meeting_s,
+    watched_by,
+)
 
 DETECTION = 1_200
 LINK = 5
@@ -39,7 +48,9 @@ class Pair:
             if not self.cut[name]:
                 self._on_the_way.append((self.now + LINK, other, beat))
 
-        return FailureDetector(WatchList({other: [pair]}, DETECTION), self.now, send)
+        end = FailureDetector(WatchList({other: [pair]}, DETECTION), send)
+        end.watch(self.now)
+        return end
 
     def restart(self, name: str) -> None:
         other = "node" if name == "master" else "master"
@@ -160,3 +171,45 @@ def test_pairs_on_one_host_need_no_beats() -> None:
     assert found == {
         "b": [WatchedPair("lm/0", "node/1", first=True), WatchedPair("node/0", "lm/0/standby", first=False)],
     }
+
+
+def detector(*remote: str, local: str = "lm/0") -> FailureDetector:
+    pairs = {name: [WatchedPair(local, f"node/{name}", first=True)] for name in remote}
+    return FailureDetector(WatchList(pairs, DETECTION), lambda to, beat: None)
+
+
+def test_a_host_that_opens_gives_nobody_up_and_lets_them_have_their_whole_patience_then() -> None:
+    end = detector("a")
+    for now in range(0, 9 * DETECTION, DETECTION):
+        end.beat(now)
+        end.receive("a", HostHeartbeat(now + 1, 0, 0), now)
+    end.watch(9 * DETECTION)
+    end.look(9 * DETECTION + end.patience_us)
+    assert not end.news
+    end.look(9 * DETECTION + end.patience_us + 1)
+    assert [news.event for news in end.news] == [PeerLost("node/a")]
+
+
+def test_the_submitter_loses_those_at_once_that_were_absent_while_its_host_opened() -> None:
+    end = detector("a", "b", local=SUBMITTER)
+    end.watch(0, absent=["a"])
+    assert [news.event for news in end.news] == [PeerLost("node/a")]
+    end.met("a", known=False, now=1)
+    assert end.news[1:] == [PeerNews(SUBMITTER, PeerBack("node/a"), 1)]
+
+
+def test_a_master_does_not_lose_those_that_were_absent_while_its_host_opened() -> None:
+    """They may be slow to start: their tasks would run again."""
+    end = detector("a")
+    end.watch(0, absent=["a"])
+    assert not end.news
+
+
+@pytest.mark.parametrize(("watches", "incarnation", "limit_s"), [
+    (WatchList({}, 2_000_000), 1, FIRST_MEETING_S), (WatchList({}, 2_000_000), 2, 2.0),
+    (WatchList({}, 30_000_000), 1, 30.0), (None, 1, UNWATCHED_MEETING_S), (None, 7, UNWATCHED_MEETING_S),
+])  # fmt: skip
+def test_every_host_has_a_limit_for_its_wait_for_others(
+    watches: WatchList | None, incarnation: int, limit_s: float
+) -> None:
+    assert meeting_s(watches, incarnation) == limit_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,12 +13,14 @@ from tests.live.federations import header_of, plan
 
 from volery.core.component import Component
 from volery.core.events import PeerBack, PeerLost
-from volery.core.model import SECOND, Address, Message, Time
-from volery.live.runtime.failure_detector import WatchList, watched_by
+from volery.core.model import SECOND, SUBMITTER, Address, Message, Time
+from volery.live.messages import HostHeartbeat, HostReport
+from volery.live.runtime import failure_detector
+from volery.live.runtime.failure_detector import Presence, WatchList, watched_by
 from volery.live.runtime.host import Host, Superseded
 from volery.live.runtime.journal import JournalReader, JournalWriter, Started
 from volery.live.runtime.mailboxes import Inbox
-from volery.live.transport.delivery import Codec
+from volery.live.transport.delivery import Codec, Delivery
 from volery.live.transport.transport import Memory, MemoryTransport
 
 LIMIT_S = 20
@@ -173,5 +176,66 @@ def test_a_host_stops_when_another_process_has_begun_to_be_it() -> None:
                 await asyncio.wait_for(host.run(), LIMIT_S)
             host._superseded(3)
             assert "incarnation 2" in str(host.failed), "the first one counts"
+
+    asyncio.run(scenario())
+
+
+def test_a_host_opens_though_another_never_comes_and_a_third_comes_in_the_turn_in_which_the_wait_is_over() -> None:
+    """The wait goes in slices under one limit: neither may swallow the end of the other."""
+
+    async def scenario() -> None:
+        medium, where = Memory(), {"a/0": "one", "a/1": "late", "a/2": "dead"}
+        watches = WatchList(watched_by([("a/0", "a/1"), ("a/0", "a/2")], where, "one"), SECOND // 10)
+        host = Host(
+            "one", {}, Inbox(where), codec=Codec(()), transport=medium.transport(), watches=watches, incarnation=2
+        )
+
+        async def come_late() -> None:
+            await asyncio.sleep(0.05)
+            time.sleep(0.1)
+            await medium.transport().open("late", lambda sender, frame: None)
+
+        opening, coming = asyncio.create_task(host.open()), asyncio.create_task(come_late())
+        done, _ = await asyncio.wait({opening}, timeout=LIMIT_S)
+        assert done, "it waits for one that never comes"
+        await coming
+        assert host.waits_for == {"dead"}
+        host.start()
+        assert not host.waits_for
+        await host.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_waits_for_others_sends_beats_and_says_for_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its peers do not give it up meanwhile, and whoever asks the API is told."""
+    monkeypatch.setattr(failure_detector, "PRESENCE_S", 0.01)
+
+    async def scenario() -> None:
+        medium, where = Memory(), {**WHERE, "watcher/2": "dead", SUBMITTER: "other"}
+        heard: list[Message] = []
+        watches = WatchList(watched_by([("watcher/0", "watcher/1")], where, "one"), SECOND // 10)
+        one = Host(
+            "one", {"watcher/0": Watcher()}, Inbox(where), codec=Codec({Note}), transport=medium.transport(),
+            watches=watches, presence=Presence("other"), incarnation=1,
+        )  # fmt: skip
+        transport, opening = medium.transport(), asyncio.create_task(one.open())
+        delivery = Delivery(
+            1, Codec({Note}), transport.send, lambda peer, parcels: None,
+            lambda peer, parcels: heard.extend(message for _, _, message in parcels), lambda peer, known: None,
+        )  # fmt: skip
+        await transport.open("other", delivery.arrived)
+        kinds = {HostHeartbeat, HostReport}
+        async with asyncio.timeout(LIMIT_S):
+            while not kinds <= {type(message) for message in heard}:
+                await asyncio.sleep(0.01)
+        assert not opening.done()
+        assert {message.waits_for for message in heard if isinstance(message, HostReport)} <= {
+            ("dead",),
+            ("dead", "other"),
+        }
+        opening.cancel()
+        await one.close()
+        delivery.close()
 
     asyncio.run(scenario())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -206,14 +206,23 @@ class Spies:
     def doubt(self) -> None:
         pass
 
-    async def claim(self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = ()) -> int:
+    async def claim(
+        self, name: HostName, incarnation: int = 0, peers: Collection[HostName] = (), patient: bool = False
+    ) -> int:  # fmt: skip
         return incarnation
+
+    def announce(self, mark: bytes) -> None:
+        pass
+
+    @property
+    def kept_marks(self) -> Mapping[HostName, bytes]:
+        return {}
 
     async def open(self, name: HostName, on_frame: OnFrame, known_incarnation: KnownIncarnation | None = None) -> None:
         self.on_frame = on_frame
 
-    async def meet(self, peers: object) -> None:
-        pass
+    async def meet(self, peers: Collection[HostName], limit_s: float) -> frozenset[HostName]:
+        return frozenset()
 
     def send(self, to: HostName, frame: bytes) -> None:
         self.done.append("send")
@@ -258,7 +267,9 @@ def test_nothing_leaves_a_host_before_the_journal_has_it(caplog: pytest.LogCaptu
         host.start()
         order(host, Order("launch", at=1), Order("launch", at=2))
         await puppet.until(lambda: puppet.words.count("finished") == 2)
-        assert spies.done == ["commit", "send", "commit", "launch", "launch", "send", "commit"]
+        introduction, *effects = spies.done
+        assert introduction == "send", "an empty frame, so that the others know of this incarnation"
+        assert effects == ["commit", "commit", "launch", "launch", "send", "commit"]
         for number in (1, 5, 2, 1):
             transport.on_frame(
                 "elsewhere", codec.encode(HostFrame(1, number, [("puppet/0", "elsewhere/0", Order("none"))]))

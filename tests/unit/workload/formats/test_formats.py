@@ -22,6 +22,7 @@ from volery.workload.formats import FORMATS, format_of, read_source
 from volery.workload.formats.source import Noticed
 from volery.workload.table import (
     BATCH_ROWS,
+    OMISSIONS,
     VERSION_KEY,
     TableManifest,
     TaskRow,
@@ -320,21 +321,25 @@ def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path)
         format_of(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(("version", "lacks"), [(b"1", ["replicas", *VERSION_3]), (b"2", VERSION_3)])
+@pytest.mark.parametrize(
+    ("version", "lacks"),
+    [(b"1", ["replicas", *VERSION_3, *OMISSIONS]), (b"2", [*VERSION_3, *OMISSIONS]), (b"3", list(OMISSIONS))],
+)
 def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     tmp_path: Path, version: bytes, lacks: list[str]
 ) -> None:
     path = tmp_path / "old.parquet"
     said = TaskRow(
-        job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9, task_submit_us=2
-    )
+        job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9, task_submit_us=2,
+        left_out="a", changed="b",
+    )  # fmt: skip
     [batch] = batches([said])
     old = pa.Table.from_batches([batch]).drop_columns(lacks).replace_schema_metadata({VERSION_KEY: version})
     pq.write_table(old, path)
     assert is_table(path)
     [row] = [row for part in read_table(path) for row in rows_of(part)]
     assert row == msgspec.structs.replace(said, **dict.fromkeys(lacks))
-    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"3"}), path)
+    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"4"}), path)
     with pytest.raises(InputError, match="other columns than its version"):
         next(read_table(path))
 
@@ -343,7 +348,7 @@ def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> N
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     assert not is_table(path)
-    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 3"):
+    with pytest.raises(InputError, match=r"t\.parquet: is no trace table; make one of version 4"):
         next(read_table(path))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"t\.parquet: is no parquet file that can be read"):

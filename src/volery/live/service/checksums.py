@@ -1,0 +1,165 @@
+"""Checksums of the rows of the store: each row has one, written in the transaction that writes the row.
+
+A checksum is the CRC-32 of a row's columns as a MessagePack array, in the order of `CHECKED`. The rows of jobs, tasks
+and usages, which change with each report, bring theirs along; for all other writes a trigger adds it. The triggers exist
+in the connection of the store alone, so that a program that writes around the store leaves rows that do not check.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+COLUMN: Final = "checksum"
+CHECKED: Final[dict[str, tuple[str, ...]]] = {
+    "jobs": (
+        "id", "key", "description", "first_task", "answered", "cancelling", "name", "user", "state", "reason", "tasks",
+        "running", "finished", "failed", "killed", "unsatisfiable", "submitted_us", "started_us", "ended_us", "revision",
+    ),
+    "tasks": (
+        "job", "place", "state", "reason", "attempt", "node", "exit_code", "started_us", "ended_us", "folder",
+        "revision", "result", "launched",
+    ),
+    "usages": ("job", "place", "attempt", "cpu_us", "memory_peak_bytes", "out_of_memory", "held"),
+    "descriptions": ("id", "digest"),
+    "drained": ("node",),
+    "reweighs": ("number", "name", "weight", "was", "by", "at_us"),
+    "preemptions": (
+        "number", "at_us", "by", "reason", "task", "job", "place", "attempt", "user", "for_job", "for_place",
+        "for_user", "loss_due", "loss_before", "loss_after", "gain_due", "gain_before", "gain_after",
+    ),
+    "moves": ("epoch", "origin", "heir", "at_us"),
+    "assignments": ("job", "entry", "epoch", "note"),
+    "archived": ("job", "user", "file", "tasks"),
+    "used": ("job", "task", "revision"),
+    "formats": ("format", "tables"),
+    "store": ("name",),
+}  # fmt: skip
+"""The columns under the checksum of each table; the first ones are its key."""
+_KEYS: Final = {"tasks": ("job", "place"), "usages": ("job", "place"), "drained": ("node",)}
+"""The keys of tables whose rows have no number."""
+_WRITERS: Final = frozenset({"jobs", "tasks", "usages"})
+"""Tables whose inserted rows bring their checksums along: a trigger would double the cost of a report."""
+_UPDATED: Final = {
+    "jobs": ("key", "description", "first_task", "name", "user", "tasks", "unsatisfiable", "submitted_us")
+}
+"""Columns whose change alone has a trigger compute a row's checksum; the changes of others bring it along."""
+FORMATS_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS formats (format INTEGER PRIMARY KEY, tables INTEGER NOT NULL, checksum INTEGER)"
+)
+"""The format of the file once more, where a checksum protects it, and the checksum of all statements of its schema."""
+
+CHECKED_SINCE: Final = 3
+"""The first format with checksums."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def row_checksum(row: Sequence[Any]) -> int:
+    """The checksum of a row: integers, texts, bytes and None as SQLite returns them, so that True is 1."""
+    return zlib.crc32(_encode(row))
+
+
+def check_row(table: str, row: Sequence[Any]) -> None:
+    """Compare the columns of `CHECKED` with the checksum after them.
+
+    Raises:
+        sqlite3.DatabaseError: the row is damaged.
+    """
+    if row_checksum(row[:-1]) != row[-1]:
+        raise sqlite3.DatabaseError(damage_of(table, row))
+
+
+def damage_of(table: str, row: Sequence[Any]) -> str:
+    """The place of a damaged row."""
+    names = _KEYS.get(table, CHECKED[table][:1])
+    keys = " and ".join(f"{name} {value!r}" for name, value in zip(names, row, strict=False))
+    return f"the row of table {table} with {keys} is damaged"
+
+
+def _function(*row: Any) -> int:
+    return row_checksum(row)
+
+
+def add_triggers(sql: sqlite3.Connection) -> None:
+    """Have a connection add the checksum to every row that is written without one.
+
+    A changed row gets another checksum only if its last one was right, so that no change hides a damage.
+    """
+    sql.create_function("row_checksum", -1, _function, deterministic=True)
+    for table, columns in CHECKED.items():
+        same = " AND ".join(f"{key} = new.{key}" for key in _KEYS.get(table, ("rowid",)))
+        words = f"UPDATE {table} SET {COLUMN} = {_computed(columns, 'new.')} WHERE {same}"  # noqa: S608 - ours
+        if table not in _WRITERS:
+            sql.execute(f"CREATE TEMP TRIGGER {table}_inserted AFTER INSERT ON {table} BEGIN {words}; END")
+        changed = ", ".join(_UPDATED.get(table, columns))
+        sound = f"old.{COLUMN} IS {_computed(columns, 'old.')}"
+        sql.execute(
+            f"CREATE TEMP TRIGGER {table}_updated AFTER UPDATE OF {changed} ON {table} WHEN {sound} BEGIN {words}; END"
+        )
+
+
+def _computed(columns: Sequence[str], of: str = "") -> str:
+    return f"row_checksum({', '.join(of + name for name in columns)})"
+
+
+def add_checksums(sql: sqlite3.Connection) -> None:
+    """Give every row its checksum, in the transaction that is under way; tables of earlier formats get the column."""
+    sql.create_function("row_checksum", -1, _function, deterministic=True)
+    for table, columns in CHECKED.items():
+        if COLUMN not in {row[1] for row in sql.execute(f"PRAGMA table_info({table})")}:
+            sql.execute(f"ALTER TABLE {table} ADD COLUMN {COLUMN} INTEGER")
+        sql.execute(f"UPDATE {table} SET {COLUMN} = {_computed(columns)}")  # noqa: S608 - ours
+
+
+def damaged_rows(sql: sqlite3.Connection, table: str, where: str = "1") -> Iterator[str]:
+    """The places of the damaged rows of a table.
+
+    Args:
+        sql: returns texts as `readable` does.
+
+    Raises:
+        sqlite3.DatabaseError: the table cannot be read to its end.
+    """
+    for row in sql.execute(f"SELECT {', '.join(CHECKED[table])}, {COLUMN} FROM {table} WHERE {where}"):  # noqa: S608 - ours
+        try:
+            check_row(table, row)
+        except sqlite3.DatabaseError as error:
+            yield str(error)
+        except UnicodeEncodeError:  # see `readable`
+            yield damage_of(table, row)
+
+
+def readable(text: bytes) -> str:
+    """A text of the database; bytes that are no UTF-8 become surrogates, for which there is no checksum."""
+    return text.decode("utf-8", "surrogateescape")
+
+
+def schema_checksum(sql: sqlite3.Connection) -> int:
+    """The checksum of all statements of a database's schema, in the order of their names."""
+    rows = sql.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name").fetchall()
+    return row_checksum([list(row) for row in rows])
+
+
+def schema_damage(sql: sqlite3.Connection, version: int) -> str:
+    """The damage of a database's format and schema, in words; empty where there is none.
+
+    Args:
+        version: its format by the header of the file.
+    """
+    names = {name for (name,) in sql.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if version < CHECKED_SINCE and "formats" not in names:
+        return "" if version or not names else "it has tables, but its header names no format: the header is damaged"
+    if "formats" not in names:
+        return f"its header names format {version}, but the table formats is missing: the file is damaged"
+    rows = sql.execute("SELECT format, tables, checksum FROM formats").fetchall()
+    if not rows or any(row_checksum(row[:-1]) != row[-1] for row in rows):
+        return "its table formats is damaged"
+    written, tables, _ = max(rows)
+    if written != version:
+        return f"its header names format {version}, its table formats {written}: the header is damaged at byte 60"
+    return "" if tables == schema_checksum(sql) else "its schema is damaged: a statement in sqlite_schema has changed"
